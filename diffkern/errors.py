@@ -1,0 +1,167 @@
+"""The errors a user can meet: what went wrong, where, and what to do instead.
+
+In: a message, the source location it refers to, and a remedy. Out: an exception whose text shows ``file:line``, the
+source line with a caret under the offending columns, and the remedy. The module imports nothing of diffkern, so that
+every stage, from the frontend to the launch, can raise these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "AutodiffError",
+    "CompileError",
+    "KernelError",
+    "KernelSyntaxError",
+    "KernelTypeError",
+    "LaunchError",
+    "Loc",
+    "raise_all",
+]
+
+
+@dataclass(frozen=True)
+class Loc:
+    """A span of source text in a user's file.
+
+    Parameters
+    ----------
+    file : str
+        Path as it is to be shown.
+    line : int
+        Line in that file, counted from 1.
+    col : int
+        Column in that line, in characters, counted from 0.
+    end_line, end_col : int or None
+        End of the span, the column exclusive; None where only the start is known.
+    text : str
+        The source line, without its newline; empty where the source is not at hand.
+    """
+
+    file: str
+    line: int
+    col: int
+    end_line: int | None = None
+    end_col: int | None = None
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def excerpt(self) -> str:
+        """Return the source line and a line of carets under the span, or an empty string without source.
+
+        A span that goes on to a later line is underlined to the end of its first line.
+        """
+        text = self.text.rstrip()
+        if not text:
+            return ""
+        start = min(max(self.col, 0), len(text) - 1)
+        if self.end_line is not None and self.end_line > self.line:
+            end = len(text)
+        else:
+            end = start + 1 if self.end_col is None else self.end_col
+        width = max(1, min(end, len(text)) - start)
+        # Tabs before the span are repeated, so that the caret stands right at any tab width.
+        padding = "".join("\t" if c == "\t" else " " for c in text[:start])
+        return f"    {text}\n    {padding}{'^' * width}"
+
+
+class KernelError(Exception):
+    """Base class of everything diffkern raises about a kernel or a launch.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, in one or two sentences.
+    loc : Loc, optional
+        Where it is wrong.
+    remedy : str, optional
+        What to do instead.
+
+    Attributes
+    ----------
+    message, loc, remedy
+        As given.
+    errors : tuple of KernelError
+        The single mistakes that are reported together; ``(self,)`` for one mistake.
+    """
+
+    def __init__(self, message: str, *, loc: Loc | None = None, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.loc = loc
+        self.remedy = remedy
+        self._parts: tuple[KernelError, ...] = ()
+
+    @property
+    def errors(self) -> tuple[KernelError, ...]:
+        """The single mistakes; ``(self,)`` unless several are reported together."""
+        return self._parts or (self,)
+
+    def __str__(self) -> str:
+        head = self.message if self.loc is None else f"{self.loc}: {self.message}"
+        lines = [head]
+        if self.loc is not None and (excerpt := self.loc.excerpt()):
+            lines.append(excerpt)
+        if self.remedy:
+            lines.append(f"help: {self.remedy}")
+        lines.extend(f"\n{part}" for part in self._parts)
+        return "\n".join(lines)
+
+
+class KernelSyntaxError(KernelError):
+    """The kernel's source uses something that the kernel language does not have."""
+
+
+class KernelTypeError(KernelError):
+    """The types in a kernel, or those of its arguments, do not fit together."""
+
+
+class AutodiffError(KernelError):
+    """The kernel cannot be differentiated with a guarantee that the result is right."""
+
+
+class LaunchError(KernelError):
+    """A launch's arguments do not fit the kernel; nothing was launched."""
+
+
+class CompileError(KernelError):
+    """The generated source could not be turned into object code."""
+
+
+def raise_all(errors: Sequence[KernelError]) -> None:
+    """Raise the collected mistakes together; return if there are none.
+
+    One mistake is raised as it is. Several become one exception of their nearest common class, with each of them in
+    ``errors`` and in the text, in the order of the source. Of two that read the same only one is kept.
+
+    Parameters
+    ----------
+    errors : sequence of KernelError
+        What was collected, in any order.
+    """
+    single = [part for error in errors for part in error.errors]
+    unique = list({str(error): error for error in single}.values())
+    if not unique:
+        return
+    if len(unique) == 1:
+        raise unique[0]
+    unique.sort(key=_source_order)
+    together = _nearest_common_class(unique)(f"{len(unique)} errors")
+    together._parts = tuple(unique)
+    raise together
+
+
+def _source_order(error: KernelError) -> tuple[str, int, int]:
+    loc = error.loc
+    return ("", 0, 0) if loc is None else (loc.file, loc.line, loc.col)
+
+
+def _nearest_common_class(errors: Sequence[KernelError]) -> type[KernelError]:
+    for candidate in type(errors[0]).__mro__:
+        if issubclass(candidate, KernelError) and all(isinstance(error, candidate) for error in errors):
+            return candidate
+    return KernelError

@@ -1,0 +1,64 @@
+"""Settings shared by all tests: a private artifact cache, hypothesis' profile, which markers run.
+
+``DIFFKERN_FUZZ_EXAMPLES=N`` asks hypothesis for N examples per property instead of the default; a number greater than
+the default also draws new random examples instead of the fixed ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import tempfile
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+DEFAULT_EXAMPLES = 50
+FUZZ_EXAMPLES = int(os.environ.get("DIFFKERN_FUZZ_EXAMPLES", DEFAULT_EXAMPLES))
+
+# Compiling takes longer than hypothesis' deadline allows, and a shared data base of failures would make a run depend
+# on the ones before it.
+settings.register_profile(
+    "diffkern",
+    max_examples=FUZZ_EXAMPLES,
+    derandomize=FUZZ_EXAMPLES <= DEFAULT_EXAMPLES,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("diffkern")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also run the tests marked 'full'")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Every run begins with an empty cache, shared by its own workers, which inherit the environment.
+    if not hasattr(config, "workerinput"):
+        directory = tempfile.mkdtemp(prefix="diffkern-test-cache-")
+        os.environ["DIFFKERN_CACHE_DIR"] = directory
+        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+def has_cuda_driver() -> bool:
+    """Whether NVIDIA's driver library can be loaded and reports a device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--full"):
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip(reason="long exhaustive run; add --full"))
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_items and not has_cuda_driver():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
