@@ -1,0 +1,116 @@
+"""The grammar of the IR, on one page.
+
+::
+
+    Function  = name, params, body: Region                    (a kernel's body yields nothing)
+    Region    = params: Value*, ops: Op*, yields: Value*
+    Op        = name, operands: Value*, attrs, regions: Region*, results: Value*, loc
+
+A function is a tree of regions. Values are defined once, by an op's results or a region's params, and are visible in
+the rest of that region and in the regions nested in it. Control flow is three ops:
+
+``if``     operands ``(cond,)``; regions ``(then, else)`` without params; results = what the taken region yields.
+``for``    operands ``(lo, hi, step, *init)``; region ``(i, *carried) -> carried'``; results = the last carried.
+           Trips: ``max(0, ceil((hi - lo) / step))``, known at entry. A zero step makes zero trips.
+``while``  operands ``init``; regions ``cond(*carried) -> (bool,)`` and ``body(*carried) -> carried'``.
+
+The only effects are on arrays (load, store, atomic, accumulate) and on loop stacks of the reverse sweep.
+Which ops exist, their types and effects is the table in ``diffkern.ops``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diffkern.errors import Loc
+from diffkern.ir.types import Type
+
+
+class Value:
+    """A value defined once. Identity is what counts; ``name`` is a hint (the user's name) for printing."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, type: Type, name: str = "") -> None:
+        self.type = type
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"%{self.name or '?'}:{self.type}"
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """A list of ops with parameters and yielded values."""
+
+    params: tuple[Value, ...] = ()
+    ops: list[Op] = field(default_factory=list)
+    yields: tuple[Value, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One operation. ``attrs`` holds compile-time facts (a constant's value, an axis, a mode)."""
+
+    name: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    regions: tuple[Region, ...]
+    loc: Loc | None
+
+    @property
+    def result(self) -> Value:
+        """The single result of an op that has exactly one."""
+        (value,) = self.results
+        return value
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A kernel: parameters, body, and where it came from.
+
+    Attributes
+    ----------
+    name
+        The user's name for it (adjoints append ``_adjoint``).
+    params
+        One value per parameter; array, scalar and composite types.
+    body
+        The region executed by each thread.
+    loc
+        Where the ``def`` stands.
+    tid_arity
+        How many components of the thread index the kernel asks for (0 when it never calls ``tid``).
+    source_lines
+        Absolute line number → text of the user's source, for comments in generated code.
+    attrs
+        Further facts about the whole function (frozen options, for example the stack budget).
+    """
+
+    name: str
+    params: tuple[Value, ...]
+    body: Region
+    loc: Loc | None = None
+    tid_arity: int = 0
+    source_lines: Mapping[int, str] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def param_names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.params)
+
+
+def walk(region: Region) -> Iterator[Op]:
+    """All ops of a region and of the regions nested in it, in program order (an op before its regions)."""
+    for op in region.ops:
+        yield op
+        for sub in op.regions:
+            yield from walk(sub)
+
+
+def count_ops(region: Region) -> int:
+    """Number of ops in a region and the regions nested in it."""
+    return sum(1 for _ in walk(region))

@@ -1,0 +1,79 @@
+"""The text form of the IR, for golden files, ``Kernel.ir`` and debugging.
+
+The text is deterministic: values are numbered in program order and carry the user's name where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Stack
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[Value, str] = {}
+        self.taken: set[str] = set()
+
+    def define(self, v: Value) -> str:
+        base = v.name or str(len(self.names))
+        name, n = base, 0
+        while name in self.taken:
+            n += 1
+            name = f"{base}.{n}"
+        self.taken.add(name)
+        self.names[v] = f"%{name}"
+        return f"%{name}: {v.type}"
+
+    def use(self, v: Value) -> str:
+        return self.names.get(v, f"<undefined {v!r}>")
+
+    def attrs(self, op: Op) -> str:
+        shown = {k: v for k, v in op.attrs.items() if not (op.name == "if" and k == "types")}
+        if not shown:
+            return ""
+        return " {" + ", ".join(f"{k}={_attr(v)}" for k, v in sorted(shown.items())) + "}"
+
+    def region(self, region: Region, depth: int) -> None:
+        for op in region.ops:
+            self.op(op, depth)
+        if region.yields:
+            self.lines.append("  " * depth + "yield " + ", ".join(map(self.use, region.yields)))
+
+    def op(self, op: Op, depth: int) -> None:
+        pad = "  " * depth
+        uses = ", ".join(map(self.use, op.operands))
+        head = f"{op.name} {uses}".rstrip() + self.attrs(op)
+        line = f"  # {op.loc.line}" if op.loc is not None else ""
+        if not op.regions:
+            out = ", ".join(map(self.define, op.results))
+            self.lines.append(f"{pad}{out} = {head}{line}" if out else f"{pad}{head}{line}")
+            return
+        self.lines.append(f"{pad}{head} {{{line}")
+        labels = {"if": ("then", "else"), "for": ("body",), "while": ("cond", "body")}[op.name]
+        for label, sub in zip(labels, op.regions, strict=True):
+            params = ", ".join(map(self.define, sub.params))
+            self.lines.append(f"{pad}  {label}({params}):" if params else f"{pad}  {label}:")
+            self.region(sub, depth + 2)
+        out = ", ".join(map(self.define, op.results))
+        self.lines.append(f"{pad}}}" + (f" -> {out}" if out else ""))
+
+
+def _attr(value: Any) -> str:
+    if isinstance(value, Stack):
+        return str(value)
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_attr, value)) + ")"
+    return str(value)
+
+
+def to_text(fn: Function) -> str:
+    """The function as text, ending in a newline."""
+    p = _Printer()
+    params = ", ".join(map(p.define, fn.params))
+    p.lines.append(f"kernel {fn.name}({params}) tid={fn.tid_arity} {{")
+    p.region(fn.body, 1)
+    p.lines.append("}")
+    return "\n".join(p.lines) + "\n"

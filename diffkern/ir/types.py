@@ -1,0 +1,184 @@
+"""Types of IR values.
+
+Everything here is an immutable value with structural equality and a deterministic spelling (``str(type)``), so that
+types can stand in cache keys, golden files and generated source.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+class Kind(enum.Enum):
+    """What a scalar is, apart from its width."""
+
+    BOOL = "bool"
+    INT = "int"
+    UINT = "uint"
+    FLOAT = "float"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar type. ``float16`` and ``bfloat16`` are storage types: loads widen to float32 and stores round."""
+
+    name: str
+    kind: Kind
+    bits: int
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory (a bool takes one)."""
+        return max(1, self.bits // 8)
+
+
+BOOL = Scalar("bool", Kind.BOOL, 8)
+INT8 = Scalar("int8", Kind.INT, 8)
+INT16 = Scalar("int16", Kind.INT, 16)
+INT32 = Scalar("int32", Kind.INT, 32)
+INT64 = Scalar("int64", Kind.INT, 64)
+UINT8 = Scalar("uint8", Kind.UINT, 8)
+UINT16 = Scalar("uint16", Kind.UINT, 16)
+UINT32 = Scalar("uint32", Kind.UINT, 32)
+UINT64 = Scalar("uint64", Kind.UINT, 64)
+FLOAT16 = Scalar("float16", Kind.FLOAT, 16)
+BFLOAT16 = Scalar("bfloat16", Kind.FLOAT, 16)
+FLOAT32 = Scalar("float32", Kind.FLOAT, 32)
+FLOAT64 = Scalar("float64", Kind.FLOAT, 64)
+
+SCALARS: dict[str, Scalar] = {
+    t.name: t
+    for t in (
+        BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64,
+    )
+}  # fmt: skip
+
+STORAGE_ONLY = frozenset({FLOAT16, BFLOAT16})
+
+
+@dataclass(frozen=True, slots=True)
+class Vec:
+    """A column of ``length`` scalars, one SSA value until a target takes it apart."""
+
+    dtype: Scalar
+    length: int
+
+    def __str__(self) -> str:
+        return f"vec{self.length}<{self.dtype}>"
+
+    @property
+    def size(self) -> int:
+        return self.length
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.length,)
+
+    @property
+    def itemsize(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Mat:
+    """A ``rows`` × ``cols`` matrix in row-major order; component ``r * cols + c`` is row r, column c."""
+
+    dtype: Scalar
+    rows: int
+    cols: int
+
+    def __str__(self) -> str:
+        return f"mat{self.rows}x{self.cols}<{self.dtype}>"
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.cols
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows, self.cols)
+
+    @property
+    def itemsize(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+Composite: TypeAlias = Vec | Mat
+Element: TypeAlias = Scalar | Vec | Mat
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array parameter: elements of ``dtype`` along ``ndim`` axes.
+
+    ``layout`` is ``"C"`` (C-contiguous: addresses follow from the shape) or ``"A"`` (any byte strides).
+    """
+
+    dtype: Element
+    ndim: int
+    layout: str = "C"
+
+    def __str__(self) -> str:
+        return f"array{self.ndim}d<{self.dtype},{self.layout}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Per-thread storage of one loop's carried state: ``slots`` entries with one field per carried value."""
+
+    fields: tuple[Element, ...]
+    slots: int
+    level: int = 0
+
+    def __str__(self) -> str:
+        return f"stack<{', '.join(map(str, self.fields))}; {self.slots} slots, level {self.level}>"
+
+
+Type: TypeAlias = Scalar | Vec | Mat | Array | Stack
+
+
+def scalar_of(t: Type) -> Scalar:
+    """The scalar type at the bottom of an element type or of an array's elements."""
+    if isinstance(t, Scalar):
+        return t
+    if isinstance(t, (Vec, Mat)):
+        return t.dtype
+    if isinstance(t, Array):
+        return scalar_of(t.dtype)
+    raise TypeError(f"{t} has no single scalar type")
+
+
+def value_type(t: Element) -> Element:
+    """The type an element has once it is loaded: float16 and bfloat16 widen to float32, the rest stays."""
+    if isinstance(t, Vec):
+        return Vec(FLOAT32, t.length) if t.dtype in STORAGE_ONLY else t
+    if isinstance(t, Mat):
+        return Mat(FLOAT32, t.rows, t.cols) if t.dtype in STORAGE_ONLY else t
+    return FLOAT32 if t in STORAGE_ONLY else t
+
+
+def is_differentiable(t: Type) -> bool:
+    """Whether values of this type carry a cotangent (floating-point scalars, composites and arrays of them)."""
+    return not isinstance(t, Stack) and scalar_of(t).is_float
+
+
+def with_scalar(t: Element, scalar: Scalar) -> Element:
+    """The same shape of element over another scalar type."""
+    if isinstance(t, Vec):
+        return Vec(scalar, t.length)
+    if isinstance(t, Mat):
+        return Mat(scalar, t.rows, t.cols)
+    return scalar

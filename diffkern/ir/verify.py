@@ -1,0 +1,90 @@
+"""The verifier: what every valid function satisfies. Run after each pass in tests and by the pipeline in debug builds.
+
+Checked: each value is defined once and before its uses, in a visible region; operand and result types follow the
+operation table; regions have the parameters and yields that their op demands.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import BOOL
+from diffkern.ops.table import TypeRuleError, lookup
+
+
+class InvalidIR(Exception):
+    """A pass produced IR that breaks a rule of the grammar: a defect of diffkern, not of the user's program."""
+
+
+class _Verifier:
+    def __init__(self) -> None:
+        self.defined: set[Value] = set()
+
+    def define(self, v: Value, where: str) -> None:
+        if v in self.defined:
+            raise InvalidIR(f"{v!r} is defined twice ({where})")
+        self.defined.add(v)
+
+    def use(self, v: Value, visible: set[Value], where: str) -> None:
+        if v not in visible:
+            state = "not visible here" if v in self.defined else "never defined"
+            raise InvalidIR(f"{where} uses {v!r}, which is {state}")
+
+    def region(self, region: Region, visible: set[Value], where: str) -> None:
+        inner = set(visible)
+        for p in region.params:
+            self.define(p, where)
+            inner.add(p)
+        for op in region.ops:
+            self.op(op, inner)
+            inner.update(op.results)
+        for y in region.yields:
+            self.use(y, inner, f"yield of {where}")
+
+    def op(self, op: Op, visible: set[Value]) -> None:
+        where = f"{op.name} (line {op.loc.line})" if op.loc else op.name
+        for v in op.operands:
+            self.use(v, visible, where)
+        row = lookup(op.name)
+        if row.arity is not None and len(op.operands) != row.arity:
+            raise InvalidIR(f"{where} has {len(op.operands)} operands, not {row.arity}")
+        try:
+            want = row.infer([v.type for v in op.operands], op.attrs)
+        except TypeRuleError as error:
+            raise InvalidIR(f"{where}: {error}") from error
+        got = tuple(r.type for r in op.results)
+        if got != want:
+            raise InvalidIR(f"{where} has results {got}, not {want}")
+        for sub in op.regions:
+            self.region(sub, visible, where)
+        self.structure(op, where)
+        for r in op.results:
+            self.define(r, where)
+
+    def structure(self, op: Op, where: str) -> None:
+        results = tuple(r.type for r in op.results)
+        yields = [tuple(v.type for v in sub.yields) for sub in op.regions]
+        params = [tuple(v.type for v in sub.params) for sub in op.regions]
+        if op.name == "if":
+            ok = params == [(), ()] and yields == [results, results]
+        elif op.name == "for":
+            ok = params == [(op.operands[0].type, *results)] and yields == [results]
+        elif op.name == "while":
+            ok = params == [results, results] and yields == [(BOOL,), results]
+        else:
+            ok = not op.regions
+        if not ok:
+            raise InvalidIR(f"{where}: regions take {params} and yield {yields}; results are {results}")
+
+
+def verify(fn: Function) -> None:
+    """Check a function.
+
+    Raises
+    ------
+    InvalidIR
+        With the op and its source line.
+    """
+    v = _Verifier()
+    for p in fn.params:
+        v.define(p, "parameter")
+    v.region(fn.body, set(fn.params), fn.name)

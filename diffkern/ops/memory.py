@@ -1,0 +1,143 @@
+"""Thread index, array shape, loads, stores, atomics, cotangent accumulation, loop stacks and control flow.
+
+Index operands of ``load``, ``store``, ``atomic`` and ``accumulate`` are integers, one per axis. The attribute ``wrap``
+is a tuple of bools, one per index: True where a negative index may occur and counts from the end, as in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from diffkern.ir.types import BOOL, INT32, Array, Element, Scalar, Stack, Type, value_type
+from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+
+Attrs = Mapping[str, Any]
+
+ATOMIC_KINDS = ("add", "sub", "min", "max", "exch")
+ACCUMULATE_MODES = ("plain", "atomic", "reduce")
+
+
+def _array(t: Type) -> Array:
+    if not isinstance(t, Array):
+        raise TypeRuleError(f"needs an array, not {t}")
+    return t
+
+
+def _stack(t: Type) -> Stack:
+    if not isinstance(t, Stack):
+        raise TypeRuleError(f"needs a stack, not {t}")
+    return t
+
+
+def _indices(array: Array, types: Sequence[Type]) -> None:
+    if len(types) != array.ndim:
+        raise TypeRuleError(f"{array} needs {array.ndim} indices, not {len(types)}")
+    for t in types:
+        if not (isinstance(t, Scalar) and t.is_integer):
+            raise TypeRuleError(f"an index must be an integer, not {t}")
+
+
+def _stored(array: Array, t: Type) -> Element:
+    want = value_type(array.dtype)
+    if t != want:
+        raise TypeRuleError(f"{array} takes values of type {want}, not {t}")
+    return want
+
+
+def _tid(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return (INT32,)
+
+
+def _shape(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array = _array(types[0])
+    if not 0 <= attrs["axis"] < array.ndim:
+        raise TypeRuleError(f"axis {attrs['axis']} of {array}")
+    return (INT32,)
+
+
+def _load(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array = _array(types[0])
+    _indices(array, types[1:])
+    return (value_type(array.dtype),)
+
+
+def _store(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array = _array(types[0])
+    _indices(array, types[1:-1])
+    _stored(array, types[-1])
+    return ()
+
+
+def _atomic(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array = _array(types[0])
+    _indices(array, types[1:-1])
+    if attrs["kind"] not in ATOMIC_KINDS:
+        raise TypeRuleError(f"atomic {attrs['kind']!r}")
+    return (_stored(array, types[-1]),)
+
+
+def _accumulate(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if attrs["mode"] not in ACCUMULATE_MODES:
+        raise TypeRuleError(f"accumulate mode {attrs['mode']!r}")
+    return _store(types, attrs)
+
+
+def _stack_new(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return (_stack(attrs["type"]),)
+
+
+def _slot(t: Type) -> None:
+    if t != INT32:
+        raise TypeRuleError(f"a slot is an int32, not {t}")
+
+
+def _stack_get(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _slot(types[1])
+    return (_stack(types[0]).fields[attrs["field"]],)
+
+
+def _stack_set(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _slot(types[1])
+    fields = _stack(types[0]).fields
+    if tuple(types[2:]) != fields:
+        raise TypeRuleError(f"needs {fields}, not {tuple(types[2:])}")
+    return ()
+
+
+def _if(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if tuple(types) != (BOOL,):
+        raise TypeRuleError(f"needs one bool condition, not {types}")
+    return tuple(attrs["types"])
+
+
+def _for(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    lo = types[0]
+    if not (isinstance(lo, Scalar) and lo.is_integer) or types[1] != lo or types[2] != lo:
+        raise TypeRuleError(f"bounds and step must be integers of one type, not {types[:3]}")
+    return tuple(types[3:])
+
+
+def _while(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return tuple(types)
+
+
+for _row in (
+    OpDef("tid", "memory", 0, _tid, diff=Diff.ZERO),  # attrs: axis
+    OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO),  # attrs: axis
+    OpDef("load", "memory", None, _load, Effect.READ, Diff.SPECIAL),  # (array, *index); attrs: wrap
+    OpDef("store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL),  # (array, *index, value); attrs: wrap
+    OpDef("atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL),  # attrs: wrap, kind; result: the old value
+    # (array, *index, value): element += value, without a result. attrs: wrap, mode:
+    #   plain   no other thread that may run at the same time touches the element
+    #   atomic  another thread may
+    #   reduce  the address is the same for all threads of a launch: partial sums per chunk, then one addition
+    OpDef("accumulate", "memory", None, _accumulate, Effect.ATOMIC, Diff.INTERNAL),
+    OpDef("stack_new", "stack", 0, _stack_new, Effect.STACK_WRITE, Diff.INTERNAL),  # attrs: type
+    OpDef("stack_get", "stack", 2, _stack_get, Effect.STACK_READ, Diff.INTERNAL),  # (stack, slot); attrs: field
+    OpDef("stack_set", "stack", None, _stack_set, Effect.STACK_WRITE, Diff.INTERNAL),  # (stack, slot, *values)
+    OpDef("if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL),  # attrs: types (of the results)
+    OpDef("for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL),
+    OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL),
+):
+    register(_row)
