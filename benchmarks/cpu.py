@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import kernels
 import numpy as np
 import numpy.typing as npt
-
-import kernels
 from harness import (
     Results,
     Row,
@@ -265,11 +264,12 @@ GROUPS: dict[str, tuple[Callable[[Side], dict[str, Work]], float, dict[str, Targ
 
 def own_ratio_rows(works: dict[str, Work], pairs: int) -> list[Row]:
     """Return the rows that set diffkern beside a plain copy and beside itself."""
-    rows = []
     copy = copy_work()
-    for name in ("wave forward", "wave forward in place"):
-        if name in works:
-            rows.append(measure_pair(f"{name}, against a copy", works[name], copy, Target(at_most=2.5), pairs))
+    rows = [
+        measure_pair(f"{name}, against a copy", works[name], copy, Target(at_most=2.5), pairs)
+        for name in ("wave forward", "wave forward in place")
+        if name in works
+    ]
     if "n-body adjoint" in works:
         top, bottom = works["n-body adjoint"], works["n-body forward"]
         rows.append(measure_pair("n-body adjoint / forward", top, bottom, Target(at_most=4.0), pairs))

@@ -1,7 +1,7 @@
 """Measure two implementations of the same work in interleaved pairs and print what came out.
 
-In: pairs of :class:`Work` (one per implementation) that were built on the same inputs. Out: :class:`Row` values, a table, a
-JSON file. Afterwards every row that carries times stems from works whose results agreed to the stated tolerance: a
+In: pairs of :class:`Work` (one per implementation) that were built on the same inputs. Out: :class:`Row` values, a
+table, a JSON file. Afterwards every row that carries times stems from works whose results agreed to the stated tolerance: a
 difference ends the measurement of that case as an error, never as a fast wrong answer.
 """
 
@@ -299,7 +299,7 @@ def load_peer() -> Any:
         warp: Any = importlib.import_module("warp")
     except ImportError:
         sys.exit("This benchmark runs NVIDIA Warp in the same process. Install it: pip install warp-lang")
-    warp.config.quiet = True
+    warp.config.log_level = warp.LOG_ERROR
     warp.init()
     warp.set_device("cpu")
     return warp

@@ -5,7 +5,6 @@ The annotations are evaluated where the kernel is defined (no ``from __future__ 
 name the library through the factory's parameter.
 """
 # mypy: disable-error-code="valid-type, no-untyped-def, name-defined, misc, untyped-decorator"
-# ruff: noqa: FA102, ANN
 
 from types import SimpleNamespace
 from typing import Any
@@ -52,9 +51,7 @@ def make(w: Any) -> SimpleNamespace:
         w.atomic_add(energy, 0, 0.5 * w.length(w.cross(b - a, c - a)))
 
     @w.kernel
-    def four_arrays(
-        a: w.array(dtype=float), b: w.array(dtype=float), c: w.array(dtype=float), d: w.array(dtype=float)
-    ):
+    def four_arrays(a: w.array(dtype=float), b: w.array(dtype=float), c: w.array(dtype=float), d: w.array(dtype=float)):
         i = w.tid()
         d[i] = a[i] * b[i] + c[i]
 

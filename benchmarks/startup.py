@@ -1,0 +1,153 @@
+"""Compare how soon the first gradient is there, and what importing costs.
+
+In: nothing but the command line. Out: a table (and a JSON file) with the time from the start of a fresh process to its
+first gradient, with an empty cache (cold) and with a filled one (warm), for NVIDIA Warp and diffkern in turn, and the
+time that ``import diffkern`` takes over ``import numpy``. Every process has its own cache directory; the user's caches
+are neither read nor written.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness import (
+    Row,
+    Target,
+    WrongResult,
+    exit_status,
+    machine,
+    options,
+    print_machine,
+    print_table,
+    row_of_pairs,
+    save_json,
+    seconds_text,
+)
+
+CHILD = Path(__file__).with_name("startup_child.py")
+CACHE_VARIABLE = {"warp": "WARP_CACHE_PATH", "diffkern": "DIFFKERN_CACHE_DIR"}
+IMPORT_LIMIT_S = 0.1
+
+
+def environment(cache: Path) -> dict[str, str]:
+    """Return the environment of a child whose caches all lie in one directory."""
+    return {**os.environ, **{variable: str(cache / name) for name, variable in CACHE_VARIABLE.items()}}
+
+
+def first_gradient(library: str, cache: Path) -> tuple[float, list[float]]:
+    """Start a process and return the seconds until its gradient, and the gradient.
+
+    Raises
+    ------
+    RuntimeError
+        If the process ends without a gradient; its error output is part of the message.
+    """
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, str(CHILD), library],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(cache),
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        for line in child.stdout:
+            if line.startswith("GRADIENT"):
+                elapsed = time.perf_counter() - start
+                child.communicate()
+                return elapsed, [float(word) for word in line.split()[1:]]
+        raise RuntimeError(f"{library} gave no gradient:\n{child.stderr.read()[-2000:]}")
+
+
+def cold(library: str) -> float:
+    """Return the time to the first gradient with an empty cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        return first_gradient(library, Path(cache))[0]
+
+
+def same_gradients(first: list[float], second: list[float]) -> None:
+    """Raise :class:`WrongResult` unless the two processes computed the same gradient."""
+    if any(abs(a - b) > 1e-4 * max(1.0, abs(b)) for a, b in zip(first, second, strict=True)):
+        raise WrongResult(f"the gradients differ: {first} and {second}")
+
+
+def in_pairs(
+    name: str, read: Callable[[str], float], target: Target, pairs: int, top: str = "diffkern", bottom: str = "warp"
+) -> Row:
+    """Read both libraries in turn and return the row of the ratio top / bottom."""
+    top_s, bottom_s = [], []
+    for _ in range(pairs):
+        top_s.append(read(top))
+        bottom_s.append(read(bottom))
+    return row_of_pairs(name, top, bottom, top_s, bottom_s, target)
+
+
+def import_time(module: str) -> float:
+    """Return the wall time of a process that imports one module and ends."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def import_row(pairs: int) -> tuple[Row, float]:
+    """Return the row of importing diffkern and NumPy, and the median difference in seconds."""
+    import_time("diffkern")
+    import_time("numpy")
+    ours, numpys = [], []
+    for _ in range(pairs):
+        ours.append(import_time("diffkern"))
+        numpys.append(import_time("numpy"))
+    over = statistics.median(a - b for a, b in zip(ours, numpys, strict=True))
+    row = row_of_pairs("process that imports", "diffkern", "numpy", ours, numpys, Target())
+    if over > IMPORT_LIMIT_S:
+        row.error = f"import diffkern takes {over:.3f} s over NumPy, more than {IMPORT_LIMIT_S} s"
+    return row, over
+
+
+def main() -> int:
+    """Run the chosen cases and print the table."""
+    arguments = options(str(__doc__).partition("\n")[0]).parse_args()
+    pairs = 3 if arguments.quick else 9
+    facts = machine()
+    print_machine(facts)
+    rows: list[Row] = []
+    more: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as name:
+        cache = Path(name)
+
+        def warm(library: str) -> float:
+            return first_gradient(library, cache)[0]
+
+        # The first process of each library fills the warm cache, the byte code and the disk cache; it is not counted.
+        peer_gradient = first_gradient("warp", cache)[1]
+        if arguments.peer_only:
+            for case, read in (("cold start", cold), ("warm start", warm)):
+                times = [read("warp") for _ in range(pairs)]
+                rows.append(Row(case, "warp", "-", top_s=statistics.median(times), pairs=pairs))
+        else:
+            same_gradients(first_gradient("diffkern", cache)[1], peer_gradient)
+            if arguments.only in "cold start":
+                rows.append(in_pairs("cold start", cold, Target(at_most=0.5), pairs))
+            if arguments.only in "warm start":
+                rows.append(in_pairs("warm start", warm, Target(at_most=0.7), pairs))
+            if arguments.only in "import":
+                row, more["import over numpy, s"] = import_row(2 * pairs)
+                rows.append(row)
+    print_table(rows)
+    for label, seconds in more.items():
+        print(f"\n{label}: {seconds_text(seconds)} (at most {IMPORT_LIMIT_S} s)")
+    if arguments.json:
+        save_json(arguments.json, facts, rows, more=more)
+    return exit_status(rows, arguments.strict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
