@@ -85,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
 def _inspect(options: argparse.Namespace) -> None:
     path, separator, name = options.target.rpartition(":")
     if not separator or not path or not name:
-        raise UsageError(f"{options.target!r} does not name a kernel; write FILE.py:KERNEL, as in model.py:spring_energy")
+        raise UsageError(
+            f"{options.target!r} does not name a kernel; write FILE.py:KERNEL, as in model.py:spring_energy"
+        )
     kernel = _find_kernel(_import_file(Path(path)), name)
     types = _argument_types(kernel, options.types)
     if options.ir:
