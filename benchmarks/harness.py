@@ -1,8 +1,8 @@
 """Measure two implementations of the same work in interleaved pairs and print what came out.
 
 In: pairs of :class:`Work` (one per implementation) that were built on the same inputs. Out: :class:`Row` values, a
-table, a JSON file. Afterwards every row that carries times stems from works whose results agreed to the stated tolerance: a
-difference ends the measurement of that case as an error, never as a fast wrong answer.
+table, a JSON file. Afterwards every row that carries times stems from works whose results agreed to the stated
+tolerance: a difference ends the measurement of that case as an error, never as a fast wrong answer.
 """
 
 from __future__ import annotations
