@@ -1,0 +1,251 @@
+"""Run a compiled kernel on the chunks of a range, on all cores.
+
+In: the address of a function ``void kernel(int64 args, int64 lo, int64 hi)``, argument blocks, and how the range is to
+be cut. Out: nothing; when :func:`run` returns, every chunk has run. The threads are native and never touch Python; the
+interpreter's lock is released meanwhile. Any number of Python threads may call at once, chunk functions may call
+themselves, and after a fork the child has a pool of its own. Nothing is loaded or started before the first run, and no
+thread before the first run of more than one chunk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import operator
+import os
+import platform
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+
+from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
+from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
+from diffkern.runtime.native.python_pool import PythonPool
+
+__all__ = ["num_threads", "run", "set_num_threads", "set_object_cache"]
+
+_ENVIRONMENT = "DIFFKERN_NUM_THREADS"
+_MAX_THREADS = MAX_WORKERS + 1
+# How long waiting threads spin before they sleep: about what waking a sleeper costs, so at most twice the best choice.
+_SPIN_NS = 50_000
+
+_Entry = Callable[[int, int, int, int, int, int, int], int]
+_Cache = tuple[Callable[[str], "bytes | None"], Callable[[str, bytes], None]]
+
+
+def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int = 0, step: int = 1) -> None:
+    """Run a kernel on chunks of ``[0, n)`` and wait until all are done.
+
+    The range is cut into ``ceil(n / chunk)`` chunks. Of these, ``first``, ``first + step``, … are run, chunk ``c`` as
+    ``fn(blocks + c * block_stride, c * chunk, min(n, (c + 1) * chunk))``, in any order and on any thread. One chunk
+    alone runs in the calling thread.
+
+    Parameters
+    ----------
+    fn : int
+        Address of the kernel.
+    blocks : int
+        Address of the argument block, or of the first of them.
+    block_stride : int
+        Distance in bytes between the chunks' argument blocks; 0 if all use the same one.
+    n : int
+        Length of the range.
+    chunk : int
+        Length of a chunk; the last may be shorter.
+    first, step : int, optional
+        Which chunks to run: all by default. Two runs with ``step=2``, ``first=0`` and then ``first=1``, never run two
+        neighbours at once.
+
+    Raises
+    ------
+    ValueError
+        If `n` or `first` is negative, or `chunk` or `step` is not positive. Nothing has run then.
+    """
+    if _entry(fn, blocks, block_stride, n, chunk, first, step):
+        raise ValueError(
+            f"cannot cut a range of {n} into chunks of {chunk} and run them from chunk {first} in steps of {step}: "
+            "n and first must be 0 or more, chunk and step 1 or more"
+        )
+
+
+def num_threads() -> int:
+    """Return how many threads a run uses, the calling one included.
+
+    That is what was last set, else the environment variable DIFFKERN_NUM_THREADS, else the number of processors this
+    process may use.
+    """
+    global _threads
+    if _threads is None:
+        _threads = _default_threads()
+    return _threads
+
+
+def set_num_threads(k: int) -> None:
+    """Set how many threads a run uses, the calling one included. Runs already going on are not disturbed.
+
+    Parameters
+    ----------
+    k : int
+        1 to 1024; 1 runs everything in the calling thread.
+
+    Raises
+    ------
+    ValueError
+        If `k` is anything else.
+    """
+    global _threads
+    try:
+        threads = operator.index(k)
+    except TypeError:
+        threads = 0
+    if not 1 <= threads <= _MAX_THREADS:
+        raise ValueError(f"the number of threads must be an integer from 1 to {_MAX_THREADS}, not {k!r}")
+    with _lock:
+        _threads = threads
+        _configure_pool()
+
+
+def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, bytes], None]) -> None:
+    """Give the pool a place to keep its object code, so that a new process need not compile it (about 10 ms).
+
+    To be called before the first run. The bytes are checked when loaded; bytes that do not fit are built anew.
+
+    Parameters
+    ----------
+    load : callable
+        Returns the bytes stored under a key, a SHA-256 in hexadecimal, or None.
+    store : callable
+        Stores bytes under a key.
+    """
+    global _cache
+    _cache = (load, store)
+
+
+def _first_run(*arguments: int) -> int:
+    """Stand in for the entry until the first run: bring the pool up, put its entry here, and run."""
+    global _entry
+    with _lock:
+        if _entry is _first_run:
+            _entry = _start()
+            _configure_pool()
+    return _entry(*arguments)
+
+
+_entry: _Entry = _first_run
+_configure: Callable[[int, int], object] | None = None
+_reset: Callable[[], object] | None = None
+_threads: int | None = None
+_cache: _Cache | None = None
+# Guards the pool's coming up and its number of threads, never a run.
+_lock = threading.Lock()
+
+
+def _start() -> _Entry:
+    global _configure, _reset
+    if sys.platform == "win32":  # no POSIX threads
+        pool = PythonPool()
+        _configure, _reset = pool.configure, pool.reset
+        return pool.run
+    address = _load_native()
+    long = ctypes.c_int64
+    _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
+    _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
+    _reset()
+    return _built_in(address["dk_pool_call"])
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's ``PyMethodDef``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x80
+# CPython keeps a pointer to the definition for as long as the function lives.
+_definition = _MethodDef(b"run", None, _METH_FASTCALL, None)
+
+
+def _built_in(address: int) -> _Entry:
+    """Make a Python function of native code with CPython's calling convention for positional arguments."""
+    _definition.function = address
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype = ctypes.py_object
+    new.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    entry: _Entry = new(ctypes.addressof(_definition), None, None)
+    return entry
+
+
+def _load_native() -> dict[str, int]:
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call")
+    text = pool_ir(sys.platform, platform.machine())
+    if _cache is None:
+        return load_object(_compile(text), names, EXTERNAL_NAMES)
+    load, store = _cache
+    key = hashlib.sha256("\0".join((text, sys.platform, platform.machine(), *host_cpu())).encode()).hexdigest()
+    cached = load(key)
+    if cached is not None:
+        try:
+            return load_object(cached, names, EXTERNAL_NAMES)
+        except ObjectLoadError as error:
+            warnings.warn(f"the cached code of the thread pool is unusable and built anew: {error}", stacklevel=2)
+    code = _compile(text)
+    addresses = load_object(code, names, EXTERNAL_NAMES)
+    store(key, code)
+    return addresses
+
+
+def _compile(text: str) -> bytes:
+    import llvmlite.binding as llvm
+
+    # Without optimization: a third of the time to compile, and a run spends nothing worth mentioning in this code.
+    machine = make_target_machine(opt=0)
+    module = llvm.parse_assembly(text)
+    module.triple = machine.triple
+    module.verify()
+    return bytes(machine.emit_object(module))
+
+
+def _configure_pool() -> None:
+    if _configure is not None:
+        k = num_threads()
+        # With more threads than processors a spinning thread keeps a working one from its processor.
+        _configure(k - 1, _SPIN_NS if k <= _processors() else 0)
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _default_threads() -> int:
+    available = min(_processors(), _MAX_THREADS)
+    text = os.environ.get(_ENVIRONMENT, "").strip()
+    if not text:
+        return available
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_THREADS:
+        return int(text)
+    warnings.warn(
+        f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return available
+
+
+def _after_fork() -> None:
+    # Only the forking thread lives on in the child: no workers, and locks that others held stay locked.
+    global _lock
+    _lock = threading.Lock()
+    if _reset is not None:
+        _reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

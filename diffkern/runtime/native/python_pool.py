@@ -1,0 +1,71 @@
+"""The thread pool in Python, for systems without POSIX threads.
+
+Same behaviour as the native pool, dearer hand-over: the submitter draws chunks from a counter, helpers from an executor
+draw from the same one, and a helper that has not begun when the chunks are gone is taken back. ctypes releases the
+interpreter's lock while a chunk runs, so chunks run side by side.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+__all__ = ["PythonPool"]
+
+_Kernel = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+class PythonPool:
+    """A pool with the three functions of the native one: ``reset``, ``configure`` and ``run``."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._workers = 0
+
+    def reset(self) -> None:
+        """Forget all threads, as the child must after a fork."""
+        self._lock = threading.Lock()
+        self._executor = None
+
+    def configure(self, workers: int, spin_ns: int) -> None:
+        """Set the number of helpers. Nothing spins here, `spin_ns` has no effect."""
+        with self._lock:
+            if workers != self._workers and self._executor is not None:
+                self._executor.shutdown(wait=False)
+                self._executor = None
+            self._workers = workers
+
+    def run(self, fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int, step: int) -> int:
+        """Run the chunks as the native pool does; return 0, or 1 if the numbers make no sense."""
+        if n < 0 or chunk <= 0 or first < 0 or step <= 0:
+            return 1
+        chunks = range(first, -(-n // chunk), step)
+        kernel = _Kernel(fn)
+        cursor = itertools.count()  # next() of it is atomic under the interpreter's lock
+
+        def draw() -> None:
+            for c in _drawn(chunks, cursor):
+                kernel(blocks + c * block_stride, c * chunk, min(n, (c + 1) * chunk))
+
+        futures = []
+        if len(chunks) > 1:
+            # Submitting under the lock: an executor that is shut down takes no more work.
+            with self._lock:
+                if self._workers and self._executor is None:
+                    self._executor = ThreadPoolExecutor(self._workers, "diffkern")
+                if self._executor is not None:
+                    futures = [self._executor.submit(draw) for _ in range(min(self._workers, len(chunks) - 1))]
+        draw()
+        for future in futures:
+            if not future.cancel():
+                future.result()
+        return 0
+
+
+def _drawn(chunks: range, cursor: Iterator[int]) -> Iterator[int]:
+    while (k := next(cursor)) < len(chunks):
+        yield chunks[k]
