@@ -1,0 +1,84 @@
+"""Write ``docs/generated``: what the tool really prints, shown in the documentation.
+
+In: ``docs/snippets``, ``docs/mistakes`` and ``examples/flood.py``. Out: one file per text. With ``--check`` nothing is
+written and the exit status says whether all files are up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+
+from diffkern import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+GENERATED = ROOT / "docs" / "generated"
+
+
+def printed(directory: Path, *argv: str) -> str:
+    """Return what ``diffkern`` prints when it is run in a directory, on whichever stream."""
+    out, err = io.StringIO(), io.StringIO()
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.main(argv)
+    finally:
+        os.chdir(before)
+    return (out.getvalue() + err.getvalue()).rstrip() + "\n"
+
+
+def mistakes() -> str:
+    """Each wrong kernel of ``docs/mistakes`` with the message it gets, as reStructuredText."""
+    parts = []
+    for path in sorted((ROOT / "docs" / "mistakes").glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        name = source.split("def ", 1)[1].split("(", 1)[0]
+        message = printed(path.parent, "inspect", f"{path.name}:{name}")
+        if not message.startswith("diffkern: error:"):
+            message = printed(path.parent, "inspect", f"{path.name}:{name}", "--adjoint")
+        if not message.startswith("diffkern: error:"):
+            raise SystemExit(f"{path} was not refused")
+        parts.append(_block("python", source.split("\n\n\n", 1)[1]) + _block("text", message))
+    return "\n".join(parts)
+
+
+def _block(language: str, text: str) -> str:
+    lines = "\n".join(f"   {line}".rstrip() for line in text.rstrip().splitlines())
+    return f".. code-block:: {language}\n\n{lines}\n\n"
+
+
+def texts() -> dict[str, str]:
+    """Return every generated file by name."""
+    snippets, examples = ROOT / "docs" / "snippets", ROOT / "examples"
+    return {
+        "errors.inc": mistakes(),
+        "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
+        "flood_forward.txt": printed(examples, "inspect", "flood.py:step"),
+        "flood_adjoint.txt": printed(examples, "inspect", "flood.py:step", "--adjoint"),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when a file is out of date")
+    options = parser.parse_args()
+    stale = 0
+    for name, text in texts().items():
+        path = GENERATED / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale += 1
+        print(f"{'out of date' if options.check else 'written'}: {path.relative_to(ROOT)}")
+        if not options.check:
+            GENERATED.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
