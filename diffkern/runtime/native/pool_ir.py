@@ -77,7 +77,7 @@ _TEXT = r"""
 %Opaque = type [128 x i8]
 
 @mutex = internal global %Opaque zeroinitializer, align 64
-@work  = internal global %Opaque zeroinitializer, align 64  ; signalled when there is a job, or another number of workers
+@work  = internal global %Opaque zeroinitializer, align 64  ; signalled for a new job or number of workers
 @done  = internal global %Opaque zeroinitializer, align 64  ; signalled when a job's last worker leaves it
 
 @ticket  = internal global i64 0, align 64                  ; rises whenever @work is signalled; spinners read it
