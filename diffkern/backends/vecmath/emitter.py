@@ -1,0 +1,305 @@
+"""The arithmetic that every approximation is written in.
+
+In: values of one of five kinds (float32, float64, the integer of the same width of each, bool).  Out: new values.  An
+:class:`Emitter` does the work on raw values (NumPy arrays, or LLVM values in a block under construction); a
+:class:`Value` is a raw value with its kind and the Python operators, so that a formula reads like one.
+
+What holds for both emitters:
+
+- every operation is one IEEE operation, rounded to nearest, and is neither reordered nor merged, except :meth:`Value.mad`,
+  which may or may not be fused: it stands only where a fused result is as good as, or the same as, an unfused one;
+- integers wrap; shifts to the right bring in zeros;
+- there is no control flow but :meth:`Emitter.rare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Kind = Literal["f32", "f64", "i32", "i64", "bool"]
+Raw = Any
+"""A raw value of an emitter: it is never looked into by the formulas."""
+
+INT_OF: dict[Kind, Kind] = {"f32": "i32", "f64": "i64"}
+FLOAT_OF: dict[Kind, Kind] = {"i32": "f32", "i64": "f64"}
+BinaryName = Literal["add", "sub", "mul", "div"]
+IntName = Literal["iadd", "isub", "iand", "ior", "ixor", "shl", "shr"]
+CompareName = Literal["lt", "le", "eq"]
+UnaryName = Literal["neg", "abs", "sqrt"]
+
+
+class Emitter(Protocol):
+    """The operations.  All but the conversions take and give raw values of the stated kind."""
+
+    def const(self, kind: Kind, value: float) -> Raw:
+        """A constant, rounded to the kind."""
+
+    def binary(self, name: BinaryName, kind: Kind, a: Raw, b: Raw) -> Raw:
+        """A float operation."""
+
+    def unary(self, name: UnaryName, kind: Kind, a: Raw) -> Raw:
+        """A float operation of one operand."""
+
+    def mad(self, kind: Kind, a: Raw, b: Raw, c: Raw) -> Raw:
+        """``a * b + c``, fused if the target does that faster."""
+
+    def product_error(self, kind: Kind, a: Raw, b: Raw, product: Raw) -> Raw:
+        """``a * b - product`` exactly, where ``product`` is the rounded product (no overflow or underflow within)."""
+
+    def copysign(self, kind: Kind, a: Raw, b: Raw) -> Raw:
+        """The magnitude of ``a`` with the sign bit of ``b``."""
+
+    def integer(self, name: IntName, kind: Kind, a: Raw, b: Raw) -> Raw:
+        """An integer operation."""
+
+    def compare(self, name: CompareName, kind: Kind, a: Raw, b: Raw) -> Raw:
+        """A comparison (ordered: false with a nan; signed for integers), to bool."""
+
+    def logic(self, name: Literal["and", "or", "xor"], a: Raw, b: Raw) -> Raw:
+        """A bool operation."""
+
+    def select(self, condition: Raw, a: Raw, b: Raw) -> Raw:
+        """``a`` where the condition holds, else ``b``."""
+
+    def to_bits(self, kind: Kind, a: Raw) -> Raw:
+        """The bits of a float as the integer of its width."""
+
+    def from_bits(self, kind: Kind, a: Raw) -> Raw:
+        """The float with these bits; ``kind`` is the integer's."""
+
+    def widen(self, a: Raw) -> Raw:
+        """float32 to float64."""
+
+    def narrow(self, a: Raw) -> Raw:
+        """float64 to float32, rounded."""
+
+    def lookup(self, table: str, index: Raw) -> Raw:
+        """The float64 at an int64 index of a constant table of ``tables.py``; the index must be inside."""
+
+    def rare(self, condition: Raw, name: str, kind: Kind, x: Raw, fast: Raw) -> Raw:
+        """``fast``, but the out-of-line function ``name`` of ``x`` where the condition holds."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A raw value, its kind and its emitter."""
+
+    e: Emitter
+    kind: Kind
+    raw: Raw
+
+    def like(self, raw: Raw, kind: Kind | None = None) -> Value:
+        """A value of the same emitter."""
+        return Value(self.e, kind or self.kind, raw)
+
+    def const(self, value: float) -> Value:
+        """A constant of the same kind."""
+        return self.like(self.e.const(self.kind, value))
+
+    def _lift(self, other: Value | float) -> Raw:
+        return other.raw if isinstance(other, Value) else self.e.const(self.kind, other)
+
+    def _binary(self, name: BinaryName, as_int: IntName | None, other: Value | float) -> Value:
+        if self.kind in FLOAT_OF:
+            if as_int is None:
+                raise TypeError(f"{name} is not defined on {self.kind}")
+            return self.like(self.e.integer(as_int, self.kind, self.raw, self._lift(other)))
+        return self.like(self.e.binary(name, self.kind, self.raw, self._lift(other)))
+
+    def __add__(self, other: Value | float) -> Value:
+        return self._binary("add", "iadd", other)
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self._binary("sub", "isub", other)
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self._binary("mul", None, other)
+
+    def __truediv__(self, other: Value | float) -> Value:
+        return self._binary("div", None, other)
+
+    def __radd__(self, other: float) -> Value:
+        return self.const(other) + self
+
+    def __rsub__(self, other: float) -> Value:
+        return self.const(other) - self
+
+    def __rmul__(self, other: float) -> Value:
+        return self.const(other) * self
+
+    def __rtruediv__(self, other: float) -> Value:
+        return self.const(other) / self
+
+    def __neg__(self) -> Value:
+        return self.like(self.e.unary("neg", self.kind, self.raw))
+
+    def __abs__(self) -> Value:
+        return self.like(self.e.unary("abs", self.kind, self.raw))
+
+    def sqrt(self) -> Value:
+        """The square root, correctly rounded."""
+        return self.like(self.e.unary("sqrt", self.kind, self.raw))
+
+    def mad(self, factor: Value | float, addend: Value | float) -> Value:
+        """``self * factor + addend``, fused or not."""
+        return self.like(self.e.mad(self.kind, self.raw, self._lift(factor), self._lift(addend)))
+
+    def copysign(self, sign: Value) -> Value:
+        """The magnitude of ``self`` with the sign bit of ``sign``."""
+        return self.like(self.e.copysign(self.kind, self.raw, sign.raw))
+
+    def __lt__(self, other: Value | float) -> Value:
+        return self.like(self.e.compare("lt", self.kind, self.raw, self._lift(other)), "bool")
+
+    def __le__(self, other: Value | float) -> Value:
+        return self.like(self.e.compare("le", self.kind, self.raw, self._lift(other)), "bool")
+
+    def __gt__(self, other: Value | float) -> Value:
+        return self.like(self.e.compare("lt", self.kind, self._lift(other), self.raw), "bool")
+
+    def __ge__(self, other: Value | float) -> Value:
+        return self.like(self.e.compare("le", self.kind, self._lift(other), self.raw), "bool")
+
+    def eq(self, other: Value | float) -> Value:
+        """Equality; false with a nan."""
+        return self.like(self.e.compare("eq", self.kind, self.raw, self._lift(other)), "bool")
+
+    def is_nan(self) -> Value:
+        """Whether the value is a nan."""
+        return ~self.eq(self)
+
+    def __and__(self, other: Value | int) -> Value:
+        if self.kind == "bool":
+            return self.like(self.e.logic("and", self.raw, self._lift(other)))
+        return self.like(self.e.integer("iand", self.kind, self.raw, self._lift(other)))
+
+    def __or__(self, other: Value | int) -> Value:
+        if self.kind == "bool":
+            return self.like(self.e.logic("or", self.raw, self._lift(other)))
+        return self.like(self.e.integer("ior", self.kind, self.raw, self._lift(other)))
+
+    def __xor__(self, other: Value | int) -> Value:
+        if self.kind == "bool":
+            return self.like(self.e.logic("xor", self.raw, self._lift(other)))
+        return self.like(self.e.integer("ixor", self.kind, self.raw, self._lift(other)))
+
+    def __invert__(self) -> Value:
+        return self ^ 1 if self.kind == "bool" else self ^ -1
+
+    def __lshift__(self, count: int) -> Value:
+        return self.like(self.e.integer("shl", self.kind, self.raw, self._lift(count)))
+
+    def __rshift__(self, count: int) -> Value:
+        return self.like(self.e.integer("shr", self.kind, self.raw, self._lift(count)))
+
+    def select(self, a: Value | float, b: Value | float) -> Value:
+        """``a`` where ``self`` (a bool) holds, else ``b``; one of the two must be a Value."""
+        model = a if isinstance(a, Value) else b
+        if not isinstance(model, Value):
+            raise TypeError("select needs at least one Value among its two choices")
+        return model.like(self.e.select(self.raw, model._lift(a), model._lift(b)))
+
+    def bits(self) -> Value:
+        """The bits of a float as the integer of its width."""
+        return self.like(self.e.to_bits(self.kind, self.raw), INT_OF[self.kind])
+
+    def from_bits(self) -> Value:
+        """The float with these bits."""
+        return self.like(self.e.from_bits(self.kind, self.raw), FLOAT_OF[self.kind])
+
+    def widen(self) -> Value:
+        """float32 to float64."""
+        return self.like(self.e.widen(self.raw), "f64")
+
+    def narrow(self) -> Value:
+        """float64 to float32, rounded."""
+        return self.like(self.e.narrow(self.raw), "f32")
+
+    def lookup(self, table: str) -> Value:
+        """The float64 of a constant table at this int64 index."""
+        return self.like(self.e.lookup(table, self.raw), "f64")
+
+    def rare(self, condition: Value, name: str, fast: Value) -> Value:
+        """``fast``, but the out-of-line function ``name`` of this value where the condition holds."""
+        return fast.like(self.e.rare(condition.raw, name, self.kind, self.raw, fast.raw))
+
+
+Double = tuple[Value, Value]
+"""An unevaluated sum of a value and a much smaller one."""
+
+
+def polynomial(z: Value, coefficients: Sequence[float]) -> Value:
+    """Horner's rule, lowest coefficient first, with :meth:`Value.mad`."""
+    total = z.const(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total.mad(z, coefficient)
+    return total
+
+
+def two_sum(a: Value, b: Value) -> Double:
+    """The rounded sum and its exact error (Knuth)."""
+    total = a + b
+    rest = total - a
+    return total, (a - (total - rest)) + (b - rest)
+
+
+def fast_two_sum(a: Value, b: Value) -> Double:
+    """The rounded sum and its exact error, for ``|a| >= |b|`` or ``a == 0`` (Dekker)."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def two_product(a: Value, b: Value) -> Double:
+    """The rounded product and its exact error."""
+    product = a * b
+    return product, a.like(a.e.product_error(a.kind, a.raw, b.raw, product.raw))
+
+
+def double_product(a: Double, b: Double) -> Double:
+    """Product of two doubles, to about 2^-104 relative."""
+    high, low = two_product(a[0], b[0])
+    return fast_two_sum(high, low + (a[0] * b[1] + a[1] * b[0]))
+
+
+_ROUNDERS: dict[Kind, float] = {"f32": 12582912.0, "f64": 6755399441055744.0}
+_MANTISSA: dict[Kind, int] = {"f32": 23, "f64": 52, "i32": 23, "i64": 52}
+_BIAS: dict[Kind, int] = {"f32": 127, "f64": 1023, "i32": 127, "i64": 1023}
+
+
+def mantissa_bits(kind: Kind) -> int:
+    """Stored significand bits."""
+    return _MANTISSA[kind]
+
+
+def exponent_bias(kind: Kind) -> int:
+    """Bias of the stored exponent."""
+    return _BIAS[kind]
+
+
+def round_with_bits(x: Value) -> tuple[Value, Value]:
+    """``x`` rounded to an integral float (|x| < 2^22 or 2^51) and an integer whose low half is that integer."""
+    magic = _ROUNDERS[x.kind]
+    shifted = x + magic
+    return shifted - magic, shifted.bits()
+
+
+def exp2_integer(n: Value) -> Value:
+    """2^n for an integral float ``n`` within the range of normal exponents."""
+    return (((n + _ROUNDERS[n.kind]).bits() + _BIAS[n.kind]) << _MANTISSA[n.kind]).from_bits()
+
+
+def scale(x: Value, n: Value) -> Value:
+    """``x * 2^n`` with one rounding, for an integral float ``n`` as far as twice the normal exponents."""
+    half, _ = round_with_bits(n * 0.5)
+    return x * exp2_integer(half) * exp2_integer(n - half)
+
+
+def clamp(x: Value, low: float, high: float) -> Value:
+    """``x`` limited to [low, high]; a nan stays."""
+    x = (x < low).select(low, x)
+    return (x > high).select(high, x)
+
+
+Formula = Callable[..., Value]
