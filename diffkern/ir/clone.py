@@ -1,0 +1,110 @@
+"""Cloning of regions under a substitution: the tool from which inlining, unrolling and replay are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+
+
+class Cloner:
+    """Copies ops into a builder's current region, replacing operands by what :attr:`env` maps them to.
+
+    Values without an entry are taken from outside and stay as they are. A subclass overrides :meth:`op` to change what
+    particular ops become.
+    """
+
+    def __init__(self, builder: Builder, env: dict[Value, Value] | None = None) -> None:
+        self.b = builder
+        self.env: dict[Value, Value] = {} if env is None else env
+
+    def value(self, v: Value) -> Value:
+        return self.env.get(v, v)
+
+    def values(self, vs: Iterable[Value]) -> tuple[Value, ...]:
+        return tuple(self.value(v) for v in vs)
+
+    def ops(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        """Copy one op; results are entered into the environment."""
+        regions = tuple(self.region(sub) for sub in op.regions)
+        self.emit(op, self.values(op.operands), regions)
+
+    def emit(self, op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...]) -> Op:
+        results = tuple(Value(r.type, r.name) for r in op.results)
+        copy = Op(op.name, operands, results, op.attrs, regions, op.loc)
+        self.b.region.ops.append(copy)
+        self.env.update(zip(op.results, results, strict=True))
+        return copy
+
+    def region(self, region: Region) -> Region:
+        """A copy of a whole region with fresh parameters."""
+        copy = Region(tuple(Value(p.type, p.name) for p in region.params))
+        self.env.update(zip(region.params, copy.params, strict=True))
+        with self.b.into(copy):
+            self.ops(region.ops)
+        copy.yields = self.values(region.yields)
+        return copy
+
+    def inline(self, region: Region, arguments: Iterable[Value]) -> tuple[Value, ...]:
+        """Copy a region's ops into the current region with its parameters bound; returns the yielded values."""
+        self.env.update(zip(region.params, arguments, strict=True))
+        self.ops(region.ops)
+        return self.values(region.yields)
+
+
+def clone_function(fn: Function) -> Function:
+    """A deep copy: a pass may change the copy in place."""
+    params = tuple(Value(p.type, p.name) for p in fn.params)
+    c = Cloner(Builder(), dict(zip(fn.params, params, strict=True)))
+    body = c.region(fn.body)
+    return Function(fn.name, params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+
+
+def substitute(region: Region, mapping: dict[Value, Value]) -> None:
+    """Replace uses of values throughout a region, in place. Chains in the mapping are followed."""
+
+    def resolve(v: Value) -> Value:
+        while v in mapping:
+            v = mapping[v]
+        return v
+
+    if not mapping:
+        return
+    for op in walk(region):
+        op.operands = tuple(resolve(v) for v in op.operands)
+        for sub in op.regions:
+            sub.yields = tuple(resolve(v) for v in sub.yields)
+    region.yields = tuple(resolve(v) for v in region.yields)
+
+
+def defined_in(region: Region) -> set[Value]:
+    """All values defined in a region and the regions nested in it, its parameters included."""
+    out = set(region.params)
+    for op in walk(region):
+        out.update(op.results)
+        for sub in op.regions:
+            out.update(sub.params)
+    return out
+
+
+def free_values(region: Region) -> list[Value]:
+    """Values used in a region but defined outside of it, in order of first use."""
+    inner = defined_in(region)
+    out: dict[Value, None] = {}
+    for op in walk(region):
+        for v in op.operands:
+            if v not in inner:
+                out.setdefault(v)
+        for sub in op.regions:
+            for v in sub.yields:
+                if v not in inner:
+                    out.setdefault(v)
+    for v in region.yields:
+        if v not in inner:
+            out.setdefault(v)
+    return list(out)

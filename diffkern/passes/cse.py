@@ -1,0 +1,66 @@
+"""Common subexpression elimination over pure ops, scoped by regions; in place.
+
+With ``loads=True`` loads from arrays that the function never writes count as pure. That is valid only where parameters
+are known not to overlap (differentiated launches), so the forward pipeline leaves loads alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ops.table import Effect, lookup
+
+_COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
+
+
+def written_arrays(region: Region) -> set[Value]:
+    """Array values that a region stores to, updates or accumulates into."""
+    return {op.operands[0] for op in walk(region) if op.name in ("store", "atomic", "accumulate")}
+
+
+def _freeze(value: Any) -> Hashable:
+    return (type(value).__name__, repr(value)) if isinstance(value, (bool, int, float)) else value
+
+
+def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
+    """Give equal pure computations one value."""
+    written = written_arrays(fn.body) if loads else set()
+    mapping: dict[Value, Value] = {}
+
+    def key(op: Op) -> Hashable | None:
+        if op.regions:
+            return None
+        effect = lookup(op.name).effect
+        if effect is Effect.READ:
+            if not loads or op.operands[0] in written:
+                return None
+        elif effect is not Effect.PURE:
+            return None
+        operands = tuple(mapping.get(v, v) for v in op.operands)
+        if op.name in _COMMUTATIVE:
+            operands = tuple(sorted(operands, key=id))  # only the grouping matters, not the order
+        attrs = tuple(sorted((k, _freeze(v)) for k, v in op.attrs.items()))
+        return (op.name, operands, attrs, tuple(r.type for r in op.results))
+
+    def visit(region: Region, outer: dict[Hashable, tuple[Value, ...]]) -> None:
+        known = dict(outer)
+        kept: list[Op] = []
+        for op in region.ops:
+            k = key(op)
+            if k is not None and k in known:
+                mapping.update(zip(op.results, known[k], strict=True))
+                continue
+            if k is not None:
+                known[k] = op.results
+            op.operands = tuple(mapping.get(v, v) for v in op.operands)
+            for sub in op.regions:
+                visit(sub, known)
+            kept.append(op)
+        region.ops[:] = kept
+
+    visit(fn.body, {})
+    substitute(fn.body, mapping)
+    return fn

@@ -1,0 +1,144 @@
+"""Dead code elimination: ops without effect whose results nobody needs, unused results of ifs, dead carried values.
+
+In place. Afterwards every remaining pure op, result and carried value contributes to an effect or to a value that the
+region yields. Loops without effects are taken to terminate.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ops.table import Effect, lookup
+
+_KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE})
+
+
+def has_effect(op: Op) -> bool:
+    """Whether an op, or one nested in it, writes an array or a stack."""
+    if op.regions:
+        return any(has_effect(inner) for sub in op.regions for inner in sub.ops)
+    return lookup(op.name).effect in _KEPT
+
+
+class _Liveness:
+    """Which values are needed, computed without changing anything; effect queries are remembered."""
+
+    def __init__(self) -> None:
+        self.effects: dict[Op, bool] = {}
+
+    def effect(self, op: Op) -> bool:
+        known = self.effects.get(op)
+        if known is None:
+            known = self.effects[op] = (
+                any(self.effect(inner) for sub in op.regions for inner in sub.ops) if op.regions else has_effect(op)
+            )
+        return known
+
+    def region(self, region: Region, yields: set[Value]) -> set[Value]:
+        live = set(yields)
+        for op in reversed(region.ops):
+            self.op(op, live)
+        return live
+
+    def op(self, op: Op, live: set[Value]) -> None:
+        needed = [r in live for r in op.results]
+        if not (any(needed) or self.effect(op)):
+            return
+        if op.name == "if":
+            for sub in op.regions:
+                live |= self.region(sub, {y for y, n in zip(sub.yields, needed, strict=True) if n})
+            live.update(op.operands)
+        elif op.name in ("for", "while"):
+            keep = self.carried(op, live)
+            fixed = op.operands[:3] if op.name == "for" else ()
+            init = op.operands[len(fixed) :]
+            body = op.regions[-1]
+            live |= self.region(body, {y for y, k in zip(body.yields, keep, strict=True) if k})
+            if op.name == "while":
+                live |= self.region(op.regions[0], set(op.regions[0].yields))
+            live.update(fixed)
+            live.update(v for v, k in zip(init, keep, strict=True) if k)
+        else:
+            live.update(op.operands)
+
+    def carried(self, op: Op, live: set[Value]) -> list[bool]:
+        """Which carried values are needed: the least set closed under the body's dependences."""
+        body = op.regions[-1]
+        params = body.params[1:] if op.name == "for" else body.params
+        keep = [r in live for r in op.results]
+        if op.name == "while":
+            cond = op.regions[0]
+            used = self.region(cond, set(cond.yields))
+            keep = [k or p in used for k, p in zip(keep, cond.params, strict=True)]
+        while True:
+            used = self.region(body, {y for y, k in zip(body.yields, keep, strict=True) if k})
+            wider = [k or p in used for k, p in zip(keep, params, strict=True)]
+            if wider == keep:
+                return keep
+            keep = wider
+
+
+def needed_params(body: Region, params: tuple[Value, ...], yields: set[Value]) -> set[Value]:
+    """Which of a region's parameters its effects and the given yields depend on."""
+    return _Liveness().region(body, yields) & set(params)
+
+
+class _Eliminator:
+    def __init__(self) -> None:
+        self.analysis = _Liveness()
+
+    def region(self, region: Region) -> set[Value]:
+        live = set(region.yields)
+        kept: list[Op] = []
+        for op in reversed(region.ops):
+            if not (any(r in live for r in op.results) or self.analysis.effect(op)):
+                continue
+            if op.name == "if":
+                self.prune_if(op, live)
+            elif op.regions:
+                self.prune_loop(op, live)
+            else:
+                live.update(op.operands)
+            kept.append(op)
+        kept.reverse()
+        region.ops[:] = kept
+        return live
+
+    def prune_if(self, op: Op, live: set[Value]) -> None:
+        keep = [r in live for r in op.results]
+        op.results = _filter(op.results, keep)
+        op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
+        for sub in op.regions:
+            sub.yields = _filter(sub.yields, keep)
+            live |= self.region(sub)
+        live.update(op.operands)
+
+    def prune_loop(self, op: Op, live: set[Value]) -> None:
+        keep = self.analysis.carried(op, live)
+        fixed = 3 if op.name == "for" else 0
+        op.results = _filter(op.results, keep)
+        op.operands = op.operands[:fixed] + _filter(op.operands[fixed:], keep)
+        body = op.regions[-1]
+        body.yields = _filter(body.yields, keep)
+        if op.name == "for":
+            body.params = body.params[:1] + _filter(body.params[1:], keep)
+        else:
+            body.params = _filter(body.params, keep)
+            op.regions[0].params = _filter(op.regions[0].params, keep)
+        for sub in op.regions:
+            live |= self.region(sub)
+        live.update(op.operands)
+
+
+def _filter(values: tuple[Value, ...], keep: list[bool]) -> tuple[Value, ...]:
+    return tuple(v for v, k in zip(values, keep, strict=True) if k)
+
+
+def eliminate_region(region: Region) -> set[Value]:
+    """Remove dead code from a region in place; returns the values it needs from outside (and its parameters)."""
+    return _Eliminator().region(region)
+
+
+def eliminate(fn: Function) -> Function:
+    """Remove dead code from a function in place."""
+    eliminate_region(fn.body)
+    return fn

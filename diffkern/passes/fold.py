@@ -1,0 +1,186 @@
+"""Constant folding and exact algebraic simplification; in place.
+
+Only identities that hold for every IEEE value are used on floats (``x * 1``, ``x / 1``, ``-(-x)``); ``x + 0`` and ``x *
+0`` are not among them. Integers fold with the wrap-around of their width. Conditionals on constants become straight
+code and loops that make no trip become their initial values.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Kind, Scalar
+
+Number = bool | int | float
+
+_ARITHMETIC: dict[str, Callable[[Number, Number], Number]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "min": min,
+    "max": max,
+}
+_COMPARE: dict[str, Callable[[Number, Number], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+_LOGIC: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+
+
+def wrap_integer(value: int, t: Scalar) -> int:
+    """The value an integer takes in a register of type ``t``."""
+    value &= (1 << t.bits) - 1
+    if t.kind is Kind.INT and value >= 1 << (t.bits - 1):
+        value -= 1 << t.bits
+    return value
+
+
+class _Folder:
+    def __init__(self) -> None:
+        self.constants: dict[Value, Number] = {}
+        self.producers: dict[Value, Op] = {}
+        self.mapping: dict[Value, Value] = {}
+
+    def resolve(self, v: Value) -> Value:
+        while v in self.mapping:
+            v = self.mapping[v]
+        return v
+
+    def region(self, region: Region) -> None:
+        kept: list[Op] = []
+        for op in region.ops:
+            op.operands = tuple(self.resolve(v) for v in op.operands)
+            kept.extend(self.op(op))
+        region.ops[:] = kept
+        region.yields = tuple(self.resolve(v) for v in region.yields)
+
+    def op(self, op: Op) -> list[Op]:
+        if op.name == "if":
+            taken = self.constants.get(op.operands[0])
+            if taken is not None:
+                branch = op.regions[0 if taken else 1]
+                self.region(branch)
+                self.mapping.update(zip(op.results, branch.yields, strict=True))
+                return branch.ops
+        if op.name == "for":
+            lo, hi, step = (self.constants.get(v) for v in op.operands[:3])
+            if lo is not None and hi is not None and step is not None and _no_trip(lo, hi, step):
+                self.mapping.update(zip(op.results, op.operands[3:], strict=True))
+                return []
+        for sub in op.regions:
+            self.region(sub)
+        if op.name == "if" and not op.results and not any(sub.ops for sub in op.regions):
+            return []
+        if len(op.results) != 1 or op.regions:
+            return [op]
+        replacement = self.simplify(op)
+        if isinstance(replacement, Value):
+            self.mapping[op.result] = replacement
+            return []
+        if replacement is not None:
+            op.name, op.operands, op.attrs = "const", (), {"value": replacement, "type": op.result.type}
+        if op.name == "const":
+            self.constants[op.result] = op.attrs["value"]
+        self.producers[op.result] = op
+        return [op]
+
+    def simplify(self, op: Op) -> Value | Number | None:
+        """A value to use instead, a constant, or None."""
+        values = [self.constants.get(v) for v in op.operands]
+        t = op.results[0].type
+        if op.name == "extract":
+            source = self.producers.get(op.operands[0])
+            if source is not None and source.name == "construct":
+                return source.operands[op.attrs["index"]]
+            return None
+        if op.name == "neg":
+            source = self.producers.get(op.operands[0])
+            if source is not None and source.name == "neg":
+                return source.operands[0]
+        if op.name == "select":
+            if values[0] is not None:
+                return op.operands[1 if values[0] else 2]
+            return op.operands[1] if op.operands[1] is op.operands[2] else None
+        if op.name == "cast" and op.operands[0].type == t:
+            return op.operands[0]
+        if not isinstance(t, Scalar):
+            return self.composite(op, values)
+        if values and all(v is not None for v in values):
+            return self.constant(op.name, [v for v in values if v is not None], t, op)
+        if len(values) == 2:
+            return self.identity(op, values[0], values[1])
+        return None
+
+    def composite(self, op: Op, values: list[Number | None]) -> Value | None:
+        if op.name in ("scale", "unscale") and values[1] == 1:
+            return op.operands[0]
+        return None
+
+    def identity(self, op: Op, a: Number | None, b: Number | None) -> Value | None:
+        x, y = op.operands
+        t = op.results[0].type
+        exact = isinstance(t, Scalar) and not t.is_float
+        if op.name == "mul" and b == 1 or op.name == "div" and b == 1 or exact and op.name in ("add", "sub") and b == 0:
+            return x
+        if op.name == "mul" and a == 1 or exact and op.name == "add" and a == 0:
+            return y
+        if t.kind is Kind.BOOL if isinstance(t, Scalar) else False:
+            for known, other in ((a, y), (b, x)):
+                if known is not None and op.name == "and":
+                    return other if known else (x if known is a else y)
+                if known is not None and op.name == "or":
+                    return (x if known is a else y) if known else other
+        return None
+
+    def constant(self, name: str, values: list[Number], t: Scalar, op: Op) -> Number | None:
+        if name in _COMPARE and len(values) == 2:
+            return bool(_COMPARE[name](values[0], values[1]))
+        if name == "not":
+            return not values[0]
+        if name in _LOGIC and t.kind is not Kind.FLOAT:
+            out = _LOGIC[name](int(values[0]), int(values[1]))
+            return bool(out) if t.kind is Kind.BOOL else wrap_integer(out, t)
+        if name == "cast":
+            return _cast(values[0], t)
+        if t.kind is Kind.BOOL or any(isinstance(v, float) and v != v for v in values):
+            return None
+        if name == "neg":
+            return -values[0] if t.is_float else wrap_integer(-int(values[0]), t)
+        if name == "div":
+            return float(values[0]) / float(values[1]) if values[1] != 0 else None
+        if name in ("floordiv", "mod") and t.is_integer and values[1] != 0:
+            a, b = int(values[0]), int(values[1])
+            return wrap_integer(a // b if name == "floordiv" else a % b, t)
+        if name in _ARITHMETIC:
+            out = _ARITHMETIC[name](values[0], values[1])
+            return float(out) if t.is_float else wrap_integer(int(out), t)
+        return None
+
+
+def _cast(value: Number, t: Scalar) -> Number | None:
+    if t.kind is Kind.BOOL:
+        return bool(value)
+    if t.is_float:
+        return float(value)
+    if isinstance(value, float):
+        return None  # saturation is the target's business
+    return wrap_integer(int(value), t)
+
+
+def _no_trip(lo: Number, hi: Number, step: Number) -> bool:
+    return step == 0 or (lo >= hi if step > 0 else lo <= hi)
+
+
+def fold(fn: Function) -> Function:
+    """Fold constants throughout a function, in place."""
+    f = _Folder()
+    f.region(fn.body)
+    substitute(fn.body, f.mapping)
+    return fn

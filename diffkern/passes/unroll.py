@@ -1,0 +1,69 @@
+"""Full unrolling of short loops whose trip count is a constant; in place.
+
+Unrolled code needs no loop stack in the adjoint, and its index expressions are affine in the thread index.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner, substitute
+from diffkern.ir.nodes import Function, Op, Region, Value, count_ops
+from diffkern.passes.fold import fold
+
+MAX_TRIPS = 8
+MAX_OPS = 192
+
+
+def unroll(fn: Function) -> Function:
+    """Replace ``for`` loops of at most ``MAX_TRIPS`` constant trips and small bodies by their iterations."""
+    changed = True
+    while changed:
+        u = _Unroller()
+        u.region(fn.body)
+        substitute(fn.body, u.mapping)
+        changed = bool(u.count)
+        fold(fn)
+    return fn
+
+
+class _Unroller:
+    def __init__(self) -> None:
+        self.mapping: dict[Value, Value] = {}
+        self.constants: dict[Value, int] = {}
+        self.count = 0
+
+    def region(self, region: Region) -> None:
+        kept: list[Op] = []
+        for op in region.ops:
+            for sub in op.regions:
+                self.region(sub)
+            if op.name == "const" and not isinstance(op.attrs["value"], float):
+                self.constants[op.result] = int(op.attrs["value"])
+            trips = self.trips(op)
+            if trips is None:
+                kept.append(op)
+            else:
+                kept.extend(self.expand(op, trips))
+        region.ops[:] = kept
+
+    def trips(self, op: Op) -> range | None:
+        if op.name != "for":
+            return None
+        bounds = [self.constants.get(v) for v in op.operands[:3]]
+        if any(b is None for b in bounds) or bounds[2] == 0:
+            return None
+        trips = range(*[b for b in bounds if b is not None])
+        if len(trips) > MAX_TRIPS or len(trips) * count_ops(op.regions[0]) > MAX_OPS:
+            return None
+        return trips
+
+    def expand(self, op: Op, trips: range) -> list[Op]:
+        self.count += 1
+        b = Builder(loc=op.loc)
+        carried = op.operands[3:]
+        (body,) = op.regions
+        for i in trips:
+            index = b.one("const", value=i, type=op.operands[0].type, hint=body.params[0].name)
+            carried = Cloner(b, {}).inline(body, (index, *carried))
+        self.mapping.update(zip(op.results, carried, strict=True))
+        return b.region.ops
