@@ -1,0 +1,86 @@
+"""The CPU target: a function of the IR to object code.
+
+In: any function the verifier accepts, and the symbol it is to have. Out: a :class:`CompiledObject` whose functions
+follow ``diffkern.abi`` and which needs nothing from outside but functions of libm.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from diffkern.backends.llvm import target
+from diffkern.backends.llvm.kernel import emit_kernel
+from diffkern.ir.nodes import Function
+from diffkern.passes.expand import expand_composites
+
+__all__ = ["CompiledObject", "compile_function", "target_description"]
+
+
+@dataclass(frozen=True)
+class CompiledObject:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    object_code : bytes
+        A relocatable object of the platform's format.
+    symbols : tuple of str
+        The kernel's function, then ``<symbol>_finish`` if it has partial sums.
+    sites : int
+        8-byte partial sums that each chunk writes.
+    llvm_ir : str
+        The optimised LLVM code.
+    """
+
+    object_code: bytes
+    symbols: tuple[str, ...]
+    sites: int
+    _source: str
+    _weight: int
+
+    @functools.cached_property
+    def llvm_ir(self) -> str:
+        return str(target.optimise(self._source, self._weight))
+
+    def asm(self) -> str:
+        """The assembly, for reading."""
+        return target.assembly(self.llvm_ir)
+
+
+def compile_function(fn: Function, symbol: str, *, fast_math: bool = False, noalias: bool = False) -> CompiledObject:
+    """Compile a function for this machine.
+
+    Parameters
+    ----------
+    fn : Function
+        A verified function; it is not changed.
+    symbol : str
+        The name of the compiled function. The same function and symbol give the same bytes in every process.
+    fast_math : bool, optional
+        Let LLVM reassociate and assume that no value is NaN or infinite. Without it only a product and a sum may be
+        fused, and sums into uniform addresses have no fixed order within a chunk.
+    noalias : bool, optional
+        Promise that no two array parameters overlap, which drops the checks before vector loops.
+
+    Raises
+    ------
+    CompileError
+        If an operation has no form on this target.
+    """
+    t = target.target()
+    kernel = emit_kernel(
+        expand_composites(fn),
+        symbol,
+        triple=t.triple,
+        data_layout=t.data_layout,
+        fast_math=fast_math,
+        noalias=noalias,
+    )
+    module = target.optimise(kernel.text, kernel.weight)
+    return CompiledObject(target.object_code(module), kernel.symbols, kernel.sites, kernel.text, kernel.weight)
+
+
+def target_description() -> dict[str, str]:
+    """The target and the compilers' versions: what a cache key must hold besides the program."""
+    return target.description()

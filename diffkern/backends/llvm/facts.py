@@ -1,0 +1,124 @@
+"""Facts about a function that the LLVM spelling needs before it starts.
+
+In: a function without composite mathematics. Out: which values are needed as exact 64-bit indices, which sites are
+summed per chunk, how large the loop stacks are, and how many operations the largest region tree holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import BOOL, Array, Kind, Scalar, Stack, scalar_of
+from diffkern.ops.table import Effect, lookup
+
+_CHAIN = frozenset({"add", "sub", "mul", "neg"})
+_ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known about a function.
+
+    Attributes
+    ----------
+    definitions
+        The op that defines each value that an op defines.
+    exact
+        Integer results of which an index is computed: they are computed once more in 64 bits, where nothing wraps.
+    reduced
+        ``atomic`` and ``accumulate`` ops whose address is the same for all threads: summed per chunk.
+    stack_bytes
+        Bytes of loop stacks per nesting level; stacks of one level are never alive together.
+    """
+
+    definitions: dict[Value, Op] = field(default_factory=dict)
+    exact: set[Value] = field(default_factory=set)
+    reduced: list[Op] = field(default_factory=list)
+    stack_bytes: dict[int, int] = field(default_factory=dict)
+
+
+def index_operands(op: Op) -> tuple[Value, ...]:
+    """The index operands of an op that accesses an array."""
+    return op.operands[1:] if op.name == "load" else op.operands[1:-1]
+
+
+def analyse(fn: Function) -> Facts:
+    """Collect the facts."""
+    facts = Facts()
+    ops = list(walk(fn.body))
+    used: set[Value] = set(fn.body.yields)
+    for op in ops:
+        facts.definitions.update(dict.fromkeys(op.results, op))
+        used.update(op.operands)
+        for region in op.regions:
+            used.update(region.yields)
+        if op.name == "stack_new":
+            t = op.attrs["type"]
+            facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
+    facts.exact = _exact(ops)
+    facts.reduced = [op for op in ops if _is_reduced(op, facts, used, fn.params, ops)]
+    return facts
+
+
+def stack_size(t: Stack) -> int:
+    """Bytes of a loop stack, each field padded to 8 bytes a block of all slots."""
+    return sum((f.itemsize * t.slots + 7) // 8 * 8 for f in t.fields)
+
+
+def _exact(ops: Iterable[Op]) -> set[Value]:
+    wanted: set[Value] = set()
+    exact: set[Value] = set()
+    for op in reversed(list(ops)):
+        if op.name in _ACCESSES:
+            wanted.update(index_operands(op))
+        elif op.name in _CHAIN or op.name == "cast":
+            (result,) = op.results
+            if result in wanted and all(_is_signed(v) for v in (result, *op.operands)):
+                if op.name == "cast" and _bits(result) < _bits(op.operands[0]):
+                    continue
+                exact.add(result)
+                wanted.update(op.operands)
+    return exact
+
+
+def _is_signed(v: Value) -> bool:
+    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT
+
+
+def _bits(v: Value) -> int:
+    return v.type.bits if isinstance(v.type, Scalar) else 0
+
+
+def _is_reduced(op: Op, facts: Facts, used: set[Value], params: tuple[Value, ...], ops: list[Op]) -> bool:
+    if op.name == "accumulate":
+        if op.attrs["mode"] != "reduce":
+            return False
+    elif op.name != "atomic" or op.attrs["kind"] not in ("add", "sub") or op.results[0] in used:
+        return False
+    elif not all(_only_accumulates(other, used) for other in ops if op.operands[0] in other.operands):
+        return False  # the thread may look at what it added
+    if scalar_of(op.operands[0].type) == BOOL:
+        return False
+    return all(is_invariant(v, facts, params) for v in index_operands(op))
+
+
+def _only_accumulates(op: Op, used: set[Value]) -> bool:
+    if op.name == "atomic":
+        return op.attrs["kind"] in ("add", "sub") and op.results[0] not in used
+    return op.name in ("accumulate", "shape")
+
+
+def is_invariant(v: Value, facts: Facts, params: tuple[Value, ...]) -> bool:
+    """Whether a value is the same for every thread: computed from parameters, shapes and literals alone."""
+    if v in params:
+        return True
+    op = facts.definitions.get(v)
+    if op is None or op.regions or op.name == "tid":
+        return False
+    if lookup(op.name).effect is not Effect.PURE:
+        return False
+    if op.name == "shape":
+        return isinstance(op.operands[0].type, Array)
+    return all(is_invariant(x, facts, params) for x in op.operands)

@@ -1,0 +1,330 @@
+"""The body of a thread as LLVM: regions become basic blocks, carried values become phis.
+
+In: a function without composite mathematics, and the argument block. Out: code appended to an LLVM function. A value
+of the IR is held as the tuple of its scalar components, so composites live in registers; an array is an ``ArrayRef``
+and a loop stack a ``StackRef``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.backends.llvm.facts import Facts, index_operands, stack_size
+from diffkern.backends.llvm.memory import (
+    ArrayRef,
+    address,
+    add_element,
+    atomic_element,
+    element_size,
+    load_element,
+    store_element,
+)
+from diffkern.backends.llvm.scalars import ScalarEmitter, is_scalar_op
+from diffkern.backends.llvm.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.types import Kind, Scalar, Stack, Type, scalar_of, value_type as held_type
+
+
+@dataclass(frozen=True, slots=True)
+class StackRef:
+    """A loop stack: its fields one after the other, each a block of all slots."""
+
+    type: Stack
+    base: Any
+
+    def pointer(self, b: Builder, index: int, slot: Any) -> Any:
+        """Pointer to one field of a slot."""
+        offset = stack_size(Stack(self.type.fields[:index], self.type.slots))
+        t = self.type.fields[index]
+        flat = b.mul(b.sext(slot, I64), i64(element_size(t)), flags=("nsw",))
+        start = b.gep(self.base, [i64(offset)], inbounds=True, source_etype=I8)
+        return b.gep(start, [flat], inbounds=True, source_etype=memory_type(scalar_of(t)))
+
+
+@dataclass(slots=True)
+class BodyEmitter:
+    """Emits the ops of one thread at the builder's position.
+
+    Attributes
+    ----------
+    tid
+        The components of the thread index, as int32; empty where no thread index exists (``finish``).
+    sums
+        For each op summed per chunk: the accumulators of its components.
+    stacks
+        One block of memory per nesting level of loop stacks.
+    """
+
+    builder: Builder
+    scalars: ScalarEmitter
+    facts: Facts
+    arrays: dict[Value, ArrayRef]
+    values: dict[Value, tuple[Any, ...]]
+    tid: Sequence[Any] = ()
+    sums: dict[int, list[Any]] = field(default_factory=dict)
+    stacks: dict[int, Any] = field(default_factory=dict)
+    exact: dict[Value, Any] = field(default_factory=dict)
+    stack_refs: dict[Value, StackRef] = field(default_factory=dict)
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def scalar(self, v: Value) -> Any:
+        (out,) = self.values[v]
+        return out
+
+    def index(self, v: Value) -> Any:
+        """An integer value as an exact 64-bit index."""
+        known = self.exact.get(v)
+        if known is not None:
+            return known
+        t, x = v.type, self.scalar(v)
+        assert isinstance(t, Scalar)
+        if isinstance(x, ir.Constant):
+            return i64(x.constant)
+        if t.bits == 64:
+            return x
+        return self.builder.sext(x, I64) if t.kind is Kind.INT else self.builder.zext(x, I64)
+
+    def phis(self, types: Sequence[Type]) -> list[list[Any]]:
+        out = []
+        for t in types:
+            s = held_type(t)  # type: ignore[arg-type]
+            out.append([self.builder.phi(value_type(scalar_of(s))) for _ in range(element_size(s))])
+        return out
+
+    def connect(self, phis: list[list[Any]], values: Sequence[tuple[Any, ...]], block: Any) -> None:
+        for group, parts in zip(phis, values, strict=True):
+            for phi, part in zip(group, parts, strict=True):
+                phi.add_incoming(part, block)
+
+    def define(self, values: Sequence[Value], parts: Sequence[Sequence[Any]]) -> None:
+        for v, p in zip(values, parts, strict=True):
+            self.values[v] = tuple(p)
+
+    # -- ops ---------------------------------------------------------------------------------------------------------
+
+    def region(self, region: Region) -> list[tuple[Any, ...]]:
+        """Emit the ops of a region; returns what it yields."""
+        for op in region.ops:
+            self.op(op)
+        return [self.values[v] for v in region.yields]
+
+    def op(self, op: Op) -> None:
+        if is_scalar_op(op.name):
+            result = self.scalars.emit(op, [self.scalar(v) for v in op.operands])
+            self.values[op.result] = (result,)
+            if op.result in self.facts.exact:
+                self.exact[op.result] = self.exact_form(op)
+            return
+        emit = _SPELLED.get(op.name)
+        if emit is None:
+            raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
+        emit(self, op)
+
+    def exact_form(self, op: Op) -> Any:
+        b, args = self.builder, [self.index(v) for v in op.operands]
+        match op.name:
+            case "cast":
+                return args[0]
+            case "neg":
+                return b.sub(i64(0), args[0], flags=("nsw",))
+            case name:
+                return getattr(b, name)(*args, flags=("nsw",))
+
+    def construct(self, op: Op) -> None:
+        self.values[op.result] = tuple(self.scalar(v) for v in op.operands)
+
+    def extract(self, op: Op) -> None:
+        self.values[op.result] = (self.values[op.operands[0]][op.attrs["index"]],)
+
+    def thread_index(self, op: Op) -> None:
+        self.values[op.result] = (self.tid[op.attrs["axis"]],)
+
+    def shape(self, op: Op) -> None:
+        length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
+        self.values[op.result] = (self.builder.trunc(length, I32),)
+        self.exact[op.result] = length
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def element(self, op: Op) -> tuple[ArrayRef, Any]:
+        array = self.arrays[op.operands[0]]
+        indices = [self.index(v) for v in index_operands(op)]
+        return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+
+    def load(self, op: Op) -> None:
+        array, pointer = self.element(op)
+        self.values[op.result] = tuple(load_element(self.builder, array.type.dtype, pointer, array))
+
+    def store(self, op: Op) -> None:
+        array, pointer = self.element(op)
+        store_element(self.builder, array.type.dtype, pointer, self.values[op.operands[-1]], array)
+
+    def atomic(self, op: Op) -> None:
+        if self.summed(op, op.attrs["kind"]):
+            self.values[op.result] = self.values[op.operands[-1]]  # never used
+            return
+        array, pointer = self.element(op)
+        parts = self.values[op.operands[-1]]
+        self.values[op.result] = tuple(atomic_element(self.builder, array.type.dtype, pointer, op.attrs["kind"], parts))
+
+    def accumulate(self, op: Op) -> None:
+        if self.summed(op, "add"):
+            return
+        array, pointer = self.element(op)
+        parts = self.values[op.operands[-1]]
+        if op.attrs["mode"] == "plain":
+            add_element(self.builder, array, pointer, parts, self.scalars.flags)
+        else:
+            atomic_element(self.builder, array.type.dtype, pointer, "add", parts)
+
+    def summed(self, op: Op, kind: str) -> bool:
+        """Add to the accumulators of the chunk, if the op has some."""
+        accumulators = self.sums.get(id(op))
+        if accumulators is None:
+            return False
+        b = self.builder
+        for slot, part in zip(accumulators, self.values[op.operands[-1]], strict=True):
+            old = b.load(slot, typ=part.type)
+            if isinstance(part.type, ir.IntType):
+                new = b.add(old, part) if kind == "add" else b.sub(old, part)
+            else:
+                # The order of the partial sums is nobody's promise, so LLVM may keep one per SIMD lane.
+                combine = b.fadd if kind == "add" else b.fsub
+                new = combine(old, part, flags=("reassoc", *self.scalars.flags))
+            b.store(new, slot)
+        return True
+
+    # -- loop stacks ---------------------------------------------------------------------------------------------------
+
+    def stack_new(self, op: Op) -> None:
+        t = op.attrs["type"]
+        self.stack_refs[op.result] = StackRef(t, self.stacks[t.level])
+
+    def stack_get(self, op: Op) -> None:
+        stack, k = self.stack_refs[op.operands[0]], op.attrs["field"]
+        pointer = stack.pointer(self.builder, k, self.scalar(op.operands[1]))
+        self.values[op.result] = tuple(load_element(self.builder, stack.type.fields[k], pointer))
+
+    def stack_set(self, op: Op) -> None:
+        stack, slot = self.stack_refs[op.operands[0]], self.scalar(op.operands[1])
+        for k, v in enumerate(op.operands[2:]):
+            pointer = stack.pointer(self.builder, k, slot)
+            store_element(self.builder, stack.type.fields[k], pointer, self.values[v])
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def branch(self, op: Op) -> None:
+        b = self.builder
+        then, orelse, done = (b.append_basic_block(n) for n in ("then", "else", "endif"))
+        b.cbranch(self.scalar(op.operands[0]), then, orelse)
+        arms = []
+        for block, region in zip((then, orelse), op.regions, strict=True):
+            b.position_at_end(block)
+            values = self.region(region)
+            arms.append((values, b.block))
+            b.branch(done)
+        b.position_at_end(done)
+        phis = self.phis([r.type for r in op.results])
+        for values, block in arms:
+            self.connect(phis, values, block)
+        self.define(op.results, phis)
+
+    def loop_while(self, op: Op) -> None:
+        b = self.builder
+        before = b.block
+        head, body, done = (b.append_basic_block(n) for n in ("while", "do", "endwhile"))
+        b.branch(head)
+        b.position_at_end(head)
+        phis = self.phis([r.type for r in op.results])
+        self.connect(phis, [self.values[v] for v in op.operands], before)
+        cond, step = op.regions
+        self.define(cond.params, phis)
+        ((go,),) = self.region(cond)
+        b.cbranch(go, body, done)
+        b.position_at_end(body)
+        self.define(step.params, phis)
+        values = self.region(step)
+        self.connect(phis, values, b.block)
+        b.branch(head)
+        b.position_at_end(done)
+        self.define(op.results, phis)
+
+    def loop_for(self, op: Op) -> None:
+        b = self.builder
+        t = op.operands[0].type
+        assert isinstance(t, Scalar)
+        lo, hi, step = (self.scalar(v) for v in op.operands[:3])
+        trips = trip_count(b, t, lo, hi, step)
+        (region,) = op.regions
+        before = b.block
+        head, body, done = (b.append_basic_block(n) for n in ("for", "body", "endfor"))
+        b.branch(head)
+        b.position_at_end(head)
+        count, i = b.phi(I64), b.phi(value_type(t))
+        phis = self.phis([r.type for r in op.results])
+        self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in op.operands[3:])], before)
+        b.cbranch(b.icmp_unsigned("<", count, trips), body, done)
+        b.position_at_end(body)
+        self.define(region.params, [[i], *phis])
+        values = self.region(region)
+        # Only the value after the last trip can leave the range of the type, and nothing uses that one.
+        following = b.add(i, step, flags=("nsw",) if t.kind is Kind.INT else ())
+        counted = b.add(count, i64(1), flags=("nuw",))
+        self.connect([[count], [i], *phis], [(counted,), (following,), *values], b.block)
+        b.branch(head)
+        b.position_at_end(done)
+        self.define(op.results, phis)
+
+
+def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
+    """``max(0, ceil((hi - lo) / step))`` as an unsigned 64-bit number, without overflow; 0 for a zero step."""
+    signed = t.kind is Kind.INT
+    compare = b.icmp_signed if signed else b.icmp_unsigned
+
+    def wide(x: Any) -> Any:
+        if isinstance(x, ir.Constant):
+            return i64(x.constant)
+        if x.type.width == 64:
+            return x
+        return b.sext(x, I64) if signed else b.zext(x, I64)
+
+    up = compare("<", lo, hi)
+    ahead = b.sub(wide(hi), wide(lo))
+    if isinstance(step, ir.Constant) and step.constant == 1:
+        return b.select(up, ahead, i64(0))
+    forward = compare(">", step, constant(t, 0))
+    stride = b.select(forward, wide(step), i64(1))
+    upward = b.add(b.udiv(b.sub(ahead, i64(1)), stride), i64(1))
+    trips = b.select(b.and_(forward, up), upward, i64(0))
+    if not signed:
+        return trips
+    backward = compare("<", step, constant(t, 0))
+    down = compare(">", lo, hi)
+    stride = b.select(backward, b.sub(i64(0), wide(step)), i64(1))
+    downward = b.add(b.udiv(b.sub(b.sub(wide(lo), wide(hi)), i64(1)), stride), i64(1))
+    return b.select(b.and_(backward, down), downward, trips)
+
+
+_SPELLED = {
+    "construct": BodyEmitter.construct,
+    "extract": BodyEmitter.extract,
+    "tid": BodyEmitter.thread_index,
+    "shape": BodyEmitter.shape,
+    "load": BodyEmitter.load,
+    "store": BodyEmitter.store,
+    "atomic": BodyEmitter.atomic,
+    "accumulate": BodyEmitter.accumulate,
+    "stack_new": BodyEmitter.stack_new,
+    "stack_get": BodyEmitter.stack_get,
+    "stack_set": BodyEmitter.stack_set,
+    "if": BodyEmitter.branch,
+    "for": BodyEmitter.loop_for,
+    "while": BodyEmitter.loop_while,
+}
+__all__ = ["I1", "BodyEmitter", "StackRef", "trip_count"]

@@ -1,0 +1,313 @@
+"""The two functions of a kernel: the loop over the threads of a chunk, and the one that adds up partial sums.
+
+In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines ``symbol`` and, if the
+kernel sums into uniform addresses, ``symbol_finish``; both have the signature ``void(int64, int64, int64)`` of
+``diffkern.abi``. The module holds nothing else that is visible from outside.
+
+The threads of a chunk are walked as a loop nest: rows of the last axis the kernel asks for, so that the innermost loop
+runs over that axis alone and the leading components are computed once a row. A launch with more axes than the kernel
+asks for repeats the whole nest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern import abi
+from diffkern.backends.llvm.facts import Facts, analyse, index_operands
+from diffkern.backends.llvm.function import BodyEmitter
+from diffkern.backends.llvm.memory import (
+    ArrayRef,
+    address,
+    atomic_element,
+    element_size,
+    load_array,
+    load_element,
+)
+from diffkern.backends.llvm.scalars import ScalarEmitter, compare
+from diffkern.backends.llvm.types import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    Builder,
+    constant,
+    i64,
+    memory_type,
+    value_type,
+)
+from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.types import Array, Element, Scalar, scalar_of, value_type as held_type
+
+_SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
+
+
+@dataclass(frozen=True, slots=True)
+class KernelModule:
+    """An LLVM module as text, the symbols it defines, and how many partial sums a chunk writes."""
+
+    text: str
+    symbols: tuple[str, ...]
+    sites: int
+    weight: int  # LLVM instructions before optimisation
+
+
+def emit_kernel(
+    fn: Function, symbol: str, *, triple: str, data_layout: str, fast_math: bool = False, noalias: bool = False
+) -> KernelModule:
+    """Spell a kernel in LLVM.
+
+    Parameters
+    ----------
+    fn
+        A function whose composite mathematics has been expanded.
+    symbol
+        The name of the compiled function.
+    triple, data_layout
+        Of the target.
+    fast_math
+        Give LLVM every liberty with floating point (reassociation, no NaN, no infinity).
+    noalias
+        The caller makes sure that no two array parameters overlap.
+    """
+    module = ir.Module(symbol)
+    module.triple, module.data_layout = triple, data_layout
+    facts = analyse(fn)
+    flags = ("fast",) if fast_math else ("contract",)
+    sites = sum(_width(op) for op in facts.reduced)
+    _Chunk(module, fn, facts, flags, noalias).emit(symbol)
+    symbols: tuple[str, ...] = (symbol,)
+    if sites:
+        symbols += (f"{symbol}_finish",)
+        _emit_finish(module, fn, facts, symbols[1])
+    weight = sum(len(block.instructions) for f in module.functions for block in f.blocks)
+    return KernelModule(str(module), symbols, sites, weight)
+
+
+def _width(op: Op) -> int:
+    array = op.operands[0].type
+    assert isinstance(array, Array)
+    return element_size(array.dtype)
+
+
+class _Frame:
+    """A function with the signature of a kernel, and its parameters read from the argument block."""
+
+    def __init__(self, module: ir.Module, fn: Function, facts: Facts, symbol: str, flags: tuple[str, ...]) -> None:
+        self.module, self.fn, self.facts = module, fn, facts
+        function = ir.Function(module, _SIGNATURE, symbol)
+        function.attributes.add("nounwind")
+        self.builder = Builder(function.append_basic_block("entry"))
+        self.address, self.lo, self.hi = function.args
+        self.block = self.builder.inttoptr(self.address, PTR)
+        self.scalars = ScalarEmitter(self.builder, module, flags)
+        self.arrays: dict[Value, ArrayRef] = {}
+        self.values: dict[Value, tuple[Any, ...]] = {}
+        fields, _ = abi.layout([p.type for p in fn.params])
+        for p, place in zip(fn.params, fields, strict=True):
+            if isinstance(p.type, Array):
+                self.arrays[p] = load_array(self.builder, self.block, place.offset, p.type)
+            else:
+                self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
+
+    def header(self, offset: int) -> Any:
+        b = self.builder
+        return b.load(b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8), typ=I64)
+
+    def by_value(self, t: Element, offset: int) -> tuple[Any, ...]:
+        b = self.builder
+        passed = abi.passed_type(t)
+        pointer = b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8)
+        return tuple(load_element(b, passed, pointer))  # type: ignore[arg-type]
+
+    def body(self) -> BodyEmitter:
+        return BodyEmitter(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
+
+    def partial(self, chunk: Any, sites: int, site: int) -> Any:
+        """Pointer to the partial sum of a site of a chunk."""
+        b = self.builder
+        base = b.inttoptr(self.header(abi.PARTIALS), PTR)
+        index = b.add(b.mul(chunk, i64(sites)), i64(site))
+        return b.gep(base, [index], inbounds=True, source_etype=I64)
+
+    @contextlib.contextmanager
+    def loop(self, lo: Any, hi: Any) -> Iterator[Any]:
+        """A loop over ``lo <= i < hi`` of signed integers, around the code emitted inside the ``with`` block."""
+        b = self.builder
+        before = b.block
+        head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
+        b.branch(head)
+        b.position_at_end(head)
+        i = b.phi(lo.type)
+        i.add_incoming(lo, before)
+        b.cbranch(b.icmp_signed("<", i, hi), body, done)
+        b.position_at_end(body)
+        yield i
+        i.add_incoming(b.add(i, ir.Constant(lo.type, 1), flags=("nsw",)), b.block)
+        b.branch(head)
+        b.position_at_end(done)
+
+
+class _Chunk(_Frame):
+    """The chunk function."""
+
+    def __init__(self, module: ir.Module, fn: Function, facts: Facts, flags: tuple[str, ...], noalias: bool) -> None:
+        self.flags, self.noalias = flags, noalias
+        self._arguments = (module, fn, facts)
+
+    def emit(self, symbol: str) -> None:
+        super().__init__(*self._arguments, symbol, self.flags)
+        if self.noalias:
+            self.arrays = _with_scopes(self.module, self.arrays)
+        b = self.builder
+        stacks = {
+            level: b.alloca(ir.ArrayType(I64, (size + 7) // 8))
+            for level, size in sorted(self.facts.stack_bytes.items())
+        }
+        sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
+        for tid in self.threads():
+            body = self.body()
+            body.tid, body.sums, body.stacks = tid, sums, stacks
+            body.region(self.fn.body)
+        self.write_partials(sums)
+        b.ret_void()
+
+    def accumulators(self, op: Op) -> list[Any]:
+        b = self.builder
+        s = _summed_type(op)
+        slots = [b.alloca(value_type(s)) for _ in range(_width(op))]
+        for slot in slots:
+            b.store(constant(s, 0), slot)
+        return slots
+
+    def write_partials(self, sums: dict[int, list[Any]]) -> None:
+        if not sums:
+            return
+        b = self.builder
+        size = self.header(abi.CHUNK)
+        chunk = b.udiv(self.lo, b.select(b.icmp_signed(">", size, i64(0)), size, i64(1)))
+        slots = [(slot, _summed_type(op)) for op in self.facts.reduced for slot in sums[id(op)]]
+        for site, (slot, s) in enumerate(slots):
+            b.store(b.load(slot, typ=value_type(s)), self.partial(chunk, len(slots), site))
+
+    def threads(self) -> Iterator[Sequence[Any]]:
+        """The loop nest; yields the components of the thread index once, inside the innermost loop."""
+        b, arity = self.builder, self.fn.tid_arity
+        if arity == 0:
+            with self.loop(self.lo, self.hi):
+                yield ()
+            return
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        repeat = dims[arity] if arity < abi.MAX_DIMS else i64(1)
+        for d in dims[arity + 1 :]:
+            repeat = b.mul(repeat, d)
+        # Thread t = u * repeat + r runs index u of the kernel's own axes. With repeat 1 there is one r, and u is t.
+        with self.loop(i64(0), repeat) as r:
+            first, last = self.ceil_div(b.sub(self.lo, r), repeat), self.ceil_div(b.sub(self.hi, r), repeat)
+            if arity == 1:
+                with self.loop(b.trunc(first, I32), b.trunc(last, I32)) as i:
+                    yield (i,)
+            else:
+                yield from self.rows(first, last, dims[:arity])
+
+    def rows(self, first: Any, last: Any, dims: list[Any]) -> Iterator[Sequence[Any]]:
+        b = self.builder
+        length = b.select(b.icmp_signed(">", dims[-1], i64(0)), dims[-1], i64(1))
+        with self.loop(b.sdiv(first, length), self.ceil_div(last, length)) as row:
+            leading, rest = [], row
+            for d in reversed(dims[1:-1]):
+                nonzero = b.select(b.icmp_signed(">", d, i64(0)), d, i64(1))
+                leading.append(b.trunc(b.srem(rest, nonzero), I32))
+                rest = b.sdiv(rest, nonzero)
+            leading.append(b.trunc(rest, I32))
+            start = b.mul(row, length)
+            lo, hi = b.sub(first, start), b.sub(last, start)
+            lo = b.select(b.icmp_signed(">", lo, i64(0)), lo, i64(0))
+            hi = b.select(b.icmp_signed("<", hi, length), hi, length)
+            with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+                yield (*reversed(leading), i)
+
+    def ceil_div(self, x: Any, d: Any) -> Any:
+        """``ceil(x / d)`` for ``d > 0`` and ``x > -d``."""
+        b = self.builder
+        up = b.sdiv(b.sub(x, i64(1)), d)
+        return b.select(b.icmp_signed(">", x, i64(0)), b.add(up, i64(1)), i64(0))
+
+
+def _summed_type(op: Op) -> Scalar:
+    """The scalar type in which a site is summed: that of its values."""
+    array = op.operands[0].type
+    assert isinstance(array, Array)
+    return scalar_of(held_type(array.dtype))
+
+
+def _emit_finish(module: ir.Module, fn: Function, facts: Facts, symbol: str) -> None:
+    frame = _Frame(module, fn, facts, symbol, ())
+    b = frame.builder
+    total = sum(_width(op) for op in facts.reduced)
+    site = 0
+    for op in facts.reduced:
+        body = frame.body()
+        for needed in _invariant_ops(op, facts):
+            body.op(needed)
+        array = frame.arrays[op.operands[0]]
+        indices = [body.index(v) for v in index_operands(op)]
+        pointer = address(b, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        for k in range(_width(op)):
+            _finish_site(frame, array, pointer, k, total, site)
+            site += 1
+    b.ret_void()
+
+
+def _finish_site(frame: _Frame, array: ArrayRef, pointer: Any, k: int, sites: int, site: int) -> None:
+    """Add the partial sums of all chunks in their order, then add the total to the destination."""
+    b = frame.builder
+    stored = scalar_of(array.type.dtype)
+    s = scalar_of(held_type(array.type.dtype))
+    ty = value_type(s)
+    slot = b.alloca(ty)
+    b.store(constant(s, 0), slot)
+    with frame.loop(i64(0), frame.hi) as chunk:
+        part = b.load(frame.partial(chunk, sites, site), typ=ty)
+        old = b.load(slot, typ=ty)
+        b.store(b.fadd(old, part) if s.is_float else b.add(old, part), slot)
+    total = b.load(slot, typ=ty)
+    # Nothing to add may mean that no thread reached the site, for instance because the element does not exist.
+    with b.if_then(b.not_(compare(b, s, "==", total, constant(s, 0)))):
+        place = pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(stored))
+        atomic_element(b, stored, place, "add", [total])
+
+
+def _invariant_ops(op: Op, facts: Facts) -> list[Op]:
+    """The ops that the indices of an access are computed by, definitions before uses."""
+    order: dict[int, Op] = {}
+
+    def visit(v: Value) -> None:
+        definition = facts.definitions.get(v)
+        if definition is None or id(definition) in order:
+            return
+        for x in definition.operands:
+            visit(x)
+        order[id(definition)] = definition
+
+    for v in index_operands(op):
+        visit(v)
+    return list(order.values())
+
+
+def _with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
+    """Tell LLVM that accesses through different parameters never meet."""
+    domain = module.add_metadata(["arrays"])
+    scopes = {p: module.add_metadata([f"array {k}", domain]) for k, p in enumerate(arrays)}
+    out = {}
+    for p, a in arrays.items():
+        own = module.add_metadata([scopes[p]])
+        others = module.add_metadata([s for q, s in scopes.items() if q is not p])
+        out[p] = ArrayRef(a.type, a.data, a.shape, a.strides, (own, others))
+    return out

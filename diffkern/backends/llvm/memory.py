@@ -1,0 +1,172 @@
+"""Arrays in LLVM: element addresses, loads, stores, atomics.
+
+An element of a C-contiguous array is addressed by its flattened index; otherwise by byte strides. Indices arrive as
+64-bit integers that are exact (no wrap-around at 32 bits), which is what lets LLVM see unit strides. A composite
+element is as many scalars one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.backends.llvm.scalars import extremum
+from diffkern.backends.llvm.types import I8, I64, Builder, from_memory, i64, memory_type, to_memory
+from diffkern.ir.types import STORAGE_ONLY, Array, Element, Mat, Scalar, Vec, scalar_of
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRef:
+    """An array parameter inside a function: where it is and how large, loaded from the argument block."""
+
+    type: Array
+    data: Any
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    scopes: tuple[Any, Any] | None = None  # metadata: (alias scope, scopes of the other arrays)
+
+
+def element_size(t: Element) -> int:
+    """How many scalars an element consists of."""
+    return t.size if isinstance(t, (Vec, Mat)) else 1
+
+
+def wrap_index(b: Builder, index: Any, length: Any) -> Any:
+    """A negative index counted from the end, as in Python."""
+    negative = b.icmp_signed("<", index, i64(0))
+    return b.select(negative, b.add(index, length, flags=("nsw",)), index)
+
+
+def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[bool]) -> Any:
+    """Pointer to the first scalar of an element."""
+    exact = ("nsw",)
+    index = [wrap_index(b, i, n) if w else i for i, n, w in zip(indices, array.shape, wrap, strict=True)]
+    if array.type.layout != "C":
+        offset: Any = i64(0)
+        for i, stride in zip(index, array.strides, strict=True):
+            offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)
+        return b.gep(array.data, [offset], inbounds=True, source_etype=I8)
+    flat: Any = index[0] if index else i64(0)
+    for i, n in zip(index[1:], array.shape[1:], strict=True):
+        flat = b.add(b.mul(flat, n, flags=exact), i, flags=exact)
+    size = element_size(array.type.dtype)
+    if size != 1:
+        flat = b.mul(flat, i64(size), flags=exact)
+    return b.gep(array.data, [flat], inbounds=True, source_etype=memory_type(scalar_of(array.type.dtype)))
+
+
+def _component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
+    return pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
+
+
+def _tag(array: ArrayRef | None, instruction: Any) -> Any:
+    if array is not None and array.scopes is not None:
+        instruction.set_metadata("alias.scope", array.scopes[0])
+        instruction.set_metadata("noalias", array.scopes[1])
+    return instruction
+
+
+def load_element(b: Builder, t: Element, pointer: Any, array: ArrayRef | None = None) -> list[Any]:
+    """The components of an element as values."""
+    s = scalar_of(t)
+    return [
+        from_memory(b, s, _tag(array, b.load(_component(b, s, pointer, k), typ=memory_type(s))))
+        for k in range(element_size(t))
+    ]
+
+
+def store_element(b: Builder, t: Element, pointer: Any, values: Sequence[Any], array: ArrayRef | None = None) -> None:
+    """Write the components of an element."""
+    s = scalar_of(t)
+    for k, value in enumerate(values):
+        _tag(array, b.store(to_memory(b, s, value), _component(b, s, pointer, k)))
+
+
+def add_element(b: Builder, array: ArrayRef, pointer: Any, values: Sequence[Any], flags: tuple[str, ...]) -> None:
+    """Add to an element that no other thread touches."""
+    old = load_element(b, array.type.dtype, pointer, array)
+    new = [_sum(b, o, v, flags) for o, v in zip(old, values, strict=True)]
+    store_element(b, array.type.dtype, pointer, new, array)
+
+
+def _sum(b: Builder, x: Any, y: Any, flags: tuple[str, ...] = ()) -> Any:
+    if isinstance(x.type, ir.IntType):
+        return b.or_(x, y) if x.type.width == 1 else b.add(x, y)
+    return b.fadd(x, y, flags=flags)
+
+
+def _difference(b: Builder, x: Any, y: Any) -> Any:
+    return b.sub(x, y) if isinstance(x.type, ir.IntType) else b.fsub(x, y)
+
+
+def atomic_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequence[Any]) -> list[Any]:
+    """Update the components of an element atomically, each by itself; returns the old components."""
+    s = scalar_of(t)
+    return [_atomic(b, s, _component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
+
+
+_NATIVE_INT = {"add": "add", "sub": "sub", "exch": "xchg"}
+_NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
+
+
+def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
+    if t in STORAGE_ONLY or t.bits == 8 and t.kind.value == "bool":
+        return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
+    if t.is_float:
+        if kind in _NATIVE_FLOAT:
+            return b.atomic_rmw(_NATIVE_FLOAT[kind], pointer, value, "monotonic")
+        # LLVM's fmin and fmax drop a NaN; ours pass it on.
+        return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
+    unsigned = "u" if t.kind.value == "uint" else ""
+    return b.atomic_rmw(_NATIVE_INT.get(kind, unsigned + kind), pointer, value, "monotonic")
+
+
+def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
+    if kind == "add":
+        return _sum
+    if kind == "sub":
+        return _difference
+    if kind == "exch":
+        return lambda b, old, value: value
+    return lambda b, old, value: extremum(b, t, "<=" if kind == "min" else ">=", old, value)
+
+
+def _compare_and_swap(
+    b: Builder, t: Scalar, pointer: Any, combine: Callable[[Builder, Any, Any], Any], value: Any
+) -> Any:
+    """The general atomic update: retry until nobody came between reading and writing."""
+    bits = ir.IntType(t.itemsize * 8)
+    memory = memory_type(t)
+
+    def as_bits(x: Any) -> Any:
+        return x if x.type == bits else b.bitcast(x, bits)
+
+    first = b.load(pointer, typ=bits)
+    before = b.block
+    loop, done = b.append_basic_block("cas"), b.append_basic_block("cas.done")
+    b.branch(loop)
+    b.position_at_end(loop)
+    seen = b.phi(bits)
+    seen.add_incoming(first, before)
+    old = from_memory(b, t, seen if memory == bits else b.bitcast(seen, memory))
+    wanted = as_bits(to_memory(b, t, combine(b, old, value)))
+    pair = b.cmpxchg(pointer, seen, wanted, "monotonic", "monotonic")
+    seen.add_incoming(b.extract_value(pair, 0), b.block)
+    b.cbranch(b.extract_value(pair, 1), done, loop)
+    b.position_at_end(done)
+    return old
+
+
+def load_array(b: Builder, block: Any, offset: int, t: Array) -> ArrayRef:
+    """Read an array's fields from the argument block."""
+
+    def field(k: int) -> Any:
+        return b.load(b.gep(block, [i64(offset + 8 * k)], inbounds=True, source_etype=I8), typ=I64)
+
+    data = b.load(b.gep(block, [i64(offset)], inbounds=True, source_etype=I8), typ=ir.PointerType())
+    shape = tuple(field(1 + k) for k in range(t.ndim))
+    strides = tuple(field(1 + t.ndim + k) for k in range(t.ndim)) if t.layout != "C" else ()
+    return ArrayRef(t, data, shape, strides or tuple(i64(0) for _ in range(t.ndim)))

@@ -1,0 +1,83 @@
+"""The compiler proper: LLVM text to optimised object code for the processor that numba compiles for.
+
+The target is numba's: its triple, processor name and features (which NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set). The
+passes run on a module of our own, so an object holds the kernel and nothing else: no part of numba's run time, and the
+same bytes for the same text in any process and in any order of compilation.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite
+import numba
+from llvmlite import binding as llvm
+from numba.core.registry import cpu_target
+
+VECTORIZE_LIMIT = 2500
+"""Kernels of more instructions are compiled without the loop vectoriser, whose time grows with the square of a loop."""
+
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for."""
+
+    triple: str
+    data_layout: str
+    cpu: str
+    features: str
+    machine: Any
+
+
+@functools.cache
+def target() -> Target:
+    """The target of this process, made on first use."""
+    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="static" if triple.startswith("x86_64") else "default", jit=True
+    )
+    return Target(triple, str(machine.target_data), cpu, features, machine)
+
+
+def description() -> dict[str, str]:
+    """Everything on which the code depends besides the program: target and compiler versions."""
+    t = target()
+    return {
+        "triple": t.triple,
+        "cpu": t.cpu,
+        "features": t.features,
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+    }
+
+
+def optimise(text: str, weight: int) -> Any:
+    """Parse, verify and optimise a module; ``weight`` is its number of instructions."""
+    with _lock:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = weight <= VECTORIZE_LIMIT
+        options.loop_interleaving = weight <= VECTORIZE_LIMIT
+        options.loop_unrolling = True
+        options.slp_vectorization = False
+        passes = llvm.create_pass_builder(target().machine, options)
+        passes.getModulePassManager().run(module, passes)
+        return module
+
+
+def object_code(module: Any) -> bytes:
+    """The object of an optimised module."""
+    with _lock:
+        return bytes(target().machine.emit_object(module))
+
+
+def assembly(text: str) -> str:
+    """Assembly of an optimised module given as text."""
+    with _lock:
+        return str(target().machine.emit_assembly(llvm.parse_assembly(text)))
