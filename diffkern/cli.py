@@ -193,12 +193,13 @@ def _type_of(node: ast.expr) -> object:
 
 
 def _cache(options: argparse.Namespace) -> None:
-    directory = Path(store.default_directory())
-    entries = [entry for entry in directory.iterdir() if entry.is_dir()] if directory.is_dir() else []
+    directory = store.default_directory()
+    artifacts = list(store.entries(directory))
     if options.action == "clear":
-        for entry in entries:
-            shutil.rmtree(entry)
-        print(f"removed {len(entries)} artifacts from {directory}")
+        # Only what the store recognises as its own goes; the directory may hold other files.
+        for artifact in artifacts:
+            shutil.rmtree(artifact)
+        print(f"removed {len(artifacts)} artifacts from {directory}")
         return
-    size = sum(file.stat().st_size for entry in entries for file in entry.rglob("*") if file.is_file())
-    print(f"directory  {directory}\nartifacts  {len(entries)}\nsize       {size / 1e6:.1f} MB")
+    size = sum(file.stat().st_size for artifact in artifacts for file in artifact.iterdir())
+    print(f"directory  {directory}\nartifacts  {len(artifacts)}\nsize       {size / 1e6:.1f} MB")

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from diffkern import cli
+from diffkern.lang import INTRINSICS
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "docs" / "generated"
@@ -47,6 +48,15 @@ def mistakes() -> str:
     return "\n".join(parts)
 
 
+def builtins() -> str:
+    """The built-in functions as a table."""
+    rows = "".join(
+        f"   * - ``{name}({intrinsic.signature})``\n     - {str(intrinsic.__doc__).split(chr(10) * 2, 1)[1]}\n"
+        for name, intrinsic in INTRINSICS.items()
+    )
+    return f".. list-table::\n   :widths: 35 65\n\n{rows}"
+
+
 def _block(language: str, text: str) -> str:
     lines = "\n".join(f"   {line}".rstrip() for line in text.rstrip().splitlines())
     return f".. code-block:: {language}\n\n{lines}\n\n"
@@ -56,10 +66,11 @@ def texts() -> dict[str, str]:
     """Return every generated file by name."""
     snippets, examples = ROOT / "docs" / "snippets", ROOT / "examples"
     return {
+        "builtins.inc": builtins(),
         "errors.inc": mistakes(),
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
-        "flood_forward.txt": printed(examples, "inspect", "flood.py:step"),
-        "flood_adjoint.txt": printed(examples, "inspect", "flood.py:step", "--adjoint"),
+        "flood_forward.txt": printed(examples, "inspect", "flood.py:flow"),
+        "flood_adjoint.txt": printed(examples, "inspect", "flood.py:flow", "--adjoint"),
     }
 
 
