@@ -136,6 +136,9 @@ def _define(
     # The functions touch no memory but constant tables; without these the vectoriser will not move the calls.
     for item in (attribute, "nounwind", "readnone"):
         function.attributes.add(item)
+    if attribute == "noinline":
+        function.calling_convention = "preserve_allcc"
+        set.add(function.attributes, f'"vector-function-abi-variant"="_ZGV_LLVM_M3v_{full}({full})"')
     builder = ir.IRBuilder(function.append_basic_block())
 
     def out_of_line(slow: str, slow_kind: Kind) -> ir.Function:

@@ -188,7 +188,7 @@ class LLVMEmitter:
     def rare(self, condition: ir.Value, name: str, kind: Kind, x: ir.Value, fast: ir.Value) -> ir.Value:
         function = self._out_of_line(name, kind)
         if self._lanes == 1:
-            return self._call_if(condition, lambda: self._builder.call(function, [x]), fast)
+            return self._call_if(condition, lambda: self._builder.call(function, [x], cconv=function.calling_convention), fast)
         mask_type = ir.IntType(self._lanes)
         some = self._builder.icmp_unsigned(
             "!=", self._builder.bitcast(condition, mask_type), ir.Constant(mask_type, 0)
@@ -209,6 +209,8 @@ class LLVMEmitter:
         result = fast
         for lane in range(self._lanes):
             position = ir.Constant(ir.IntType(32), lane)
-            value = self._builder.call(function, [self._builder.extract_element(x, position)])
+            value = self._builder.call(
+                function, [self._builder.extract_element(x, position)], cconv=function.calling_convention
+            )
             result = self._builder.insert_element(result, value, position)
         return self._builder.select(condition, result, fast)

@@ -48,6 +48,8 @@ def _reduce_large(x: Value) -> tuple[Double, Value]:
     """For every float64 of at least 2^-2: as :func:`_reduce_medium`."""
     bits = x.bits()
     row = ((bits >> 52) & 2047) - tables.PAYNE_HANEK_FIRST
+    # An optimiser may call this for every lane and drop what it did not want: the index must be good for any x.
+    row = (row < 0).select(0, row)
     mantissa = ((bits & ((1 << 52) - 1)) | (1023 << 52)).from_bits().copysign(x)
     first = row << 2
     parts = [(first + i).lookup("payne_hanek") for i in range(tables.PAYNE_HANEK_PARTS)]
