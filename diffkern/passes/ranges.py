@@ -14,6 +14,8 @@ from diffkern.ir.types import Kind, Scalar
 Facts = dict[Value, int]
 
 _MIRROR = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_REFINED = frozenset({"add", "sub", "mul", "min", "max"})
+_DEPTH = 6
 _NEGATE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
@@ -52,8 +54,24 @@ class _Ranges:
 
     def access(self, op: Op, facts: Facts) -> None:
         index = op.operands[1:] if op.name == "load" else op.operands[1:-1]
-        wrap = tuple(w and self.lower(v, facts, -1) < 0 for v, w in zip(index, op.attrs["wrap"], strict=True))
+        wrap = tuple(w and not self.nonnegative(v, facts) for v, w in zip(index, op.attrs["wrap"], strict=True))
         op.attrs = {**op.attrs, "wrap": wrap}
+
+    def nonnegative(self, v: Value, facts: Facts) -> bool:
+        low = self.deep(v, facts, _DEPTH)
+        return low is not None and low >= 0
+
+    def deep(self, v: Value, facts: Facts, depth: int) -> int | None:
+        """The bound of a value under the facts that hold here, which may be more than where it was computed."""
+        known = facts.get(v)
+        if isinstance(v.type, Scalar) and v.type.kind is Kind.UINT:
+            known = max(0, known or 0)
+        op = self.producer.get(v)
+        if depth and op is not None and op.name in _REFINED:
+            computed = self.arithmetic(op, *(self.deep(x, facts, depth - 1) for x in op.operands))
+            if computed is not None:
+                return computed if known is None else max(known, computed)
+        return known
 
     def lower(self, v: Value, facts: Facts, otherwise: int) -> int:
         known = facts.get(v)

@@ -1,0 +1,1 @@
+"""Automatic differentiation on the IR: activity, reverse mode, derivative rules."""

@@ -1,0 +1,95 @@
+"""Activity analysis: which values depend on what is differentiated (varied) and influence a result (useful).
+
+In: a function and its active parameters (arrays that have a cotangent buffer, by-value parameters whose gradient is
+wanted). Out: the set of active values. Only they carry cotangents in the adjoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import is_differentiable
+from diffkern.ops.table import Diff, lookup
+
+
+class Activity:
+    """Varied and useful values of one function."""
+
+    def __init__(self, fn: Function, active: Iterable[Value]) -> None:
+        self.roots = frozenset(active)
+        self.varied: set[Value] = {p for p in self.roots if is_differentiable(p.type)}
+        self.useful: set[Value] = set()
+        self._forward(fn.body)
+        self._backward(fn.body)
+
+    def active(self, v: Value) -> bool:
+        """Whether a value carries a cotangent."""
+        return v in self.varied and v in self.useful
+
+    def _vary(self, values: Iterable[Value], sources: Iterable[Value]) -> bool:
+        """Mark each value whose source is varied; returns whether anything is new."""
+        new = {v for v, s in zip(values, sources, strict=True) if s in self.varied and v not in self.varied}
+        new = {v for v in new if is_differentiable(v.type)}
+        self.varied |= new
+        return bool(new)
+
+    def _forward(self, region: Region) -> None:
+        for op in region.ops:
+            if op.name in ("load", "atomic"):
+                if op.operands[0] in self.roots and is_differentiable(op.results[0].type):
+                    self.varied.add(op.results[0])
+            elif op.name == "if":
+                for sub in op.regions:
+                    self._forward(sub)
+                    self._vary(op.results, sub.yields)
+            elif op.regions:
+                self._forward_loop(op)
+            elif lookup(op.name).diff is Diff.RULE and any(v in self.varied for v in op.operands):
+                self.varied.update(r for r in op.results if is_differentiable(r.type))
+
+    def _forward_loop(self, op: Op) -> None:
+        body = op.regions[-1]
+        params = body.params[1:] if op.name == "for" else body.params
+        self._vary(params, op.operands[3:] if op.name == "for" else op.operands)
+        while True:
+            self._forward(body)
+            if not self._vary(params, body.yields):
+                break
+        self._vary(op.results, params)
+        if op.name == "while":
+            self._vary(op.regions[0].params, params)
+            self._forward(op.regions[0])
+
+    def _use(self, values: Iterable[Value], sinks: Iterable[Value]) -> bool:
+        """Mark each value whose sink is useful; returns whether anything is new."""
+        new = {v for v, s in zip(values, sinks, strict=True) if s in self.useful and v not in self.useful}
+        self.useful |= new
+        return bool(new)
+
+    def _backward(self, region: Region) -> None:
+        for op in reversed(region.ops):
+            if op.name in ("store", "atomic"):
+                if op.operands[0] in self.roots:
+                    self.useful.add(op.operands[-1])
+            elif op.name == "if":
+                for sub in op.regions:
+                    self._use(sub.yields, op.results)
+                    self._backward(sub)
+            elif op.regions:
+                self._backward_loop(op)
+            elif lookup(op.name).diff is Diff.RULE and any(r in self.useful for r in op.results):
+                self.useful.update(op.operands)
+
+    def _backward_loop(self, op: Op) -> None:
+        body = op.regions[-1]
+        params = body.params[1:] if op.name == "for" else body.params
+        self._use(body.yields, op.results)
+        while True:
+            self._backward(body)
+            if not self._use(body.yields, params):
+                break
+        # a trip may not happen, or another may follow: params, results and initial values share their use
+        self._use(params, body.yields)
+        self._use(op.operands[3:] if op.name == "for" else op.operands, params)
+        self._use(op.operands[3:] if op.name == "for" else op.operands, op.results)

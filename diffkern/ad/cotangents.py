@@ -1,0 +1,51 @@
+"""The cotangents collected so far for the primal values of one scope of the reverse sweep.
+
+A value used several times sums its contributions. Contributions to single components of a composite (from ``extract``)
+are kept apart until the whole is asked for, so that no zero vectors are built and added.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Value
+from diffkern.ir.types import Mat, Vec
+
+
+class Cotangents:
+    """A map from primal values to the sum of their cotangents; a missing entry is exactly zero."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.b = builder
+        self._whole: dict[Value, Value] = {}
+        self._parts: dict[Value, dict[int, Value]] = {}
+
+    def add(self, v: Value, ct: Value) -> None:
+        """Add a contribution to a value's cotangent."""
+        known = self._whole.get(v)
+        self._whole[v] = ct if known is None else self.b.add(known, ct)
+
+    def add_component(self, v: Value, index: int, ct: Value) -> None:
+        """Add a contribution to one component of a composite's cotangent."""
+        parts = self._parts.setdefault(v, {})
+        known = parts.get(index)
+        parts[index] = ct if known is None else self.b.add(known, ct)
+
+    def take(self, v: Value) -> Value | None:
+        """The cotangent of a value, which is removed from the map; None if it is zero."""
+        whole = self._whole.pop(v, None)
+        parts = self._parts.pop(v, None)
+        if parts is None:
+            return whole
+        assert isinstance(v.type, (Vec, Mat))
+        if whole is None and len(parts) < v.type.size:
+            zero = self.b.const(0.0, v.type.dtype)
+            return self.b.construct(v.type, [parts.get(k, zero) for k in range(v.type.size)])
+        if whole is None:
+            return self.b.construct(v.type, [parts[k] for k in range(v.type.size)])
+        for k, ct in sorted(parts.items()):
+            whole = self.b.one("insert", whole, self.b.add(self.b.extract(whole, k), ct), index=k)
+        return whole
+
+    def remaining(self) -> list[Value]:
+        """Values that still have a cotangent, in order of their first contribution."""
+        return list(dict.fromkeys([*self._whole, *self._parts]))

@@ -1,0 +1,206 @@
+"""The reverse sweep through a loop.
+
+The adjoint of a loop runs its iterations backwards. What an iteration's adjoint needs of the carried state (if
+anything) comes from snapshots in a fixed stack. While there is a slot for every iteration this is a plain stack; a
+longer loop is re-executed from snapshots placed by the binomial schedule (Griewank and Walther, "Revolve", 2000), so
+memory is bounded whatever the number of trips::
+
+    push (0, initial state)
+    for it from trips - 1 down to 0:
+        cur, state = top of the stack
+        while cur < it:                              # advance, leaving snapshots on the way while slots are free
+            state, cur = body(cur, state), cur + 1
+            if cur is the next checkpoint: push (cur, state)
+        adjoint of iteration `it` from `state`
+        pop if the top is snapshot `it`
+
+The first trip through the inner loop stores every state when slots suffice, and later ones do not advance at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack
+from diffkern.passes.dce import eliminate_region, needed_params
+
+Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
+"""Emit one primal iteration: (iteration number, carried state) -> next carried state."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackBudget:
+    """Memory of the loop stacks: ``bytes`` per nest level, or a fixed number of slots (tests)."""
+
+    bytes: int
+    slots: int | None = None
+
+    def slots_for(self, fields: Sequence[Element]) -> int:
+        """Snapshots of these fields that fit, at least 2."""
+        if self.slots is not None:
+            return max(2, self.slots)
+        size = sum((f.itemsize + 7) // 8 * 8 for f in fields)
+        return max(2, self.bytes // size)
+
+
+@dataclass(slots=True)
+class ReverseLoop:
+    """One loop to reverse.
+
+    Attributes
+    ----------
+    trips
+        The number of iterations, of the type in which they are counted.
+    init
+        The carried state before the loop.
+    body
+        The adjoint of one iteration: a region whose first parameter is the iteration number, the others cotangents;
+        it refers to the carried state by ``state``.
+    state
+        Placeholders, one per carried value.
+    advance
+        Emits one primal iteration.
+    carried
+        Initial values of the cotangents that the reversed loop carries.
+    """
+
+    trips: Value
+    init: Sequence[Value]
+    body: Region
+    state: Sequence[Value]
+    advance: Advance
+    carried: Sequence[Value]
+    names: Sequence[str]
+    level: int
+
+
+def emit_reverse_loop(b: Builder, loop: ReverseLoop, budget: StackBudget) -> tuple[Value, ...]:
+    """Append the reversed loop; returns the final values of the carried cotangents."""
+    live = eliminate_region(loop.body)
+    needed = _closure(b, loop, {k for k, v in enumerate(loop.state) if v in live})
+    counter = loop.trips.type
+    assert isinstance(counter, Scalar)
+    one = b.const(1, counter)
+    first, stop, step = b.sub(loop.trips, one), b.const(-1, counter), b.const(-1, counter)
+    if not needed:
+        return b.for_(first, stop, step, loop.carried, loop.body, loop.names)
+    return _with_stack(b, loop, needed, budget, (first, stop, step))
+
+
+def _closure(b: Builder, loop: ReverseLoop, needed: set[int]) -> list[int]:
+    """The carried values that must be stored: those needed, and those from which the body computes them."""
+    probe = Region((Value(loop.trips.type), *(Value(v.type) for v in loop.state)))
+    with b.into(probe):
+        probe.yields = tuple(loop.advance(probe.params[0], probe.params[1:]))
+    while True:
+        wanted = {probe.yields[k] for k in needed}
+        used = needed_params(probe, probe.params, wanted)
+        wider = needed | {k for k, p in enumerate(probe.params[1:]) if p in used}
+        if wider == needed:
+            return sorted(needed)
+        needed = wider
+
+
+def _with_stack(
+    b: Builder, loop: ReverseLoop, needed: list[int], budget: StackBudget, bounds: tuple[Value, Value, Value]
+) -> tuple[Value, ...]:
+    counter = loop.trips.type
+    assert isinstance(counter, Scalar)
+    fields: list[Element] = [counter, *(loop.state[k].type for k in needed)]  # type: ignore[list-item]
+    type_ = Stack(tuple(fields), budget.slots_for(fields), loop.level)
+    stack = b.one("stack_new", type=type_, hint="stack")
+    bottom = b.i32(0)
+    b.op("stack_set", stack, bottom, b.const(0, counter), *(loop.init[k] for k in needed))
+
+    body = Region((loop.body.params[0], Value(INT32, "top"), *loop.body.params[1:]))
+    it, top = body.params[:2]
+    with b.into(body):
+        restored = _advance_to(b, loop, needed, stack, type_, it, top)
+        top_now, states = restored[0], restored[1:]
+        body.ops.extend(loop.body.ops)
+        position = b.one("stack_get", stack, top_now, field=0)
+        zero = b.const(0, counter)
+        done = b.one("and", b.one("eq", position, it), b.one("gt", it, zero))
+        below = b.select(done, b.sub(top_now, b.i32(1)), top_now)
+        body.yields = (below, *loop.body.yields)
+    substitute(body, {loop.state[k]: v for k, v in zip(needed, states, strict=True)})
+    results = b.for_(*bounds, (bottom, *loop.carried), body, ("top", *loop.names))
+    return results[1:]
+
+
+def _advance_to(
+    b: Builder, loop: ReverseLoop, needed: list[int], stack: Value, type_: Stack, it: Value, top: Value
+) -> tuple[Value, ...]:
+    """From the snapshot on top to the state before iteration ``it``; returns the new top and the state."""
+    counter = type_.fields[0]
+    assert isinstance(counter, Scalar)
+    start = b.one("stack_get", stack, top, field=0, hint="cur")
+    states = [
+        b.one("stack_get", stack, top, field=1 + j, hint=loop.state[k].name) for j, k in enumerate(needed)
+    ]
+    nxt = _next_checkpoint(b, counter, type_.slots, start, it, top)
+    names = ["cur", "top", "next_checkpoint", *(loop.state[k].name for k in needed)]
+
+    def params() -> tuple[Value, ...]:
+        types = [counter, INT32, counter, *(loop.state[k].type for k in needed)]
+        return tuple(Value(t, n) for t, n in zip(types, names, strict=True))
+
+    cond = Region(params())
+    with b.into(cond):
+        cond.yields = (b.one("lt", cond.params[0], it),)
+    step = Region(params())
+    with b.into(step):
+        cur, now, planned = step.params[:3]
+        full = [Value(v.type, v.name) for v in loop.state]
+        for k, v in zip(needed, step.params[3:], strict=True):
+            full[k] = v
+        after = loop.advance(cur, full)
+        kept = [after[k] for k in needed]
+        cur_next = b.add(cur, b.const(1, counter))
+        hit = b.one("eq", cur_next, planned)
+        push, skip = Region(), Region()
+        with b.into(push):
+            above = b.add(now, b.i32(1))
+            b.op("stack_set", stack, above, cur_next, *kept)
+            push.yields = (above, _next_checkpoint(b, counter, type_.slots, cur_next, it, above))
+        skip.yields = (now, planned)
+        top_next, planned_next = b.if_(hit, push, skip, ("top", "next_checkpoint"))
+        step.yields = (cur_next, top_next, planned_next, *kept)
+    results = b.while_((start, top, nxt, *states), cond, step, names)
+    return (results[1], *results[3:])
+
+
+def _next_checkpoint(b: Builder, counter: Scalar, slots: int, cur: Value, it: Value, top: Value) -> Value:
+    """Where the next snapshot goes on the way from ``cur`` to ``it``; after ``it`` when no slot is free."""
+    one = b.const(1, counter)
+    free = b.cast(b.sub(b.i32(slots - 1), top), counter)
+    length = b.add(b.sub(it, cur), one)
+    any_free = b.one("gt", free, b.const(0, counter))
+    ahead = b.one("checkpoint_split", length, b.one("max", free, one))
+    return b.select(any_free, b.add(cur, ahead), b.add(it, one))
+
+
+def trip_count(b: Builder, op: Op, lo: Value, hi: Value, step: Value, constant_step: int | None) -> Value:
+    """``max(0, ceil((hi - lo) / step))`` of a ``for``, in the loop variable's type."""
+    t = lo.type
+    assert isinstance(t, Scalar)
+    zero = b.const(0, t)
+    if constant_step == 1:
+        return b.one("max", b.sub(hi, lo), zero) if t.kind is Kind.INT else _unsigned_trips(b, t, lo, hi, step)
+    if t.kind is not Kind.INT:
+        return _unsigned_trips(b, t, lo, hi, step)
+    # ceil((hi - lo) / step) == -((lo - hi) // step) for either sign of the step; a zero step gives 0
+    return b.one("max", b.neg(b.one("floordiv", b.sub(lo, hi), step)), zero)
+
+
+def _unsigned_trips(b: Builder, t: Scalar, lo: Value, hi: Value, step: Value) -> Value:
+    one, zero = b.const(1, t), b.const(0, t)
+    span = b.sub(b.sub(hi, one), lo)
+    trips = b.add(b.one("floordiv", span, step), one)
+    runs = b.one("and", b.one("lt", lo, hi), b.one("gt", step, zero))
+    assert runs.type == BOOL
+    return b.select(runs, trips, zero)

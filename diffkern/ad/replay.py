@@ -1,0 +1,121 @@
+"""Re-execution of the primal inside the adjoint, without its effects.
+
+The adjoint computes primal values again rather than storing them: every scope of the reverse sweep begins with a copy
+of the scope's primal ops, from which dead code elimination removes what the sweep does not use ("redundant execution",
+Schenck et al., SC 2022). The copy never writes the user's arrays; loads from arrays that the kernel overwrites read the
+saved entry contents or the final contents, as the dependence analysis allows; a value that can be had from neither
+becomes *poison*, which is an error if anything uses it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from diffkern.errors import AutodiffError
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.types import INT32
+from diffkern.passes.dependence import LoadFact, Source
+
+
+@dataclass(slots=True)
+class ReplayContext:
+    """What all replays of one adjoint share."""
+
+    facts: dict[Op, LoadFact]
+    saved: dict[Value, Value]  # array parameter -> parameter with its entry contents
+    poison: dict[Value, AutodiffError] = field(default_factory=dict)
+    counters: dict[Op, Value] = field(default_factory=dict)  # a while op -> key of its trip count in environments
+
+
+class Replay(Cloner):
+    """A cloner that leaves out effects, redirects loads and counts the trips of ``while`` loops."""
+
+    def __init__(self, builder: Builder, env: dict[Value, Value], context: ReplayContext) -> None:
+        super().__init__(builder, env)
+        self.context = context
+
+    def op(self, op: Op) -> None:
+        with self.b.at(op.loc):
+            if op.name in ("store", "accumulate"):
+                return
+            if op.name == "atomic":
+                self.poisoned(op, _atomic_result(op))
+            elif op.name == "load":
+                self.load(op)
+            elif op.name == "while":
+                self.counted_while(op)
+            else:
+                super().op(op)
+
+    def poisoned(self, op: Op, error: AutodiffError) -> None:
+        value = Value(op.result.type, op.result.name)
+        self.context.poison[value] = error
+        self.env[op.result] = value
+
+    def load(self, op: Op) -> None:
+        fact = self.context.facts.get(op)
+        if fact is None or fact.source is Source.FINAL:
+            super().op(op)
+        elif fact.source is Source.ENTRY:
+            array = self.context.saved[op.operands[0]]
+            self.emit(op, (array, *self.values(op.operands[1:])), ())
+        else:
+            self.poisoned(op, _lost_value(op, fact))
+
+    def counted_while(self, op: Op) -> None:
+        """The loop with one more carried value, the number of trips made so far."""
+        b = self.b
+        key = self.context.counters.setdefault(op, Value(INT32, "trips"))
+        cond, body = op.regions
+        new_cond, new_body = self.region(cond), self.region(body)
+        new_cond.params = (*new_cond.params, Value(INT32, "trips"))
+        count = Value(INT32, "trips")
+        new_body.params = (*new_body.params, count)
+        with b.into(new_body):
+            new_body.yields = (*new_body.yields, b.add(count, b.i32(1)))
+        names = [r.name for r in op.results]
+        results = b.while_((*self.values(op.operands), b.i32(0)), new_cond, new_body, (*names, "trips"))
+        self.env.update(zip(op.results, results[:-1], strict=True))
+        self.env[key] = results[-1]
+
+
+def used_poison(region: Region, context: ReplayContext) -> AutodiffError | None:
+    """The error of the first poisoned value that a region uses, if any."""
+    for op in region.ops:
+        for v in op.operands:
+            if v in context.poison:
+                return context.poison[v]
+        for sub in op.regions:
+            found = used_poison(sub, context)
+            if found is not None:
+                return found
+    for v in region.yields:
+        if v in context.poison:
+            return context.poison[v]
+    return None
+
+
+def _atomic_result(op: Op) -> AutodiffError:
+    return AutodiffError(
+        f"the gradient needs the value that atomic_{op.attrs['kind']} returned, which depends on the order of threads",
+        loc=op.loc,
+        remedy="do not use the returned value in differentiated code, or split the kernel in two launches",
+    )
+
+
+def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
+    name = op.operands[0].name
+    line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc is not None else ""
+    if fact.source is Source.RACING:
+        return AutodiffError(
+            f"this reads {name}, which another thread of the same launch may write{line}; the gradient needs the value",
+            loc=op.loc,
+            remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be",
+        )
+    return AutodiffError(
+        f"the gradient needs this value of {name}, which the kernel overwrites{line} before and after it is read",
+        loc=op.loc,
+        remedy="keep the value in a local variable, or give each iteration an element of its own",
+    )

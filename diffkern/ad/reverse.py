@@ -1,0 +1,435 @@
+"""Reverse mode: from a kernel's IR to the IR of its adjoint.
+
+In: a normalised function and the parameters whose gradients are wanted. Out: a function of the same thread grid with
+the parameters ``original..., saved..., cotangents...`` that adds to the cotangents of the inputs what the cotangents
+of the outputs imply, and consumes (reads and zeroes) the cotangents of overwritten elements.
+
+The sweep visits each region's ops backwards. Statement forms that survive normalisation and are handled here: pure ops
+(rule table), loads, stores, atomics, ``if``, ``for``, ``while``. Everything that cannot be proved right raises
+:class:`AutodiffError` with the source line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from diffkern.ad.activity import Activity
+from diffkern.ad.cotangents import Cotangents
+from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
+from diffkern.ad.replay import Replay, ReplayContext, used_poison
+from diffkern.ad.rules import RULES, RuleArguments
+from diffkern.errors import AutodiffError
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import free_values
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import INT32, Array, Kind, Scalar, is_differentiable, value_type
+from diffkern.ops.table import Diff, lookup
+from diffkern.passes.dce import eliminate
+from diffkern.passes.dependence import Source, classify_loads
+
+Env = dict[Value, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjoint:
+    """The adjoint of a kernel.
+
+    Attributes
+    ----------
+    fn
+        Parameters: the primal's, then one array per entry of ``saved``, then one per entry of ``cotangents``.
+    saved
+        Indices of the primal parameters whose entry contents the adjoint takes as an extra array.
+    final
+        Indices of the array parameters whose contents after the forward launch it reads.
+    cotangents
+        Indices of the active parameters: an array's cotangent has its shape, a by-value parameter's is an array of
+        one element.
+    """
+
+    fn: Function
+    saved: tuple[int, ...]
+    final: tuple[int, ...]
+    cotangents: tuple[int, ...]
+
+
+def reverse(fn: Function, active: Sequence[int], budget: StackBudget) -> Adjoint:
+    """Differentiate a normalised function with respect to its parameters ``active``.
+
+    Raises
+    ------
+    AutodiffError
+        If the gradient cannot be proved right; with the source line and a remedy.
+    """
+    return _Reverse(fn, sorted(active), budget).run()
+
+
+class _Reverse:
+    def __init__(self, fn: Function, active: list[int], budget: StackBudget) -> None:
+        self.fn = fn
+        self.active_params = [fn.params[k] for k in active]
+        self.cotangents = tuple(active)
+        self.budget = StackBudget(budget.bytes // max(1, _loop_depth(fn.body)), budget.slots)
+        self.activity = Activity(fn, self.active_params)
+        self.b = Builder()
+        self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
+        self.ct_params: Env = {p: Value(_cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
+        arrays = [p for p in fn.params if isinstance(p.type, Array)]
+        self.saved: Env = {self.params[p]: Value(p.type, f"saved_{p.name}") for p in arrays}
+        saved_of = {p: self.saved[self.params[p]] for p in arrays}
+        self.context = ReplayContext(classify_loads(fn), saved_of)
+        self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
+
+    # -- whole function ----------------------------------------------------------------------------------------------
+
+    def run(self) -> Adjoint:
+        self.check_memory()
+        env: Env = dict(self.params)
+        Replay(self.b, env, self.context).ops(self.fn.body.ops)
+        cts = Cotangents(self.b)
+        self.ops(self.fn.body.ops, env, cts, 0)
+        self.b.loc = self.fn.loc
+        for p in self.active_params:
+            if not isinstance(p.type, Array):
+                ct = cts.take(p)
+                if ct is not None:
+                    self.b.op("accumulate", self.ct_params[p], self.b.i32(0), ct, wrap=(False,), mode="plain")
+        return self.finish()
+
+    def finish(self) -> Adjoint:
+        params = [self.params[p] for p in self.fn.params]
+        everything = (*params, *self.saved.values(), *self.ct_params.values())
+        out = Function(
+            f"{self.fn.name}_adjoint", everything, self.b.region, self.fn.loc, self.fn.tid_arity,
+            self.fn.source_lines, self.fn.attrs,
+        )  # fmt: skip
+        eliminate(out)
+        error = used_poison(out.body, self.context)
+        if error is not None:
+            raise error
+        read = {op.operands[0] for op in walk(out.body) if op.name == "load"}
+        saved = tuple(k for k, p in enumerate(params) if p in self.saved and self.saved[p] in read)
+        final = tuple(k for k, p in enumerate(params) if p in read)
+        kept = tuple(self.saved[params[k]] for k in saved)
+        out.params = (*params, *kept, *(self.ct_params[p] for p in self.active_params))
+        return Adjoint(out, saved, final, self.cotangents)
+
+    def check_memory(self) -> None:
+        """Refuse what the sweep through memory cannot get right, whatever the values are."""
+        plain = {op.operands[0]: op for op in walk(self.fn.body) if op.name == "store"}
+        for op in walk(self.fn.body):
+            if op.name == "atomic" and op.operands[0] in self.ct_params:
+                if op.operands[0] in plain:
+                    raise AutodiffError(
+                        f"{op.operands[0].name} is both stored to and updated atomically in one kernel",
+                        loc=op.loc,
+                        remedy="do the two in separate launches",
+                    )
+            if op.name != "load" or not is_differentiable(op.result.type):
+                continue
+            fact = self.context.facts.get(op)
+            if fact is None or not self.activity_of_load(op):
+                continue
+            if fact.source is Source.RACING:
+                line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
+                raise AutodiffError(
+                    f"this reads {op.operands[0].name}, which another thread of the same launch may write{line}",
+                    loc=op.loc,
+                    remedy="read from a copy of the array, or split the kernel in two launches",
+                )
+            if op.operands[0] not in self.ct_params and self.carries_active(op.operands[0]):
+                raise AutodiffError(
+                    f"{op.operands[0].name} carries active values inside the kernel but has no gradient",
+                    loc=op.loc,
+                    remedy=f"make {op.operands[0].name} an array with requires_grad=True",
+                )
+
+    def activity_of_load(self, op: Op) -> bool:
+        return op.result in self.activity.useful
+
+    def carries_active(self, array: Value) -> bool:
+        return any(
+            op.operands[0] is array and op.operands[-1] in self.activity.varied
+            for op in walk(self.fn.body)
+            if op.name in ("store", "atomic")
+        )
+
+    # -- regions -----------------------------------------------------------------------------------------------------
+
+    def ops(self, ops: Sequence[Op], env: Env, cts: Cotangents, level: int) -> None:
+        """The reverse sweep through ops whose primal values are in ``env``."""
+        for op in reversed(ops):
+            with self.b.at(op.loc):
+                self.op(op, env, cts, level)
+
+    def op(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
+        special: dict[str, Callable[[Op, Env, Cotangents], None]] = {
+            "load": self.load, "store": self.store, "atomic": self.atomic,
+        }  # fmt: skip
+        if op.name in special:
+            special[op.name](op, env, cts)
+        elif op.name == "if":
+            self.branch(op, env, cts, level)
+        elif op.name == "for":
+            self.for_(op, env, cts, level)
+        elif op.name == "while":
+            self.while_(op, env, cts, level)
+        elif lookup(op.name).diff is Diff.RULE:
+            self.pure(op, env, cts)
+
+    def pure(self, op: Op, env: Env, cts: Cotangents) -> None:
+        ct = cts.take(op.result)
+        if ct is None:
+            return
+        if op.name == "extract":
+            if self.activity.active(op.operands[0]):
+                cts.add_component(op.operands[0], op.attrs["index"], ct)
+            return
+        want = [self.activity.active(v) for v in op.operands]
+        if not any(want):
+            return
+        operands = [env[v] for v in op.operands]
+        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want))
+        for v, w, contribution in zip(op.operands, want, found, strict=True):
+            if w and contribution is not None:
+                _name(contribution, v)
+                cts.add(v, contribution)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def load(self, op: Op, env: Env, cts: Cotangents) -> None:
+        ct = cts.take(op.result)
+        buffer = self.ct_params.get(op.operands[0])
+        if ct is None or buffer is None:
+            return
+        index = [env[v] for v in op.operands[1:]]
+        self.b.op("accumulate", buffer, *index, ct, wrap=op.attrs["wrap"], mode="plain")
+
+    def store(self, op: Op, env: Env, cts: Cotangents) -> None:
+        """Take the element's cotangent and zero it: the store ended the life of the old content."""
+        buffer = self.ct_params.get(op.operands[0])
+        if buffer is None:
+            return
+        value = op.operands[-1]
+        index = [env[v] for v in op.operands[1:-1]]
+        if self.activity.active(value):
+            ct = self.b.one("load", buffer, *index, wrap=op.attrs["wrap"], hint=_ct_name(value))
+            cts.add(value, ct)
+        zero = self.b.zero(value.type)
+        self.b.op("store", buffer, *index, zero, wrap=op.attrs["wrap"])
+
+    def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
+        buffer = self.ct_params.get(op.operands[0])
+        if cts.take(op.result) is not None:
+            raise AutodiffError(
+                f"the value returned by atomic_{op.attrs['kind']} is used in a differentiated path",
+                loc=op.loc,
+                remedy="it depends on the order of threads and has no gradient; use the array in a later launch",
+            )
+        if buffer is None:
+            return
+        kind, value = op.attrs["kind"], op.operands[-1]
+        if kind not in ("add", "sub", "min", "max"):
+            raise AutodiffError(
+                f"atomic_{kind} has no derivative", loc=op.loc,
+                remedy="keep it out of differentiated arrays, or use atomic_add, atomic_min or atomic_max",
+            )  # fmt: skip
+        if not self.activity.active(value):
+            return
+        index = [env[v] for v in op.operands[1:-1]]
+        wrap = op.attrs["wrap"]
+        if kind in ("min", "max"):
+            cts.add(value, self.extremum(op, env, buffer, index))
+            return
+        ct = self.b.one("load", buffer, *index, wrap=wrap, hint=_ct_name(value))
+        cts.add(value, ct if kind == "add" else self.b.neg(ct))
+
+    def extremum(self, op: Op, env: Env, buffer: Value, index: list[Value]) -> Value:
+        """The winner takes the element's cotangent, the old content first in a tie, and leaves zero for the rest."""
+        b, wrap = self.b, op.attrs["wrap"]
+        array = self.params[op.operands[0]]
+        value = env[op.operands[-1]]
+        if not isinstance(value.type, Scalar):
+            raise AutodiffError(
+                f"atomic_{op.attrs['kind']} of {value.type} has no derivative", loc=op.loc,
+                remedy="use one array of scalars per component",
+            )  # fmt: skip
+        final = b.one("load", array, *index, wrap=wrap)
+        entry = b.one("load", self.saved[array], *index, wrap=wrap)
+        wins = b.one("and", b.one("eq", value, final), b.one("ne", entry, final))
+        taken, left = Region(), Region()
+        with b.into(taken):
+            zero = b.zero(value.type)
+            taken.yields = (b.one("atomic", buffer, *index, zero, kind="exch", wrap=wrap),)
+        with b.into(left):
+            left.yields = (b.zero(value.type),)
+        (ct,) = b.if_(wins, taken, left, (_ct_name(op.operands[-1]),))
+        return ct
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def branch(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
+        seeds = [cts.take(r) for r in op.results]
+        if all(s is None for s in seeds) and not self.touches_cotangents(op):
+            return
+        built: list[tuple[Region, dict[Value, Value]]] = []
+        for sub in op.regions:
+            region = Region()
+            with self.b.into(region):
+                inner_env = dict(env)
+                Replay(self.b, inner_env, self.context).ops(sub.ops)
+                inner = Cotangents(self.b)
+                for y, seed in zip(sub.yields, seeds, strict=True):
+                    if seed is not None and self.activity.active(y):
+                        inner.add(y, seed)
+                self.ops(sub.ops, inner_env, inner, level)
+                built.append((region, self.outgoing(sub, inner)))
+        targets = list(dict.fromkeys(v for _, found in built for v in found))
+        for region, found in built:
+            with self.b.into(region):
+                region.yields = tuple(found[v] if v in found else self.b.zero(v.type) for v in targets)
+        names = [_ct_name(v) for v in targets]
+        results = self.b.if_(env[op.operands[0]], built[0][0], built[1][0], names)
+        for v, ct in zip(targets, results, strict=True):
+            cts.add(v, ct)
+
+    def outgoing(self, region: Region, inner: Cotangents) -> dict[Value, Value]:
+        """Cotangents that a region contributes to values from outside of it."""
+        free = set(free_values(region))
+        out = {}
+        for v in inner.remaining():
+            if v in free and self.activity.active(v):
+                ct = inner.take(v)
+                assert ct is not None
+                out[v] = ct
+        return out
+
+    def touches_cotangents(self, op: Op) -> bool:
+        """Whether a control-flow op stores to an array that has a cotangent."""
+        return any(
+            inner.name in ("store", "atomic") and inner.operands[0] in self.ct_params
+            for sub in op.regions
+            for inner in walk(sub)
+        )
+
+    def for_(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
+        (body,) = op.regions
+        b = self.b
+        lo, hi, step = (env[v] for v in op.operands[:3])
+        constant_step = self.constants.get(op.operands[2])
+
+        def index(it: Value) -> Value:
+            offset = it if constant_step == 1 else b.mul(it, step)
+            return offset if self.constants.get(op.operands[0]) == 0 else b.add(lo, offset)
+
+        def bind(it: Value, state: Sequence[Value]) -> list[Value]:
+            value = index(it)
+            value.name = value.name or body.params[0].name
+            return [value, *state]
+
+        def trips() -> Value:
+            return trip_count(b, op, lo, hi, step, constant_step if isinstance(constant_step, int) else None)
+
+        counter = lo.type
+        assert isinstance(counter, Scalar)
+        if counter.kind is not Kind.INT:
+            raise AutodiffError(
+                "the adjoint of a loop over unsigned integers is not available", loc=op.loc,
+                remedy="use int() bounds in range()",
+            )  # fmt: skip
+        self.loop(op, env, cts, level, _LoopShape(counter, op.operands[3:], body.params[1:], bind, trips))
+
+    def while_(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
+        body = op.regions[-1]
+        key = self.context.counters[op]
+        shape = _LoopShape(INT32, op.operands, body.params, lambda it, state: list(state), lambda: env[key])
+        self.loop(op, env, cts, level, shape)
+
+    def loop(self, op: Op, env: Env, cts: Cotangents, level: int, shape: _LoopShape) -> None:
+        b, body = self.b, op.regions[-1]
+        seeds = [cts.take(r) for r in op.results]
+        if all(s is None for s in seeds) and not self.touches_cotangents(op):
+            return
+        chain = [k for k, p in enumerate(shape.params) if self.activity.active(p)]
+        outside = [v for v in free_values(body) if self.activity.active(v)]
+        entry = [seeds[k] or b.zero(shape.params[k].type) for k in chain] + [b.zero(v.type) for v in outside]
+        names = [_ct_name(shape.params[k]) for k in chain] + [_ct_name(v) for v in outside]
+        for k, (r, seed) in enumerate(zip(op.results, seeds, strict=True)):
+            if seed is not None and k not in chain:
+                raise AssertionError(f"{r!r} has a cotangent but its loop variable is not active")
+
+        state = [Value(p.type, p.name) for p in shape.params]
+        region = Region((Value(shape.counter, "it"), *(Value(v.type, n) for v, n in zip(entry, names, strict=True))))
+        it, carried = region.params[0], region.params[1:]
+        with b.into(region):
+            inner_env = dict(env)
+            inner_env.update(zip(body.params, shape.bind(it, state), strict=True))
+            Replay(b, inner_env, self.context).ops(body.ops)
+            inner = Cotangents(b)
+            for k, ct in zip(chain, carried, strict=False):
+                if self.activity.active(body.yields[k]):
+                    inner.add(body.yields[k], ct)
+            self.ops(body.ops, inner_env, inner, level + 1)
+            region.yields = self.carry_over(shape, chain, outside, inner, carried)
+
+        def advance(at: Value, now: Sequence[Value]) -> Sequence[Value]:
+            return Replay(b, dict(env), self.context).inline(body, shape.bind(at, now))
+
+        reversed_loop = ReverseLoop(
+            shape.trips(), [env[v] for v in shape.init], region, state, advance, entry, names, level
+        )
+        results = emit_reverse_loop(b, reversed_loop, self.budget)
+        for k, ct in zip(chain, results, strict=False):
+            if self.activity.active(shape.init[k]):
+                cts.add(shape.init[k], ct)
+        for v, ct in zip(outside, results[len(chain) :], strict=True):
+            cts.add(v, ct)
+
+    def carry_over(
+        self, shape: _LoopShape, chain: list[int], outside: list[Value], inner: Cotangents, carried: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        """What the reversed loop yields: cotangents of the state before the iteration, and the growing sums."""
+        out = []
+        for k in chain:
+            ct = inner.take(shape.params[k])
+            out.append(ct if ct is not None else self.b.zero(shape.params[k].type))
+        for v, so_far in zip(outside, carried[len(chain) :], strict=True):
+            ct = inner.take(v)
+            out.append(so_far if ct is None else self.b.add(so_far, ct))
+        return tuple(out)
+
+
+@dataclass(slots=True)
+class _LoopShape:
+    """What distinguishes ``for`` from ``while``: how iterations are counted and how the body's parameters are bound."""
+
+    counter: Scalar
+    init: Sequence[Value]
+    params: Sequence[Value]
+    bind: Callable[[Value, Sequence[Value]], Sequence[Value]]
+    trips: Callable[[], Value]
+
+
+def _cotangent_type(p: Value) -> Array:
+    """Cotangents of arrays have the array's type; those of by-value parameters are arrays of one element."""
+    if isinstance(p.type, Array):
+        return p.type
+    return Array(value_type(p.type), 1, "C")  # type: ignore[arg-type]
+
+
+def _ct_name(v: Value) -> str:
+    return f"ct_{v.name}" if v.name else ""
+
+
+def _name(ct: Value, v: Value) -> None:
+    if not ct.name and v.name:
+        ct.name = _ct_name(v)
+
+
+def _loop_depth(region: Region) -> int:
+    """Deepest nesting of loops in a region."""
+    return max(
+        (max(map(_loop_depth, op.regions)) + (op.name in ("for", "while")) for op in region.ops if op.regions),
+        default=0,
+    )

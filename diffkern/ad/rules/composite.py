@@ -1,0 +1,212 @@
+"""Derivatives of vector and matrix operations, as vector calculus (Giles, "Collected matrix derivative results", 2008).
+
+``length`` and ``normalize`` have the zero vector as gradient at the zero vector: a finite choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Value
+from diffkern.ir.types import Mat, Scalar, Vec
+
+Cotangents = Sequence[Value | None]
+
+
+def _construct(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.extract(a.ct, k) if want else None for k, want in enumerate(a.want)]
+
+
+def _insert(b: Builder, a: RuleArguments) -> Cotangents:
+    index = a.op.attrs["index"]
+    return [b.one("insert", a.ct, b.zero(a.x[1].type), index=index), b.extract(a.ct, index)]
+
+
+def _extract_dyn(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.one("insert_dyn", b.zero(a.x[0].type), a.ct, a.x[1]), None]
+
+
+def _insert_dyn(b: Builder, a: RuleArguments) -> Cotangents:
+    index = a.x[2]
+    return [b.one("insert_dyn", a.ct, b.zero(a.x[1].type), index), b.one("extract_dyn", a.ct, index), None]
+
+
+def _scale(b: Builder, a: RuleArguments) -> Cotangents:
+    v, s = a.x
+    return [
+        b.one("scale", a.ct, s) if a.want[0] else None,
+        b.one("dot", a.ct, v) if a.want[1] else None,
+    ]
+
+
+def _unscale(b: Builder, a: RuleArguments) -> Cotangents:
+    _, s = a.x
+    return [
+        b.one("unscale", a.ct, s) if a.want[0] else None,
+        b.neg(b.div(b.one("dot", a.ct, a.r), s)) if a.want[1] else None,
+    ]
+
+
+def _cw_mul(b: Builder, a: RuleArguments) -> Cotangents:
+    x, y = a.x
+    return [
+        b.one("cw_mul", a.ct, y) if a.want[0] else None,
+        b.one("cw_mul", a.ct, x) if a.want[1] else None,
+    ]
+
+
+def _cw_div(b: Builder, a: RuleArguments) -> Cotangents:
+    over = b.one("cw_div", a.ct, a.x[1])
+    return [over, b.neg(b.one("cw_mul", over, a.r)) if a.want[1] else None]
+
+
+def _dot(b: Builder, a: RuleArguments) -> Cotangents:
+    x, y = a.x
+    return [
+        b.one("scale", y, a.ct) if a.want[0] else None,
+        b.one("scale", x, a.ct) if a.want[1] else None,
+    ]
+
+
+def _cross(b: Builder, a: RuleArguments) -> Cotangents:
+    x, y = a.x
+    return [
+        b.one("cross", y, a.ct) if a.want[0] else None,
+        b.one("cross", a.ct, x) if a.want[1] else None,
+    ]
+
+
+def _reciprocal(b: Builder, numerator: Value, length: Value) -> Value:
+    """``numerator / length``, and 0 where the length is 0."""
+    t = length.type
+    assert isinstance(t, Scalar)
+    zero = b.const(0.0, t)
+    at_zero = b.one("eq", length, zero)
+    safe = b.select(at_zero, b.const(1.0, t), length)
+    return b.select(at_zero, zero, b.div(numerator, safe))
+
+
+def _length(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.one("scale", a.x[0], _reciprocal(b, a.ct, a.r))]
+
+
+def _length_sq(b: Builder, a: RuleArguments) -> Cotangents:
+    assert isinstance(a.ct.type, Scalar)
+    return [b.one("scale", a.x[0], b.mul(b.const(2.0, a.ct.type), a.ct))]
+
+
+def _normalize(b: Builder, a: RuleArguments) -> Cotangents:
+    assert isinstance(a.r.type, Vec)
+    length = b.one("length", a.x[0])
+    tangential = b.sub(a.ct, b.one("scale", a.r, b.one("dot", a.r, a.ct)))
+    return [b.one("scale", tangential, _reciprocal(b, b.const(1.0, a.r.type.dtype), length))]
+
+
+def _matmul(b: Builder, a: RuleArguments) -> Cotangents:
+    x, y = a.x
+    return [
+        b.one("matmul", a.ct, b.one("transpose", y)) if a.want[0] else None,
+        b.one("matmul", b.one("transpose", x), a.ct) if a.want[1] else None,
+    ]
+
+
+def _matvec(b: Builder, a: RuleArguments) -> Cotangents:
+    m, v = a.x
+    return [
+        b.one("outer", a.ct, v) if a.want[0] else None,
+        b.one("vecmat", a.ct, m) if a.want[1] else None,
+    ]
+
+
+def _vecmat(b: Builder, a: RuleArguments) -> Cotangents:
+    v, m = a.x
+    return [
+        b.one("matvec", m, a.ct) if a.want[0] else None,
+        b.one("outer", v, a.ct) if a.want[1] else None,
+    ]
+
+
+def _outer(b: Builder, a: RuleArguments) -> Cotangents:
+    v, w = a.x
+    return [
+        b.one("matvec", a.ct, w) if a.want[0] else None,
+        b.one("vecmat", v, a.ct) if a.want[1] else None,
+    ]
+
+
+def _transpose(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.one("transpose", a.ct)]
+
+
+def _trace(b: Builder, a: RuleArguments) -> Cotangents:
+    t = a.x[0].type
+    assert isinstance(t, Mat)
+    zero = b.const(0.0, t.dtype)
+    return [b.construct(t, [a.ct if r == c else zero for r in range(t.rows) for c in range(t.cols)])]
+
+
+def _determinant(b: Builder, a: RuleArguments) -> Cotangents:
+    """The cofactor matrix: right for singular matrices too, unlike ``det * inverse(m).T``."""
+    t = a.x[0].type
+    assert isinstance(t, Mat)
+    n = t.rows
+    m = [[b.extract(a.x[0], r * n + c) for c in range(n)] for r in range(n)]
+    cofactors = [_cofactor(b, m, r, c) for r in range(n) for c in range(n)]
+    return [b.one("scale", b.construct(t, cofactors), a.ct)]
+
+
+def _cofactor(b: Builder, m: list[list[Value]], row: int, col: int) -> Value:
+    minor = [[v for c, v in enumerate(line) if c != col] for r, line in enumerate(m) if r != row]
+    value = _laplace(b, minor, m[0][0].type)
+    return b.neg(value) if (row + col) % 2 else value
+
+
+def _laplace(b: Builder, m: list[list[Value]], t: object) -> Value:
+    """Determinant by expansion along the first row; the empty determinant is 1."""
+    if not m:
+        assert isinstance(t, Scalar)
+        return b.const(1.0, t)
+    if len(m) == 1:
+        return m[0][0]
+    total: Value | None = None
+    for c, entry in enumerate(m[0]):
+        minor = [[v for k, v in enumerate(line) if k != c] for line in m[1:]]
+        term = b.mul(entry, _laplace(b, minor, t))
+        if total is None:
+            total = term
+        else:
+            total = b.sub(total, term) if c % 2 else b.add(total, term)
+    assert total is not None
+    return total
+
+
+def _inverse(b: Builder, a: RuleArguments) -> Cotangents:
+    r_t = b.one("transpose", a.r)
+    return [b.neg(b.one("matmul", b.one("matmul", r_t, a.ct), r_t))]
+
+
+COMPOSITE_RULES: dict[str, Rule] = {
+    "construct": _construct,
+    "insert": _insert,
+    "extract_dyn": _extract_dyn,
+    "insert_dyn": _insert_dyn,
+    "scale": _scale,
+    "unscale": _unscale,
+    "cw_mul": _cw_mul,
+    "cw_div": _cw_div,
+    "dot": _dot,
+    "cross": _cross,
+    "length": _length,
+    "length_sq": _length_sq,
+    "normalize": _normalize,
+    "matmul": _matmul,
+    "matvec": _matvec,
+    "vecmat": _vecmat,
+    "outer": _outer,
+    "transpose": _transpose,
+    "trace": _trace,
+    "determinant": _determinant,
+    "inverse": _inverse,
+}

@@ -1,0 +1,125 @@
+"""Derivatives of scalar operations.
+
+Conventions at kinks and ends of domains (also stated in the documentation): ``abs`` has derivative 0 at 0; ties of
+``min`` and ``max`` go to the first argument; ``d(x**p)/dx`` is 0 for p = 0 and ``d(x**p)/dp`` is 0 at x = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffkern.ad.rules.formula import Formula
+from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Value
+from diffkern.ir.types import Scalar, is_differentiable
+
+LN2 = "0.6931471805599453"
+LN10 = "2.302585092994046"
+TWO_OVER_SQRT_PI = "1.1283791670955126"
+
+# operation: one partial derivative per operand, in the operands x, y and the result r
+FORMULAS: dict[str, tuple[str, ...]] = {
+    "mul": ("y", "x"),
+    "div": ("1/y", "-r/y"),
+    "mod": ("1", "-floor(x/y)"),
+    "abs": ("sign(x)",),
+    "pow": ("0 if y == 0 else y*pow(x, y - 1)", "0 if x == 0 else r*log(x)"),
+    "atan2": ("y/(x*x + y*y)", "-x/(x*x + y*y)"),
+    "sqrt": ("0.5/r",),
+    "rsqrt": ("-0.5*r/x",),
+    "cbrt": ("1/(3*r*r)",),
+    "exp": ("r",),
+    "exp2": (f"{LN2}*r",),
+    "expm1": ("r + 1",),
+    "log": ("1/x",),
+    "log2": (f"1/({LN2}*x)",),
+    "log10": (f"1/({LN10}*x)",),
+    "log1p": ("1/(1 + x)",),
+    "sin": ("cos(x)",),
+    "cos": ("-sin(x)",),
+    "tan": ("1 + r*r",),
+    "asin": ("rsqrt((1 - x)*(1 + x))",),
+    "acos": ("-rsqrt((1 - x)*(1 + x))",),
+    "atan": ("1/(1 + x*x)",),
+    "sinh": ("cosh(x)",),
+    "cosh": ("sinh(x)",),
+    "tanh": ("(1 - r)*(1 + r)",),
+    "asinh": ("rsqrt(1 + x*x)",),
+    "acosh": ("rsqrt((x - 1)*(x + 1))",),
+    "atanh": ("1/((1 - x)*(1 + x))",),
+    "erf": (f"{TWO_OVER_SQRT_PI}*exp(-x*x)",),
+    "erfc": (f"-{TWO_OVER_SQRT_PI}*exp(-x*x)",),
+}
+
+
+def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:
+    def rule(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+        t = a.r.type
+        assert isinstance(t, Scalar)
+        env = dict(zip(("x", "y"), a.x, strict=False), r=a.r)
+        out: list[Value | None] = []
+        for formula, want in zip(formulas, a.want, strict=True):
+            if not want:
+                out.append(None)
+            elif formula.is_one:
+                out.append(a.ct)
+            else:
+                out.append(_times(b, a.ct, formula, env, t))
+        return out
+
+    return rule
+
+
+def _times(b: Builder, ct: Value, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
+    """``ct * partial``, dividing rather than multiplying by a reciprocal where the formula is one."""
+    if formula.text.startswith("1/"):
+        return b.div(ct, Formula(formula.text[2:]).emit(b, env, t))
+    return b.mul(ct, formula.emit(b, env, t))
+
+
+def _add(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    return [a.ct, a.ct]
+
+
+def _sub(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    return [a.ct, b.neg(a.ct) if a.want[1] else None]
+
+
+def _neg(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    return [b.neg(a.ct)]
+
+
+def _choice(comparison: str) -> Rule:
+    """min and max: the cotangent goes to the operand that was chosen, the first one in a tie."""
+
+    def rule(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+        first = b.one(comparison, a.x[0], a.x[1])
+        zero = b.zero(a.ct.type)
+        return [b.select(first, a.ct, zero), b.select(first, zero, a.ct)]
+
+    return rule
+
+
+def _select(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    zero = b.zero(a.ct.type)
+    return [None, b.select(a.x[0], a.ct, zero), b.select(a.x[0], zero, a.ct)]
+
+
+def _cast(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    source = a.x[0].type
+    if not is_differentiable(source):
+        return [None]
+    return [b.one("cast", a.ct, to=source)]
+
+
+SCALAR_RULES: dict[str, Rule] = {
+    "add": _add,
+    "sub": _sub,
+    "neg": _neg,
+    "min": _choice("le"),
+    "max": _choice("ge"),
+    "select": _select,
+    "cast": _cast,
+    **{name: _formula_rule(tuple(map(Formula, partials))) for name, partials in FORMULAS.items()},
+}

@@ -1,0 +1,37 @@
+"""The shape of a derivative rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Op, Value
+
+
+@dataclass(frozen=True, slots=True)
+class RuleArguments:
+    """What a rule may use.
+
+    Attributes
+    ----------
+    op
+        The primal op, for its attributes.
+    x
+        Operand values, as the adjoint knows them.
+    r
+        The result's value.
+    ct
+        The result's cotangent.
+    want
+        Which operands need a cotangent.
+    """
+
+    op: Op
+    x: Sequence[Value]
+    r: Value
+    ct: Value
+    want: Sequence[bool]
+
+
+Rule = Callable[[Builder, RuleArguments], Sequence[Value | None]]

@@ -1,0 +1,28 @@
+"""A rough count of the work of one thread, in simple operations: what chunk sizes are chosen by."""
+
+from __future__ import annotations
+
+from diffkern.ir.nodes import Function, Region
+from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+
+_WEIGHTS = {"div": 4.0, "mod": 6.0, "floordiv": 6.0, "sqrt": 4.0, "load": 1.5, "store": 1.5, "atomic": 20.0}
+_MATH = frozenset({*UNARY_MATH, *BINARY_MATH})
+_FREE = frozenset({"const", "tid", "shape", "extract", "insert", "construct"})
+UNKNOWN_TRIPS = 16.0
+
+
+def thread_cost(fn: Function) -> float:
+    """Estimated operations per thread; loops of unknown length count as 16 trips."""
+    return max(1.0, _region(fn.body))
+
+
+def _region(region: Region) -> float:
+    total = 0.0
+    for op in region.ops:
+        if op.name in ("for", "while"):
+            total += UNKNOWN_TRIPS * sum(map(_region, op.regions))
+        elif op.regions:
+            total += sum(map(_region, op.regions))
+        elif op.name not in _FREE:
+            total += _WEIGHTS.get(op.name, 10.0 if op.name in _MATH else 1.0)
+    return total

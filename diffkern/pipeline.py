@@ -1,0 +1,225 @@
+"""The page to read first: how a Python function becomes forward and adjoint programs, one named line per step.
+
+::
+
+    lower          Python function + argument types -> typed IR            (frontend)
+    prepare        IR -> normalised IR: what differentiation expects       (passes)
+    differentiate  normalised IR + active parameters -> adjoint IR         (ad)
+    build          IR -> object code, readable source, manifest            (codegen, backends)
+
+Everything up to ``differentiate`` is target-free. A :class:`Program` is all that the run time ever sees of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from diffkern.ad.loops import StackBudget
+from diffkern.ad.reverse import Adjoint, reverse
+from diffkern.backends import cpu
+from diffkern.codegen.python import to_python
+from diffkern.errors import AutodiffError
+from diffkern.frontend import lower
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.printer import to_text
+from diffkern.ir.types import Array, Type, is_differentiable
+from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
+from diffkern.passes.cost import thread_cost
+from diffkern.passes.cse import eliminate_common
+from diffkern.passes.dce import eliminate
+from diffkern.passes.fold import fold
+from diffkern.passes.hoist import hoist_integers
+from diffkern.passes.promote import promote
+from diffkern.passes.ranges import clear_wraps
+from diffkern.passes.sink import sink_singular
+from diffkern.passes.unroll import unroll
+from diffkern.passes.widen import narrow_types, widen
+
+Options = Mapping[str, Any]
+PyFunction = Callable[..., Any]
+
+DEFAULT_STACK_BYTES = 32 * 1024
+
+
+@dataclass(frozen=True)
+class Program:
+    """Compiled code and what the run time must know to call it.
+
+    Attributes
+    ----------
+    object_code
+        A relocatable object that exports ``symbols``.
+    symbols
+        The kernel's symbol and, where there are uniform sums, ``<symbol>_finish``.
+    source
+        The readable Python form of the same IR.
+    manifest
+        JSON-able facts: parameters in the order of the argument block, arrays read and written, cost, conflicts.
+    """
+
+    object_code: bytes
+    symbols: tuple[str, ...]
+    source: str
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """An adjoint with the analysis of its accumulations (one entry per cotangent)."""
+
+    adjoint: Adjoint
+    conflicts: tuple[Conflict, ...]
+
+    @property
+    def fn(self) -> Function:
+        return self.adjoint.fn
+
+    @property
+    def saved(self) -> tuple[int, ...]:
+        return self.adjoint.saved
+
+    @property
+    def cotangents(self) -> tuple[int, ...]:
+        return self.adjoint.cotangents
+
+    @property
+    def buffers(self) -> tuple[Value, ...]:
+        """The cotangent parameters."""
+        count = len(self.adjoint.cotangents)
+        return self.fn.params[len(self.fn.params) - count :]
+
+
+def lower_kernel(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> Function:
+    """Typed IR of a kernel; with the option ``widen`` every float32 in it is float64 (gradient checks)."""
+    if not options.get("widen"):
+        return lower(pyfunc, types)
+    return widen(lower(pyfunc, narrow_types(types)))
+
+
+def optimise(fn: Function) -> Function:
+    """What both forward and adjoint go through before code generation."""
+    return eliminate(clear_wraps(eliminate_common(fold(fn))))
+
+
+def prepare(fn: Function) -> Function:
+    """A normalised copy: short constant loops unrolled, index expressions shared, memory carried in values."""
+    fn = clone_function(fn)
+    unroll(fold(fn))
+    clear_wraps(eliminate_common(fn))
+    eliminate_common(hoist_integers(fn))
+    promote(fn)
+    sink_singular(eliminate(fn))
+    return eliminate(eliminate_common(fn, loads=True))
+
+
+def differentiate(fn: Function, active: Iterable[int], options: Options) -> Derivative:
+    """The adjoint of a prepared function with respect to its parameters ``active``."""
+    if not options.get("enable_backward", True):
+        raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
+    budget = StackBudget(options.get("stack_bytes", DEFAULT_STACK_BYTES), options.get("stack_slots"))
+    chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
+    adjoint = reverse(fn, chosen, budget)
+    eliminate(eliminate_common(fold(adjoint.fn), loads=True))
+    buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
+    return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
+
+
+def build_forward(pyfunc: PyFunction, types: Sequence[Type], symbol: str, options: Options) -> Program:
+    """Compile a kernel."""
+    fn = forward_ir(pyfunc, types, options)
+    return _build(fn, symbol, options, _forward_manifest(fn))
+
+
+def build_adjoint(
+    pyfunc: PyFunction,
+    types: Sequence[Type],
+    active: frozenset[int],
+    accumulate: Literal["plain", "atomic"],
+    symbol: str,
+    options: Options,
+) -> Program:
+    """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
+    primal = lower_kernel(pyfunc, types, options)
+    d = differentiate(prepare(primal), active, options)
+    if accumulate == "atomic":
+        use_atomics(d.fn, d.buffers)
+    return _build(d.fn, symbol, options, _adjoint_manifest(primal, d))
+
+
+def forward_ir(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> Function:
+    """Optimised IR of a kernel, as it is compiled."""
+    return optimise(lower_kernel(pyfunc, types, options))
+
+
+def adjoint_ir(pyfunc: PyFunction, types: Sequence[Type], active: frozenset[int], options: Options) -> Derivative:
+    """The adjoint's IR, as it is compiled (with plain accumulation)."""
+    return differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options)
+
+
+def forward_source(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> str:
+    """Readable Python form of a kernel."""
+    return to_python(forward_ir(pyfunc, types, options))
+
+
+def adjoint_source(pyfunc: PyFunction, types: Sequence[Type], active: frozenset[int], options: Options) -> str:
+    """Readable Python form of a kernel's adjoint."""
+    return to_python(adjoint_ir(pyfunc, types, active, options).fn)
+
+
+def ir_text(
+    pyfunc: PyFunction, types: Sequence[Type], adjoint: bool, active: frozenset[int], options: Options
+) -> str:
+    """The IR of a kernel or of its adjoint as text."""
+    if adjoint:
+        return to_text(adjoint_ir(pyfunc, types, active, options).fn)
+    return to_text(forward_ir(pyfunc, types, options))
+
+
+def _build(fn: Function, symbol: str, options: Options, manifest: dict[str, Any]) -> Program:
+    source = to_python(fn)
+    compiled = cpu.compile_function(fn, symbol, fast_math=bool(options.get("fast_math", False)))
+    manifest.update(symbol=symbol, sites=compiled.sites)
+    return Program(compiled.object_code, compiled.symbols, source, manifest)
+
+
+def _accesses(fn: Function) -> dict[str, list[int]]:
+    position = {p: k for k, p in enumerate(fn.params)}
+    reads, writes = set(), set()
+    for op in walk(fn.body):
+        if op.name in ("load", "atomic"):
+            reads.add(position[op.operands[0]])
+        if op.name in ("store", "atomic", "accumulate"):
+            writes.add(position[op.operands[0]])
+    return {"reads": sorted(reads), "writes": sorted(writes)}
+
+
+def _parameter(p: Value, role: str, of: int) -> dict[str, Any]:
+    return {"name": p.name, "type": str(p.type), "role": role, "of": of}
+
+
+def _forward_manifest(fn: Function) -> dict[str, Any]:
+    return {
+        "tid_arity": fn.tid_arity,
+        "cost": thread_cost(fn),
+        "params": [_parameter(p, "param", k) for k, p in enumerate(fn.params)],
+        **_accesses(fn),
+    }
+
+
+def _adjoint_manifest(primal: Function, d: Derivative) -> dict[str, Any]:
+    a, count = d.adjoint, len(primal.params)
+    roles = [("param", k) for k in range(count)]
+    roles += [("saved", k) for k in a.saved] + [("cotangent", k) for k in a.cotangents]
+    return {
+        "tid_arity": d.fn.tid_arity,
+        "cost": thread_cost(d.fn),
+        "params": [_parameter(p, role, of) for p, (role, of) in zip(d.fn.params, roles, strict=True)],
+        **_accesses(primal),
+        "saved": list(a.saved),
+        "post": [k for k in a.final if isinstance(d.fn.params[k].type, Array)],
+        "cotangents": list(a.cotangents),
+        "conflicts": {str(k): c.to_json() for k, c in zip(a.cotangents, d.conflicts, strict=True)},
+    }
