@@ -1,0 +1,338 @@
+"""Is the gradient right? Derivatives of a kernel against central differences, and float32 against float64.
+
+In: a kernel, launch dimensions and arguments. Out: a :class:`GradcheckReport`, or a :class:`GradientError` that names the
+worst element. The kernel is lowered anew with float64 in the place of every narrower float (constants and functions
+included), so that a wrong derivative cannot hide behind rounding; then
+
+1. every element of every differentiable argument (or a random choice of them) is checked against central differences
+   of a random projection of everything the kernel leaves behind, arrays that are read and written included;
+2. along a random direction the two sides of ``<w, J t> = <J^T w, t>`` are compared, with another projection ``w``;
+3. the gradient in the kernel's own types is compared with the one in float64.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from diffkern import pipeline
+from diffkern.ir.nodes import Function
+from diffkern.ir.types import Array, is_differentiable
+from diffkern.passes.widen import widen
+from diffkern.testing.differences import Differences
+from diffkern.testing.programs import Compiled, Program, as_argument, as_double, one_element, zeros_for
+
+__all__ = ["GradcheckReport", "GradientError", "KinkWarning", "Vjp", "check_function", "check_types"]
+
+Array64 = np.ndarray[Any, Any]
+
+
+class GradientError(AssertionError):
+    """A gradient disagrees with its reference; the text names kernel, parameter, element and both values."""
+
+
+class KinkWarning(UserWarning):
+    """Some elements lie too near a kink or a jump for differences to tell; they were not compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A compared element: parameter, index, both values, and their relative difference."""
+
+    parameter: str
+    index: tuple[int, ...]
+    analytic: float
+    reference: float
+    error: float
+
+    def __str__(self) -> str:
+        where = f"{self.parameter}[{', '.join(map(str, self.index))}]" if self.index else self.parameter
+        return f"{where}: {self.analytic:.9g} against {self.reference:.9g} (relative error {self.error:.2e})"
+
+
+@dataclass(frozen=True, slots=True)
+class GradcheckReport:
+    """What a check compared.
+
+    Attributes
+    ----------
+    kernel
+        The kernel's name.
+    parameters
+        Names of the parameters with a gradient.
+    checked
+        Number of elements compared with central differences.
+    worst
+        The element with the largest relative error among them.
+    kinks
+        Elements too near a kink or jump to compare, as ``(parameter, index)``.
+    dot_product_error
+        Relative difference of the two sides of the dot-product test; NaN where a kink forbids it.
+    float32_worst
+        The element whose gradient in the kernel's own types differs most from the one in float64.
+    """
+
+    kernel: str
+    parameters: tuple[str, ...]
+    checked: int
+    worst: Element | None
+    kinks: tuple[tuple[str, tuple[int, ...]], ...]
+    dot_product_error: float
+    float32_worst: Element | None
+
+    def __str__(self) -> str:
+        lines = [f"gradcheck of {self.kernel}: {self.checked} elements of {', '.join(self.parameters)}"]
+        if self.worst is not None:
+            lines.append(f"  worst against central differences  {self.worst}")
+        if self.float32_worst is not None:
+            lines.append(f"  worst of float32 against float64   {self.float32_worst}")
+        lines.append(f"  dot-product test                   relative error {self.dot_product_error:.2e}")
+        if self.kinks:
+            lines.append(f"  not compared, too near a kink      {len(self.kinks)} elements, first {self.kinks[0]}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """How a check is made: steps, tolerances, how many elements, from which seed."""
+
+    eps: float = 1e-4
+    rtol: float = 1e-5
+    atol: float = 1e-8
+    rtol32: float = 1e-3
+    max_elements: int = 64
+    seed: int = 0
+
+
+Engine = Callable[[Function], Program]
+
+
+class Vjp:
+    """A function and its adjoint, ready to run at any point.
+
+    Parameters
+    ----------
+    fn
+        A function as lowered.
+    engine
+        What makes a function executable.
+    active
+        Indices of the parameters to differentiate for; by default all that can carry a gradient.
+    """
+
+    def __init__(self, fn: Function, engine: Engine = Compiled, active: frozenset[int] | None = None) -> None:
+        self.fn = pipeline.prepare(fn)
+        can = frozenset(i for i, p in enumerate(fn.params) if is_differentiable(p.type))
+        self.active = can if active is None else active
+        self.types = tuple(p.type for p in fn.params)
+        self.names = fn.param_names
+        self.adjoint = pipeline.differentiate(self.fn, self.active)
+        self.primal_program = engine(self.fn)
+        self.adjoint_program = engine(self.adjoint.fn)
+
+    def arguments(self, args: Sequence[Any]) -> list[Any]:
+        """Copies of arguments in the parameters' types."""
+        return [as_argument(t, a) for t, a in zip(self.types, args, strict=True)]
+
+    def weights(self, args: Sequence[Any], rng: np.random.Generator) -> dict[int, Array64]:
+        """A random projection of all active arrays."""
+        return {
+            i: rng.uniform(-1.0, 1.0, np.shape(args[i]))
+            for i in sorted(self.active)
+            if isinstance(self.types[i], Array)
+        }
+
+    def gradients(
+        self, dim: Sequence[int], args: Sequence[Any], weights: Mapping[int, Array64], chunk: int | None = None
+    ) -> dict[int, Array64]:
+        """``J^T w`` at a point: what the adjoint leaves in the cotangents when these start as the weights.
+
+        The adjoint runs after the primal, on the arrays as the primal left them.
+        """
+        after = self.arguments(args)
+        self.primal_program.run(dim, after, chunk)
+        before = [a.copy() if isinstance(a, np.ndarray) else a for a in after]
+        saved = [self.arguments(args)[i] for i in self.adjoint.saved]
+        cotangents = {}
+        for i in self.adjoint.cotangents:
+            zero = zeros_for(self.types[i], after[i])
+            cotangents[i] = weights[i].astype(zero.dtype) if i in weights else zero
+        self.adjoint_program.run(dim, [*after, *saved, *cotangents.values()], chunk)
+        for i, (a, b) in enumerate(zip(after, before, strict=True)):
+            if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes():
+                raise GradientError(f"kernel {self.fn.name!r}: the adjoint changed the array {self.names[i]!r}")
+        return {
+            i: ct if isinstance(self.types[i], Array) else ct[0]
+            for i, ct in cotangents.items()
+        }
+
+
+@dataclass
+class _Comparison:
+    """Collects compared elements of one kind and raises at the end."""
+
+    kernel: str
+    against: str
+    rtol: float
+    wrong: list[Element] = field(default_factory=list)
+    worst: Element | None = None
+    count: int = 0
+
+    def add(self, name: str, index: tuple[int, ...], analytic: float, reference: float, allowed: float) -> None:
+        self.count += 1
+        both_nan = math.isnan(analytic) and math.isnan(reference)
+        difference = 0.0 if analytic == reference or both_nan else abs(analytic - reference)
+        error = difference / max(abs(analytic), abs(reference), 1e-30) if difference else 0.0
+        item = Element(name, index, analytic, reference, error)
+        if not difference <= allowed + self.rtol * abs(reference):
+            self.wrong.append(item)
+        elif difference > allowed and (self.worst is None or error > self.worst.error):
+            self.worst = item
+
+    def finish(self) -> None:
+        if not self.wrong:
+            return
+        ordered = sorted(self.wrong, key=lambda e: -math.inf if math.isnan(e.error) else -e.error)
+        more = "".join(f"\n  {e}" for e in ordered[1:5])
+        raise GradientError(
+            f"kernel {self.kernel!r}: the gradient of {ordered[0].parameter!r} is wrong against {self.against}; "
+            f"{len(ordered)} of {self.count} compared elements differ, the worst is\n  {ordered[0]}{more}"
+        )
+
+
+def check_function(
+    fn: Function,
+    dim: Sequence[int],
+    args: Sequence[Any],
+    *,
+    engine: Engine = Compiled,
+    float32: bool = True,
+    tolerances: Tolerances | None = None,
+) -> GradcheckReport:
+    """Check the gradients of a function of the IR, as lowered.
+
+    Parameters
+    ----------
+    fn
+        The function; its narrower floats are widened to float64 for the comparison with differences.
+    dim
+        The launch's dimensions.
+    args
+        One argument per parameter.
+    engine
+        What makes a function executable: object code by default.
+    float32
+        Whether to compare the gradient in the function's own types as well.
+    tolerances
+        Steps and tolerances.
+
+    Raises
+    ------
+    GradientError
+        If a gradient is wrong.
+    AutodiffError
+        If the function cannot be differentiated.
+    """
+    tol = tolerances or Tolerances()
+    rng = np.random.default_rng(tol.seed)
+    doubles = [as_double(p.type, a) for p, a in zip(fn.params, args, strict=True)]
+    wide = Vjp(widen(fn), engine)
+    point = wide.arguments(doubles)
+
+    weights = wide.weights(point, rng)
+    gradients = wide.gradients(dim, point, weights)
+    comparison, kinks = _against_differences(wide, dim, point, weights, gradients, tol, rng)
+    comparison.finish()
+    dot_product_error = _dot_product(wide, dim, point, tol, rng)
+
+    float32_worst = None
+    if float32 and any(p.type != q.type for p, q in zip(fn.params, wide.fn.params, strict=True)):
+        narrow = Vjp(fn, engine)
+        own = narrow.gradients(dim, args, weights)
+        float32_worst = _against_double(narrow, own, gradients, tol.rtol32)
+    names = tuple(wide.names[i] for i in sorted(wide.active))
+    report = GradcheckReport(
+        fn.name, names, comparison.count, comparison.worst, tuple(kinks), dot_product_error, float32_worst
+    )
+    if kinks:
+        name, index = kinks[0]
+        warnings.warn(
+            f"gradcheck of {fn.name}: {len(kinks)} elements lie too near a kink or jump to be compared, "
+            f"the first is {name}{list(index)}",
+            KinkWarning,
+            stacklevel=2,
+        )
+    return report
+
+
+def _indices(vjp: Vjp, point: Sequence[Any], limit: int, rng: np.random.Generator) -> list[tuple[int, tuple[int, ...]]]:
+    every = [(i, index) for i in sorted(vjp.active) for index in np.ndindex(np.shape(point[i]))]
+    if len(every) <= limit:
+        return every
+    chosen = sorted(rng.choice(len(every), limit, replace=False))
+    return [every[k] for k in chosen]
+
+
+def _against_differences(
+    vjp: Vjp,
+    dim: Sequence[int],
+    point: Sequence[Any],
+    weights: Mapping[int, Array64],
+    gradients: Mapping[int, Array64],
+    tol: Tolerances,
+    rng: np.random.Generator,
+) -> tuple[_Comparison, list[tuple[str, tuple[int, ...]]]]:
+    differences = Differences(vjp.primal_program, dim, point, weights, tol.eps)
+    comparison = _Comparison(vjp.fn.name, "central differences in float64", tol.rtol)
+    kinks: list[tuple[str, tuple[int, ...]]] = []
+    for i, index in _indices(vjp, point, tol.max_elements, rng):
+        change = np.zeros(np.shape(point[i]))
+        change[index] = 1.0
+        estimate = differences.along({i: change}, abs(float(np.asarray(point[i])[index])))
+        if estimate.kink:
+            kinks.append((vjp.names[i], index))
+            continue
+        analytic = float(np.asarray(gradients[i])[index])
+        comparison.add(vjp.names[i], index, analytic, estimate.value, tol.atol + estimate.error)
+    return comparison, kinks
+
+
+def _dot_product(
+    vjp: Vjp, dim: Sequence[int], point: Sequence[Any], tol: Tolerances, rng: np.random.Generator
+) -> float:
+    """The relative difference of <w, J t> and <J^T w, t> for a fresh projection and a random direction."""
+    weights = vjp.weights(point, rng)
+    direction = {i: rng.uniform(-1.0, 1.0, np.shape(point[i])) for i in sorted(vjp.active)}
+    estimate = Differences(vjp.primal_program, dim, point, weights, tol.eps).along(direction)
+    if estimate.kink:
+        return math.nan
+    gradients = vjp.gradients(dim, point, weights)
+    parts = [float(np.sum(gradients[i] * t)) for i, t in direction.items()]
+    analytic, size = math.fsum(parts), math.fsum(map(abs, parts))
+    error = abs(analytic - estimate.value)
+    if not error <= tol.atol + tol.rtol * max(size, abs(estimate.value)) + estimate.error:
+        raise GradientError(
+            f"kernel {vjp.fn.name!r}: the dot-product test fails: <J^T w, t> = {analytic:.12g} "
+            f"but <w, J t> = {estimate.value:.12g}"
+        )
+    return error / max(size, 1e-30) if error else 0.0
+
+
+def _against_double(
+    vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, Array64], rtol: float
+) -> Element | None:
+    comparison = _Comparison(vjp.fn.name, "the same kernel in float64", rtol)
+    for i, gradient in own.items():
+        reference = np.asarray(double[i])
+        size = float(np.max(np.abs(reference), initial=0.0, where=np.isfinite(reference)))
+        for index in np.ndindex(reference.shape):
+            comparison.add(
+                vjp.names[i], index, float(np.asarray(gradient)[index]), float(reference[index]), rtol * size
+            )
+    comparison.finish()
+    return comparison.worst

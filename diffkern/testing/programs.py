@@ -1,0 +1,112 @@
+"""Functions of the IR made executable, for tests: arguments are NumPy arrays and numbers, nothing is cached.
+
+In: a function of the IR and one argument per parameter (an array with the components of composites as its last axes; a
+number, vector or matrix for a parameter by value). Out: the arrays, changed in place. Two ways to run it, which are
+checked against each other: :class:`Compiled` (object code) and :class:`Interpreted` (generated Python).
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from diffkern.backends.cpu import compile_function
+from diffkern.ir.nodes import Function
+from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
+from diffkern.lang.dtypes import SCALARS
+from diffkern.runtime.arguments import pack_value
+from diffkern.runtime.native.loader import load_object
+from diffkern.runtime.program import Executable
+from diffkern.runtime.schedule import Cut
+
+__all__ = ["Compiled", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
+
+_serial = itertools.count()
+
+
+class Program(Protocol):
+    """Something that runs a function of the IR over a grid of threads."""
+
+    def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
+        """Run all threads; arrays among `args` are changed in place."""
+
+
+class Compiled:
+    """A function as object code.
+
+    Parameters
+    ----------
+    fn
+        The function; it is not changed.
+    """
+
+    def __init__(self, fn: Function) -> None:
+        symbol = f"testing_{next(_serial)}"
+        code = compile_function(fn, symbol)
+        addresses = load_object(code.object_code, code.symbols)
+        found = [addresses[name] for name in code.symbols]
+        facts = {"sites": code.sites, "cost": 1.0, "reads": (), "writes": ()}
+        self._executable = Executable(found[0], found[1] if len(found) > 1 else 0, facts)
+        self.types = tuple(p.type for p in fn.params)
+
+    def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
+        """Run all threads, in chunks of `chunk` (by default in one chunk, in order)."""
+        n = int(np.prod(dim))
+        padded = (*dim, 1, 1, 1)[:4]
+        cut = Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, n if chunk is None else chunk))
+        block = b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
+        self._executable.run(self._executable.prepared(cut), block)
+
+
+def _pack(t: Type, value: Any) -> bytes:
+    if not isinstance(t, Array):
+        assert not _is_stack(t)
+        return pack_value(t, value)  # type: ignore[arg-type]
+    assert isinstance(value, np.ndarray)
+    assert value.dtype == _numpy(t.dtype), (t, value.dtype)
+    shape, strides = value.shape[: t.ndim], value.strides[: t.ndim]
+    return struct.pack(f"{1 + 2 * t.ndim}q", value.ctypes.data, *shape, *strides)
+
+
+def _is_stack(t: Type) -> bool:
+    return not isinstance(t, Array) and not hasattr(t, "itemsize")
+
+
+def _numpy(t: Element) -> np.dtype[Any]:
+    return SCALARS[scalar_of(t).name].numpy
+
+
+def as_argument(t: Type, value: Any) -> Any:
+    """A copy of an argument in the type of a parameter: what :meth:`Program.run` takes."""
+    if isinstance(t, Array):
+        return np.array(value, dtype=_numpy(t.dtype))
+    if isinstance(t, Scalar):
+        return _numpy(t).type(value)
+    assert not _is_stack(t)
+    return np.array(value, dtype=SCALARS[scalar_of(t).name].numpy)
+
+
+def as_double(t: Type, value: Any) -> Any:
+    """An argument with float64 in the place of narrower floats (bfloat16 comes as its bits); others unchanged."""
+    scalar = scalar_of(t)
+    if not scalar.is_float:
+        return value
+    numbers = np.asarray(value)
+    if scalar.name == "bfloat16" and numbers.dtype == np.uint16:
+        numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
+    double = numbers.astype(np.float64)
+    return double if isinstance(t, Array) or double.ndim else np.float64(double[()])
+
+
+def one_element(t: Type, value: Any) -> np.ndarray[Any, Any]:
+    """The one-element array that stands for a parameter by value (its cotangent has this shape)."""
+    return np.asarray(value)[None].copy()
+
+
+def zeros_for(t: Type, value: Any) -> np.ndarray[Any, Any]:
+    """A cotangent of zeros for an argument: of its shape, or of one element for a parameter by value."""
+    return np.zeros_like(value) if isinstance(t, Array) else np.zeros_like(one_element(t, value))
