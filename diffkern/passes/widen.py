@@ -7,28 +7,42 @@ changed. ``diffkern.testing`` differentiates the widened function to tell a wron
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import FLOAT64, Array, Mat, Scalar, Stack, Type, Vec
+from diffkern.ir.types import (
+    FLOAT32,
+    FLOAT64,
+    Array,
+    Element,
+    Mat,
+    Scalar,
+    Stack,
+    Type,
+    Vec,
+    scalar_of,
+    with_scalar,
+)
 
 
 def widened(t: Type) -> Type:
     """The type with float64 in the place of every floating-point scalar; others are returned as they are."""
-    if isinstance(t, Scalar):
-        return FLOAT64 if t.is_float else t
-    if isinstance(t, Vec):
-        return Vec(FLOAT64, t.length) if t.dtype.is_float else t
-    if isinstance(t, Mat):
-        return Mat(FLOAT64, t.rows, t.cols) if t.dtype.is_float else t
+    if isinstance(t, Stack):
+        return Stack(tuple(_element(f, FLOAT64) for f in t.fields), t.slots, t.level)
+    return _with_floats(t, FLOAT64)
+
+
+def _with_floats(t: Scalar | Vec | Mat | Array, scalar: Scalar) -> Type:
     if isinstance(t, Array):
-        element = widened(t.dtype)
-        assert isinstance(element, (Scalar, Vec, Mat))
-        return Array(element, t.ndim, t.layout)
-    fields = tuple(f for f in map(widened, t.fields) if isinstance(f, (Scalar, Vec, Mat)))
-    return Stack(fields, t.slots, t.level)
+        return Array(_element(t.dtype, scalar), t.ndim, t.layout)
+    return _element(t, scalar)
+
+
+def _element(t: Element, scalar: Scalar) -> Element:
+    return with_scalar(t, scalar) if scalar_of(t).is_float else t
 
 
 def _attr(value: Any) -> Any:
@@ -63,3 +77,8 @@ def widen(fn: Function) -> Function:
     cloner = _Widener(Builder(), dict(zip(fn.params, params, strict=True)))
     body = cloner.region(fn.body)
     return Function(fn.name, params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+
+
+def narrow_types(types: Sequence[Type]) -> list[Type]:
+    """The types of float64 arguments as a float32 kernel takes them: what to lower with before :func:`widen`."""
+    return [t if isinstance(t, Stack) or scalar_of(t) != FLOAT64 else _with_floats(t, FLOAT32) for t in types]
