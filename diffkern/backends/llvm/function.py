@@ -16,8 +16,8 @@ from llvmlite import ir
 from diffkern.backends.llvm.facts import Facts, index_operands, stack_size
 from diffkern.backends.llvm.memory import (
     ArrayRef,
-    address,
     add_element,
+    address,
     atomic_element,
     element_size,
     load_element,
@@ -27,7 +27,8 @@ from diffkern.backends.llvm.scalars import ScalarEmitter, is_scalar_op
 from diffkern.backends.llvm.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Kind, Scalar, Stack, Type, scalar_of, value_type as held_type
+from diffkern.ir.types import Kind, Scalar, Stack, Type, scalar_of
+from diffkern.ir.types import value_type as held_type
 
 
 @dataclass(frozen=True, slots=True)

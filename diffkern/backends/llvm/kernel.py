@@ -36,14 +36,14 @@ from diffkern.backends.llvm.types import (
     I64,
     PTR,
     VOID,
-    Builder,
     constant,
     i64,
     memory_type,
     value_type,
 )
 from diffkern.ir.nodes import Function, Op, Value
-from diffkern.ir.types import Array, Element, Scalar, scalar_of, value_type as held_type
+from diffkern.ir.types import Array, Element, Scalar, scalar_of
+from diffkern.ir.types import value_type as held_type
 
 _SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
 
@@ -103,7 +103,7 @@ class _Frame:
         self.module, self.fn, self.facts = module, fn, facts
         function = ir.Function(module, _SIGNATURE, symbol)
         function.attributes.add("nounwind")
-        self.builder = Builder(function.append_basic_block("entry"))
+        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
         self.address, self.lo, self.hi = function.args
         self.block = self.builder.inttoptr(self.address, PTR)
         self.scalars = ScalarEmitter(self.builder, module, flags)
@@ -167,7 +167,7 @@ class _Chunk(_Frame):
             self.arrays = _with_scopes(self.module, self.arrays)
         b = self.builder
         stacks = {
-            level: b.alloca(ir.ArrayType(I64, (size + 7) // 8))
+            level: b.bitcast(b.alloca(ir.ArrayType(I64, (size + 7) // 8)), PTR)
             for level, size in sorted(self.facts.stack_bytes.items())
         }
         sums = {id(op): self.accumulators(op) for op in self.facts.reduced}

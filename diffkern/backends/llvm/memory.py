@@ -113,7 +113,7 @@ _NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
 
 
 def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
-    if t in STORAGE_ONLY or t.bits == 8 and t.kind.value == "bool":
+    if t in STORAGE_ONLY or (t.bits == 8 and t.kind.value == "bool"):
         return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
     if t.is_float:
         if kind in _NATIVE_FLOAT:

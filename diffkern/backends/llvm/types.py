@@ -7,7 +7,7 @@ helpers of a compiler's run time that a plain process does not have.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 
@@ -23,7 +23,8 @@ F64 = ir.DoubleType()
 PTR = ir.PointerType()
 VOID = ir.VoidType()
 
-Builder = ir.IRBuilder
+Builder: TypeAlias = Any
+"""An ``llvmlite.ir.IRBuilder``; llvmlite has no type annotations."""
 
 
 def value_type(t: Scalar) -> Any:

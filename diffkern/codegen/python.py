@@ -1,0 +1,462 @@
+"""A function of the IR as readable Python: what one thread does.
+
+In: a function. Out: the source of a module that imports its primitives from ``diffkern.codegen.prims`` and defines one
+function ``name(tid, *parameters)``. The text depends on the function alone. It keeps the user's variable names, gives a
+variable to a carried value, folds small expressions together, and quotes the line of the primal above the statements
+that come from it.
+
+Values keep their exact types when the source runs: a literal is written bare only beside an operand that is not one, so
+that NumPy's promotion gives it that operand's type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diffkern.codegen import prims
+from diffkern.codegen.layout import Plan, plan
+from diffkern.codegen.names import Names
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import BOOL, FLOAT32, INT32, Element, Mat, Scalar, scalar_of
+from diffkern.ops.table import lookup
+
+__all__ = ["to_python"]
+
+MAX_FOLDED = 72
+"""Longer expressions get a variable."""
+
+_ATOM = 20
+_PRECEDENCE = {
+    "add": 9, "sub": 9, "mul": 10, "div": 10, "scale": 10, "unscale": 10, "neg": 11, "invert": 11, "not": 3,
+    "and": 7, "or": 5, "xor": 6, "shl": 8, "shr": 8, "lt": 4, "le": 4, "gt": 4, "ge": 4, "eq": 4, "ne": 4,
+}  # fmt: skip
+# These give back one of their operands, so that a bare literal would stay a bare Python number.
+_KEEPS_OPERAND = frozenset({"select", "min", "max"})
+_PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_"))
+
+
+def to_python(fn: Function, *, header: Sequence[str] = ()) -> str:
+    """Spell a function in Python.
+
+    Parameters
+    ----------
+    fn : Function
+        Any verified function.
+    header : sequence of str, optional
+        Lines of a comment at the top.
+
+    Returns
+    -------
+    str
+        The source, ending in a newline.
+    """
+    writer = _Writer(fn)
+    body = writer.function()
+    lines = [f"# {line}".rstrip() for line in header]
+    if writer.primitives:
+        lines.append(_import_line(sorted(writer.primitives)))
+    if lines:
+        lines += ["", ""]
+    return "\n".join([*lines, *body]) + "\n"
+
+
+def _import_line(names: list[str]) -> str:
+    one = f"from diffkern.codegen.prims import {', '.join(names)}"
+    if len(one) <= 120:
+        return one
+    return "from diffkern.codegen.prims import (\n" + "".join(f"    {n},\n" for n in names) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class _Expr:
+    """Text, how tightly it binds, whether it is a bare literal, and the variables it reads."""
+
+    text: str
+    precedence: int = _ATOM
+    literal: Scalar | None = None
+    reads: frozenset[str] = frozenset()
+
+    def within(self, precedence: int) -> str:
+        return self.text if self.precedence >= precedence else f"({self.text})"
+
+
+class _Writer:
+    def __init__(self, fn: Function) -> None:
+        self.fn = fn
+        self.plan: Plan = plan(fn)
+        self.lines: list[str] = []
+        self.depth = 1
+        self.primitives: set[str] = set()
+        self.names = Names(_PRIMITIVES | {"tid", "range", fn.name})
+        self.exprs: dict[Value, _Expr] = {}
+        self.variable: dict[Value, str] = {}
+        self.holder: dict[str, Value] = {}  # variable → the value it holds now
+        self.assigned: dict[Value, str] = {}  # values that must go to a given variable
+        self.reserved: set[str] = set()  # variables of the region being written that only its yields may set
+        self.line = 0
+
+    def function(self) -> list[str]:
+        parameters = []
+        for p in self.fn.params:
+            name = self.names.fresh(p.name or "p")
+            self.bind(p, name)
+            parameters.append(name)
+        head = f"def {self.fn.name}({', '.join(['tid', *parameters])}):"
+        if self.fn.loc is not None:
+            self.line = self.fn.loc.line
+        self.region(self.fn.body)
+        return [head, *(self.lines or ["    pass"])]
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def emit(self, text: str, op: Op | None = None) -> None:
+        if op is not None and op.loc is not None and op.loc.line != self.line:
+            self.line = op.loc.line
+            source = (self.fn.source_lines.get(self.line) or op.loc.text).strip()
+            if source:
+                self.lines.append(f"{'    ' * self.depth}# {self.line}: {source}")
+        self.lines.append("    " * self.depth + text)
+
+    def prim(self, name: str) -> str:
+        self.primitives.add(name)
+        return name
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def bind(self, v: Value, name: str) -> None:
+        self.variable[v] = name
+        self.holder[name] = v
+        self.exprs[v] = _Expr(name, reads=frozenset({name}))
+
+    def typed(self, v: Value) -> _Expr:
+        """The expression of a value with its exact type, also where it is a literal."""
+        e = self.exprs[v]
+        if e.literal is None or e.literal == BOOL:
+            return e
+        return _Expr(f"{self.prim(e.literal.name)}({e.text})")
+
+    def define(self, op: Op, v: Value, expr: _Expr, region: Region, position: int) -> None:
+        """Fold the value into its use, or assign it to a variable."""
+        if v in self.plan.folded and (len(expr.text) <= MAX_FOLDED or expr.literal is not None):
+            self.exprs[v] = expr
+            return
+        name = self.assigned.get(v) or self.choose(v, region, position)
+        if expr.literal is not None and expr.literal != BOOL:
+            expr = _Expr(f"{self.prim(expr.literal.name)}({expr.text})")
+        self.emit(f"{name} = {expr.text}", op)
+        self.bind(v, name)
+
+    def choose(self, v: Value, region: Region, position: int) -> str:
+        """The user's variable again where its old value is no longer needed, otherwise a new one."""
+        old = self.holder.get(v.name)
+        if (
+            old is not None
+            and v.name not in self.reserved
+            and self.variable.get(old) == v.name
+            and self.plan.home[old][0] is region
+            and old not in self.fn.params
+            and self.plan.needed_until(old, region) <= position
+        ):
+            return v.name
+        return self.names.fresh(v.name)
+
+    # -- regions -----------------------------------------------------------------------------------------------------
+
+    def region(self, region: Region, slots: Sequence[str] = ()) -> None:
+        """Write the ops of a region and assign what it yields to the variables ``slots``."""
+        mark, reserved = self.names.taken(), self.reserved
+        self.reserved = set(slots)
+        for k, name in enumerate(slots):
+            self.assign_early(region, k, name)
+        for position, op in enumerate(region.ops):
+            self.op(op, region, position)
+        self.yields([(n, self.typed(v)) for n, v in zip(slots, region.yields, strict=False)])
+        self.reserved = reserved
+        self.names.release(mark)
+
+    def assign_early(self, region: Region, k: int, name: str) -> None:
+        """Let the op that computes a yielded value assign it, if the variable's old value is dead by then."""
+        v = region.yields[k]
+        home, position = self.plan.home[v]
+        if home is not region or position < 0 or v in self.assigned or v in self.plan.folded:
+            return
+        old = self.holder.get(name)
+        if old is not None and self.plan.needed_until(old, region) > position:
+            return
+        self.assigned[v] = name
+
+    def yields(self, pairs: list[tuple[str, _Expr]]) -> None:
+        """Assign several variables at once, one after the other where no right side reads an earlier left side."""
+        pairs = [(n, e) for n, e in pairs if e.text != n]
+        for k in range(len(pairs)):
+            if any(n in e.reads for n, _ in pairs[:k] for e in (pairs[k][1],)):
+                left, right = ", ".join(n for n, _ in pairs), ", ".join(e.text for _, e in pairs)
+                self.emit(f"{left} = {right}")
+                return
+        for n, e in pairs:
+            self.emit(f"{n} = {e.text}")
+
+    def nested(self, region: Region, slots: Sequence[str] = ()) -> None:
+        before = len(self.lines)
+        self.depth += 1
+        self.region(region, slots)
+        if len(self.lines) == before:
+            self.emit("pass")
+        self.depth -= 1
+
+    # -- ops ---------------------------------------------------------------------------------------------------------
+
+    def op(self, op: Op, region: Region, position: int) -> None:
+        match op.name:
+            case "if":
+                self.branch(op, region, position)
+            case "for":
+                self.loop_for(op, region, position)
+            case "while":
+                self.loop_while(op, region, position)
+            case "store":
+                self.emit(f"{self.item(op)} = {self.exprs[op.operands[-1]].text}", op)
+            case "accumulate":
+                self.accumulate(op)
+            case "stack_set":
+                slot, *values = (self.typed(v).text for v in op.operands[1:])
+                self.emit(f"{self.exprs[op.operands[0]].text}.set({', '.join([slot, *values])})", op)
+            case "atomic" if not self.is_used(op.result):
+                self.emit(self.expression(op).text, op)
+            case _:
+                self.define(op, op.result, self.expression(op), region, position)
+
+    def is_used(self, v: Value) -> bool:
+        home, _ = self.plan.home[v]
+        return self.plan.needed_until(v, home) >= 0
+
+    def expression(self, op: Op) -> _Expr:
+        match op.name:
+            case "const":
+                return self.literal(op.attrs["type"], op.attrs["value"])
+            case "tid":
+                return _Expr(f"tid[{op.attrs['axis']}]")
+            case "shape":
+                return self.call("shape", op, [self.exprs[op.operands[0]].text, str(op.attrs["axis"])])
+            case "load":
+                return _Expr(self.item(op), reads=self.reads(op))
+            case "atomic":
+                value = self.exprs[op.operands[-1]].text
+                array, index = self.exprs[op.operands[0]].text, self.index_tuple(op)
+                return self.call(f"atomic_{op.attrs['kind']}", op, [array, index, value])
+            case "construct":
+                return self.construct(op)
+            case "extract":
+                return _Expr(f"{self.exprs[op.operands[0]].within(_ATOM)}[{self.place(op)}]", reads=self.reads(op))
+            case "insert":
+                a, value = (self.exprs[v].text for v in op.operands)
+                return self.call("insert", op, [a, value, str(op.attrs["index"])])
+            case "cast":
+                return self.cast(op)
+            case "stack_new":
+                return self.call("Stack", op, [str(op.attrs["type"].slots)])
+            case "stack_get":
+                stack, slot = (self.exprs[v].text for v in op.operands)
+                return _Expr(f"{stack}.get({slot}, {op.attrs['field']})", reads=self.reads(op))
+            case _:
+                return self.formula(op)
+
+    def reads(self, op: Op) -> frozenset[str]:
+        return frozenset().union(*(self.exprs[v].reads for v in op.operands))
+
+    def call(self, name: str, op: Op, arguments: Sequence[str]) -> _Expr:
+        return _Expr(f"{self.prim(name)}({', '.join(arguments)})", reads=self.reads(op))
+
+    def formula(self, op: Op) -> _Expr:
+        """An op spelled by its row of the operation table."""
+        spelling, precedence = lookup(op.name).py, _PRECEDENCE.get(op.name, _ATOM)
+        all_literal = all(self.exprs[v].literal is not None for v in op.operands)
+        operands = []
+        for k, v in enumerate(op.operands):
+            keep = op.name in _KEEPS_OPERAND or (all_literal and (k == 0 or precedence == _ATOM))
+            e = self.typed(v) if keep else self.exprs[v]
+            if precedence == _ATOM:
+                operands.append(e.text)
+            else:
+                # Left to right without regrouping: the right operand needs parentheses at equal rank.
+                comparison = precedence == _PRECEDENCE["eq"]
+                operands.append(e.within(precedence + (1 if k or comparison else 0)))
+        text = spelling.format(*operands)
+        if precedence == _ATOM:
+            self.prim(spelling.partition("(")[0])
+        return _Expr(text, precedence, reads=self.reads(op))
+
+    def literal(self, t: Scalar, value: float) -> _Expr:
+        if t == BOOL:
+            return _Expr(str(bool(value)), literal=t)
+        if not t.is_float:
+            text = str(int(value))
+        elif not math.isfinite(value):
+            text = ("-" if value < 0 else "") + self.prim("nan" if math.isnan(value) else "inf")
+        else:
+            text = _float_text(t, float(value))
+        return _Expr(text, _ATOM if text[0] != "-" else _PRECEDENCE["neg"], literal=t)
+
+    def cast(self, op: Op) -> _Expr:
+        (operand,) = op.operands
+        to, source = scalar_of(op.attrs["to"]), self.typed(operand).text
+        name = self.prim("bool_" if to == BOOL else to.name)
+        if to.is_float and isinstance(operand.type, Scalar):
+            return _Expr(f"{name}({self.exprs[operand].text})", reads=self.reads(op))
+        return self.call("cast", op, [source, name])
+
+    def construct(self, op: Op) -> _Expr:
+        t: Element = op.attrs["type"]
+        name = self.prim("bool_" if scalar_of(t) == BOOL else scalar_of(t).name)
+        parts = [self.exprs[v].text for v in op.operands]
+        if isinstance(t, Mat):
+            return self.call("mat", op, [name, str(t.rows), str(t.cols), *parts])
+        return self.call("vec", op, [name, *parts])
+
+    def place(self, op: Op) -> str:
+        t, k = op.operands[0].type, op.attrs["index"]
+        return f"{k // t.cols}, {k % t.cols}" if isinstance(t, Mat) else str(k)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def indices(self, op: Op) -> list[str]:
+        return [self.exprs[v].text for v in (op.operands[1:] if op.name == "load" else op.operands[1:-1])]
+
+    def item(self, op: Op) -> str:
+        return f"{self.exprs[op.operands[0]].text}[{', '.join(self.indices(op)) or '()'}]"
+
+    def index_tuple(self, op: Op) -> str:
+        indices = self.indices(op)
+        return indices[0] if len(indices) == 1 else f"({', '.join(indices)})"
+
+    def accumulate(self, op: Op) -> None:
+        value, mode = self.exprs[op.operands[-1]].text, op.attrs["mode"]
+        if mode == "plain":
+            self.emit(f"{self.item(op)} += {value}", op)
+            return
+        array = self.exprs[op.operands[0]].text
+        self.emit(f'{self.prim("accumulate")}({array}, {self.index_tuple(op)}, {value}, "{mode}")', op)
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def slot_names(self, op: Op, region: Region, position: int, old: Sequence[Value | None]) -> list[str]:
+        """The variables of an op's results: those that hold ``old`` values where these are needed no longer."""
+        out: list[str] = []
+        for r, before in zip(op.results, old, strict=True):
+            name = self.assigned.get(r)
+            if name is None and before is not None:
+                held = self.variable.get(before)
+                if (
+                    held is not None
+                    and held not in out
+                    and held not in self.reserved
+                    and self.holder.get(held) is before
+                    and self.plan.home[before][0] is region
+                    and before not in self.fn.params
+                    and self.plan.needed_until(before, region) <= position
+                ):
+                    name = held
+            out.append(name if name is not None and name not in out else self.names.fresh(r.name))
+        return out
+
+    def branch(self, op: Op, region: Region, position: int) -> None:
+        then, orelse = op.regions
+        old = [self.unchanged(r, a, b) for r, a, b in zip(op.results, then.yields, orelse.yields, strict=True)]
+        cond = self.exprs[op.operands[0]].text
+        slots = self.slot_names(op, region, position, old)
+        self.emit(f"if {cond}:", op)
+        held = dict(self.holder)
+        for name, before in zip(slots, old, strict=True):
+            if before is None or self.variable.get(before) != name:
+                self.holder.pop(name, None)
+        inside = dict(self.holder)
+        self.nested(then, slots)
+        self.holder = inside
+        at = len(self.lines)
+        self.emit("else:")
+        self.nested(orelse, slots)
+        if self.lines[at + 1 :] == ["    " * (self.depth + 1) + "pass"]:
+            del self.lines[at:]
+        self.holder = held
+        for r, name in zip(op.results, slots, strict=True):
+            self.bind(r, name)
+
+    def unchanged(self, result: Value, *yielded: Value) -> Value | None:
+        """The value that one arm leaves as it was."""
+        return next((v for v in yielded if v in self.variable and v.name == result.name), None)
+
+    def loop_slots(
+        self, op: Op, region: Region, position: int, init: Sequence[Value], inner: list[Region]
+    ) -> list[str]:
+        old: list[Value | None] = []
+        for v in init:
+            once = init.count(v) == 1
+            inside = any(self.plan.needed_until(v, r) >= 0 for r in inner)
+            old.append(v if once and not inside else None)
+        slots = self.slot_names(op, region, position, old)
+        pairs = []
+        for name, v in zip(slots, init, strict=True):
+            pairs.append((name, self.typed(v)))
+        self.yields(pairs)
+        return slots
+
+    def loop_for(self, op: Op, region: Region, position: int) -> None:
+        (body,) = op.regions
+        slots = self.loop_slots(op, region, position, op.operands[3:], [body])
+        lo, hi, step = (self.exprs[v] for v in op.operands[:3])
+        if all(e.literal not in (None, INT32) for e in (lo, hi, step)):
+            lo = self.typed(op.operands[0])
+        bounds = [lo.text, hi.text] + ([] if step.text == "1" else [step.text])
+        mark = self.names.taken()
+        index = self.names.fresh(body.params[0].name or "k")
+        self.bind(body.params[0], index)
+        for p, name in zip(body.params[1:], slots, strict=True):
+            self.bind(p, name)
+        self.emit(f"for {index} in {self.prim('irange')}({', '.join(bounds)}):", op)
+        self.nested(body, slots)
+        self.names.release(mark)
+        for r, name in zip(op.results, slots, strict=True):
+            self.bind(r, name)
+
+    def loop_while(self, op: Op, region: Region, position: int) -> None:
+        cond, body = op.regions
+        slots = self.loop_slots(op, region, position, op.operands, [cond, body])
+        for p, q, name in zip(cond.params, body.params, slots, strict=True):
+            self.bind(p, name)
+            self.bind(q, name)
+        at = len(self.lines)
+        self.emit("while True:", op)
+        before, line = len(self.lines), self.line
+        self.depth += 1
+        self.condition(cond)
+        if len(self.lines) == before:
+            head = self.lines.pop()
+            self.lines.append(head.replace("while True:", f"while {self.exprs[cond.yields[0]].text}:"))
+        else:
+            self.emit(f"if not {self.exprs[cond.yields[0]].within(_ATOM)}:")
+            self.emit("    break")
+        self.depth -= 1
+        del at, line
+        self.nested(body, slots)
+        for r, name in zip(op.results, slots, strict=True):
+            self.bind(r, name)
+
+    def condition(self, cond: Region) -> None:
+        reserved, self.reserved = self.reserved, set(self.holder)
+        for position, op in enumerate(cond.ops):
+            self.op(op, cond, position)
+        self.reserved = reserved
+
+
+def _float_text(t: Scalar, value: float) -> str:
+    """The shortest literal that gives the value after rounding to its type."""
+    if t == FLOAT32:
+        with np.errstate(over="ignore"):
+            rounded = np.float32(value)
+        short = str(rounded) if np.isfinite(rounded) else repr(value)
+        return short if np.float32(float(short)) == rounded else repr(float(rounded))
+    return repr(value)
