@@ -1,7 +1,7 @@
 """``diffkern demo``: run the flood example.
 
 In: the arguments behind ``diffkern demo``. Out: the exit status of the example; or 2, and the command to run first,
-where matplotlib or tqdm is missing. The example is ``examples/flood.py`` of the source tree; a wheel carries the same file.
+where matplotlib or tqdm is missing. The example is ``examples/flood.py`` of the source tree, also in the wheel.
 """
 
 from __future__ import annotations

@@ -163,7 +163,13 @@ def draw(ground: np.ndarray, seen: np.ndarray, rain: np.ndarray, found: np.ndarr
         (maps[0], "Elevation (m)", ground, "gist_earth", {"alpha": 0.6}),
         (maps[1], "Rain that fell, kept secret (mm/h)", rain, "turbo", {"alpha": 0.6, "vmin": 0, "vmax": top}),
         (maps[2], "Rain found from the water alone (mm/h)", found, "turbo", {"alpha": 0.6, "vmin": 0, "vmax": top}),
-        (maps[3], "All that is seen: water (mm)", 1000 * seen + 1, "Blues", {"norm": "log", "vmin": 2, "vmax": 200}),
+        (
+            maps[3],
+            "The water that is seen (mm)",
+            np.maximum(1000 * seen, 1),
+            "Blues",
+            {"norm": "log", "vmin": 2, "vmax": 200},
+        ),
         (maps[4], "Found less fallen (mm/h)", found - rain, "RdBu", {"alpha": 0.8, "vmin": -10, "vmax": 10}),
     ]:
         ax.imshow(shade, cmap="gray", extent=extent)
