@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from diffkern.ad.loops import StackBudget
@@ -36,7 +37,7 @@ from diffkern.passes.promote import promote
 from diffkern.passes.ranges import clear_wraps
 from diffkern.passes.sink import sink_singular
 from diffkern.passes.unroll import unroll
-from diffkern.passes.widen import narrow_types, widen
+from diffkern.passes.widen import widen
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
@@ -93,10 +94,9 @@ class Derivative:
 
 
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> Function:
-    """Typed IR of a kernel; with the option ``widen`` every float32 in it is float64 (gradient checks)."""
-    if not options.get("widen"):
-        return lower(pyfunc, types)
-    return widen(lower(pyfunc, narrow_types(types)))
+    """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
+    fn = lower(pyfunc, types)
+    return widen(fn) if options.get("widen") else fn
 
 
 def optimise(fn: Function) -> Function:
@@ -115,7 +115,7 @@ def prepare(fn: Function) -> Function:
     return eliminate(eliminate_common(fn, loads=True))
 
 
-def differentiate(fn: Function, active: Iterable[int], options: Options) -> Derivative:
+def differentiate(fn: Function, active: Iterable[int], options: Options = MappingProxyType({})) -> Derivative:
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)

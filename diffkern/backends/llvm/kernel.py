@@ -154,6 +154,12 @@ class _Frame:
         b.position_at_end(done)
 
 
+def _untyped(slot: Any) -> Any:
+    """A stack slot as an opaque pointer: llvmlite still gives ``alloca`` a typed one."""
+    slot.type = PTR
+    return slot
+
+
 class _Chunk(_Frame):
     """The chunk function."""
 
@@ -167,7 +173,7 @@ class _Chunk(_Frame):
             self.arrays = _with_scopes(self.module, self.arrays)
         b = self.builder
         stacks = {
-            level: b.bitcast(b.alloca(ir.ArrayType(I64, (size + 7) // 8)), PTR)
+            level: _untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8)))
             for level, size in sorted(self.facts.stack_bytes.items())
         }
         sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
