@@ -156,27 +156,21 @@ def storm(cells: tuple[int, ...]) -> np.ndarray:
 
 def draw(ground: np.ndarray, seen: np.ndarray, rain: np.ndarray, found: np.ndarray, losses: list) -> figure.Figure:
     shade = colors.LightSource(azdeg=315, altdeg=40).hillshade(ground, vert_exag=4, dx=DX, dy=DY)
-    page = figure.Figure(figsize=(15, 8.6), layout="constrained")
-    *maps, last = page.subplots(2, 3).ravel()
-    extent, top = (0, ground.shape[1] * DX / 1000, 0, ground.shape[0] * DY / 1000), rain.max()
+    *maps, last = (page := figure.Figure(figsize=(15, 8.6), layout="constrained")).subplots(2, 3).flat
+    extent = (0, ground.shape[1] * DX / 1000, 0, ground.shape[0] * DY / 1000)
+    water, top = np.maximum(1000 * seen, 1), rain.max()
     for ax, title, values, cmap, style in [
         (maps[0], "Elevation (m)", ground, "gist_earth", {"alpha": 0.6}),
         (maps[1], "Rain that fell, kept secret (mm/h)", rain, "turbo", {"alpha": 0.6, "vmin": 0, "vmax": top}),
         (maps[2], "Rain found from the water alone (mm/h)", found, "turbo", {"alpha": 0.6, "vmin": 0, "vmax": top}),
-        (
-            maps[3],
-            "The water that is seen (mm)",
-            np.maximum(1000 * seen, 1),
-            "Blues",
-            {"norm": "log", "vmin": 2, "vmax": 200},
-        ),
+        (maps[3], "Water that is seen (mm)", water, "Blues", {"norm": "log", "vmin": 2, "vmax": 200}),
         (maps[4], "Found less fallen (mm/h)", found - rain, "RdBu", {"alpha": 0.8, "vmin": -10, "vmax": 10}),
     ]:
         ax.imshow(shade, cmap="gray", extent=extent)
         page.colorbar(ax.imshow(values, cmap=cmap, extent=extent, **style), ax=ax, shrink=0.8)
         ax.set(title=title, xlabel="km", ylabel="km")
     last.semilogy(losses)
-    last.set(title="Loss", xlabel="iteration", xlim=(0, None))
+    last.set(title="Loss", xlabel="iteration")
     return page
 
 
