@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffkern.abi import MAX_DIMS
-from diffkern.codegen.python import to_python
+from diffkern.codegen.python import function_name, to_python
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, scalar_of, value_type
 
@@ -41,7 +41,7 @@ class Access:
     index : tuple of int
         The element.
     kind : str
-        ``"read"``, ``"write"`` (also a plain accumulation), ``"atomic"`` or ``"reduce"``.
+        ``"read"``, ``"write"``, ``"plain"`` (an accumulation), ``"atomic"`` or ``"reduce"``.
     address : int
         Where the element starts in memory: the same for two parameters that share a buffer.
     """
@@ -80,12 +80,13 @@ class ConflictChecker:
     def __call__(self, access: Access) -> None:
         if access.kind == "read":
             return
-        others = (self._plain,) if access.kind != "write" else (self._plain, self._shared)
+        unshared = access.kind in ("write", "plain")
+        others = (self._plain, self._shared) if unshared else (self._plain,)
         for seen in others:
             earlier = seen.get(access.address)
             if earlier is not None and earlier.thread != access.thread:
                 self.found.setdefault(access.address, Conflict(earlier, access))
-        (self._plain if access.kind == "write" else self._shared).setdefault(access.address, access)
+        (self._plain if unshared else self._shared).setdefault(access.address, access)
 
     @property
     def conflicts(self) -> list[Conflict]:
@@ -135,7 +136,7 @@ def run(
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) > MAX_DIMS:
         raise ValueError(f"a launch has at most {MAX_DIMS} axes, not {len(dims)}")
-    function = load_source(to_python(fn), fn.name)
+    function = load_source(to_python(fn), function_name(fn))
     watch = _Watch(observer)
     if len(args) != len(fn.params):
         raise ValueError(f"{fn.name} takes {len(fn.params)} arguments, not {len(args)}")
@@ -190,7 +191,7 @@ class _View:
 
     def update(self, index: Any, value: Any, kind: str, combine: Callable[[Any, Any], Any]) -> Any:
         """Replace an element by ``combine(element, value)``; returns what it was."""
-        self._report(index, "write" if kind == "plain" else kind)
+        self._report(index, kind)
         old = self._load(index)
         self._store(index, combine(old, value))
         return old

@@ -1,94 +1,104 @@
 """Which elements do two threads of a launch touch at once? The oracle for accumulation without atomics.
 
-In: every access that a program makes to an array, thread by thread, as the pure-Python executor reports them. Out: the
-conflicts: elements that two threads touch, not both only reading and not both atomically. A program in which a conflict
-remains that its manifest does not announce gives results that depend on timing.
+In: every access that a program makes to its arrays, thread by thread, as ``diffkern.codegen.executor`` reports them.
+Out: the conflicts: elements that two threads touch, not both only reading and not both in a way that another thread
+cannot disturb. A program with a conflict that its manifest does not announce gives results that depend on timing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
-__all__ = ["Access", "Conflict", "ConflictChecker"]
+from diffkern.codegen.executor import Access
 
-Access = Literal["read", "write", "plain", "atomic", "reduce"]
-"""A load, a store, an accumulation of mode plain, atomic (or an atomic op), or reduce."""
+__all__ = ["Clash", "ClashCollector", "undeclared"]
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two threads that touch one element.
+class Clash:
+    """Two accesses of one element that may not happen in two threads at once."""
 
-    Attributes
-    ----------
-    array
-        Name of the array parameter.
-    element
-        Index of the element.
-    first, second
-        The threads.
-    accesses
-        What they do to it.
-    """
-
-    array: str
-    element: tuple[int, ...]
-    first: int
-    second: int
-    accesses: tuple[str, str]
+    first: Access
+    second: Access
 
     def __str__(self) -> str:
-        index = ", ".join(map(str, self.element))
-        first, second = self.accesses
-        return f"{self.array}[{index}]: {first} by thread {self.first}, {second} by thread {self.second}"
+        a, b = self.first, self.second
+        index = ", ".join(map(str, b.index))
+        return f"{b.param}[{index}]: {a.kind} by thread {a.thread} (as {a.param}), {b.kind} by thread {b.thread}"
 
 
 @dataclass(slots=True)
-class ConflictChecker:
-    """Collects accesses and finds conflicts.
+class ClashCollector:
+    """An observer for the executor that remembers each thread's accesses of each element.
 
-    Attributes
-    ----------
-    touched
-        By array and element, the accesses of each thread.
+    Unlike the executor's own checker, which finds one conflict per element, it knows every pair of threads, and it
+    counts a thread that reads what another one changes.
     """
 
-    touched: dict[tuple[str, tuple[int, ...]], dict[int, set[str]]] = field(default_factory=dict)
+    _touched: dict[int, dict[tuple[int, str], Access]] = field(default_factory=dict)
 
-    def access(self, thread: int, array: str, element: tuple[int, ...], kind: Access) -> None:
-        """Enter an access of a thread, given by its flattened index."""
-        threads = self.touched.setdefault((array, element), {})
-        threads.setdefault(thread, set()).add(kind)
+    def __call__(self, access: Access) -> None:
+        self._touched.setdefault(access.address, {}).setdefault((access.thread, access.kind), access)
 
-    def conflicts(self, array: str | None = None) -> Iterator[Conflict]:
-        """All pairs of threads in conflict, of one array or of all."""
-        for (name, element), threads in self.touched.items():
-            if array is not None and name != array:
-                continue
-            ordered = sorted(threads.items())
-            for n, (second, theirs) in enumerate(ordered):
-                for first, mine in ordered[:n]:
-                    pair = _clash(mine, theirs)
-                    if pair is not None:
-                        yield Conflict(name, element, first, second, pair)
-            # Partial sums arrive after all threads have run, so not even the same thread may look at the element.
-            for thread, kinds in ordered:
-                if "reduce" in kinds and not kinds <= {"reduce", "atomic", "plain"}:
-                    yield Conflict(name, element, thread, thread, ("reduce", min(kinds - {"reduce"})))
+    def clashes(self, param: str | None = None) -> Iterator[Clash]:
+        """All clashes, of one parameter or of all."""
+        for accesses in self._touched.values():
+            seen = sorted(accesses.values(), key=lambda a: (a.thread, a.kind))
+            for k, b in enumerate(seen):
+                for a in seen[:k]:
+                    if _clash(a, b) and (param is None or param in (a.param, b.param)):
+                        yield Clash(a, b)
 
 
-def _clash(mine: set[str], theirs: set[str]) -> tuple[str, str] | None:
-    for a in sorted(mine):
-        for b in sorted(theirs):
-            if not _compatible(a, b):
-                return a, b
-    return None
+def _clash(a: Access, b: Access) -> bool:
+    kinds = {a.kind, b.kind}
+    if "reduce" in kinds:
+        # Partial sums arrive when all threads have run: other additions do not matter, but whoever looks at the
+        # element or overwrites it, be it the same thread, does so too early.
+        return not kinds <= {"reduce", "atomic", "plain"}
+    if a.thread == b.thread or kinds == {"read"} or kinds == {"atomic"}:
+        return False
+    return True
 
 
-def _compatible(a: str, b: str) -> bool:
-    if a == b == "read":
+def undeclared(
+    collector: ClashCollector,
+    conflicts: Mapping[str, Mapping[str, Any]],
+    dim: Sequence[int],
+) -> list[Clash]:
+    """Clashes that the analysis of an adjoint does not announce.
+
+    Parameters
+    ----------
+    collector
+        What watched the run.
+    conflicts
+        By name of the cotangent parameter, its entry in the manifest: a class, and the reach of class ``bounded``.
+    dim
+        The launch's dimensions.
+    """
+    return [clash for clash in collector.clashes() if not _announced(clash, conflicts, dim)]
+
+
+def _announced(clash: Clash, conflicts: Mapping[str, Mapping[str, Any]], dim: Sequence[int]) -> bool:
+    entry = conflicts.get(clash.second.param)
+    if entry is None or "reduce" in (clash.first.kind, clash.second.kind):
+        return False
+    if entry["class"] == "general":
         return True
-    # Sums in memory and partial sums that are added afterwards do not meet; neither do two atomic updates.
-    return {a, b} <= {"atomic", "reduce"}
+    if entry["class"] != "bounded":
+        return False
+    first, second = _coordinates(clash.first.thread, dim), _coordinates(clash.second.thread, dim)
+    differences = [b - a for a, b in zip(first, second, strict=True)]
+    inside = zip(differences, entry["reach"], strict=False)
+    return all(low <= d <= high for d, (low, high) in inside) and not any(differences[len(entry["reach"]) :])
+
+
+def _coordinates(thread: int, dim: Sequence[int]) -> list[int]:
+    out = []
+    for extent in reversed(dim):
+        thread, k = divmod(thread, extent)
+        out.append(k)
+    return out[::-1]

@@ -1,7 +1,7 @@
 """Central differences in float64 that know when they cannot be trusted.
 
 In: a primal program, a point, a projection of its results. Out: an :class:`Estimate` per direction. Two step sizes are
-compared: where the two central differences disagree, or the two one-sided ones do not come together as the step shrinks,
+compared: where the central differences disagree, or the one-sided ones do not come together as the step shrinks,
 smaller steps are tried, and in the end the point is called a kink.
 """
 

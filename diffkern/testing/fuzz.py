@@ -1,7 +1,7 @@
 """Random kernels as Python source: loops, branches, local mutation, gathers, in-place updates, atomics, functions.
 
 In: a source of choices (``choose(n)`` gives a number from 0 to n-1), from hypothesis or from a seed. Out: a
-:class:`RandomKernel`: the text of a module, and arguments to launch it with. Arithmetic is smooth between the kinks that
+:class:`RandomKernel`: the text of a module, and arguments to launch it with. Arithmetic is smooth between kinks that
 branches, minima and absolute values make, and every assignment keeps its variable bounded, so that central differences
 are exact enough. No thread reads what another one writes.
 """

@@ -1,6 +1,6 @@
 """Is the gradient right? Derivatives of a kernel against central differences, and float32 against float64.
 
-In: a kernel, launch dimensions and arguments. Out: a :class:`GradcheckReport`, or a :class:`GradientError` that names the
+In: a kernel, launch dimensions, arguments. Out: a :class:`GradcheckReport`, or a :class:`GradientError` that names the
 worst element. The kernel is lowered anew with float64 in the place of every narrower float (constants and functions
 included), so that a wrong derivative cannot hide behind rounding; then
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from diffkern.backends.cpu import compile_function
+from diffkern.codegen import executor
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
 from diffkern.lang.dtypes import SCALARS
@@ -23,7 +24,7 @@ from diffkern.runtime.native.loader import load_object
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import Cut
 
-__all__ = ["Compiled", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
+__all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
 
 _serial = itertools.count()
 
@@ -60,6 +61,26 @@ class Compiled:
         cut = Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, n if chunk is None else chunk))
         block = b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
         self._executable.run(self._executable.prepared(cut), block)
+
+
+class Interpreted:
+    """A function as the Python source that a person reads, run thread by thread.
+
+    Parameters
+    ----------
+    fn
+        The function; it is not changed.
+    observer
+        Is told of every access to an array.
+    """
+
+    def __init__(self, fn: Function, observer: executor.Observer | None = None) -> None:
+        self.fn = fn
+        self.observer = observer
+
+    def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
+        """Run all threads, one after the other."""
+        executor.run(self.fn, args, tuple(dim), observer=self.observer)
 
 
 def _pack(t: Type, value: Any) -> bytes:
