@@ -22,6 +22,7 @@ from mpmath import mp, mpf
 
 mp.dps = 110
 TARGET = Path(__file__).resolve().parent.parent / "diffkern/backends/vecmath/coefficients.py"
+ERFCX_CENTRE = 4
 TINY = mpf(10) ** -20
 
 RealFunction = Callable[[mpf], mpf]
@@ -48,7 +49,7 @@ def grid(low: mpf, high: mpf, count: int) -> list[mpf]:
 
 
 def remez(powers: Sequence[int], xs: Sequence[mpf], target: Sequence[mpf], weight: Sequence[mpf]) -> list[mpf]:
-    """Coefficients of the weighted minimax fit of ``target`` by the given powers on the points ``xs``; none if the system is singular."""
+    """Coefficients of the weighted minimax fit by powers of the points ``xs``; none if the system is singular."""
     count = len(powers) + 1
     table = [[x**p for p in powers] for x in xs]
     picked = [round(i * (len(xs) - 1) / (count - 1)) for i in range(count)]
@@ -140,14 +141,21 @@ def fits() -> list[Fit]:
     tanh_d = root(lambda x: (mp.cosh(x) - 1) / x**2)
     atan = root(lambda t: (mp.atan(t) - t) / t**3)
     asin = root(lambda x: (mp.asin(x) - x) / x**3)
-    erf = root(lambda x: mp.erf(x) / x)
+    erf = root(lambda x: mp.erf(x) / x - 1)
+    erf_weight = root(lambda x: x / mp.erf(x))
+    erfcx_x: RealFunction = lambda t: ERFCX_CENTRE * (1 + t) / (1 - t)  # noqa: E731
+
+    def erfcx(t: mpf) -> mpf:
+        x = erfcx_x(t)
+        return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
     by_z: RealFunction = lambda z: z  # noqa: E731
     one: RealFunction = lambda z: mpf(1)  # noqa: E731
     atan_z = (mpf(7) / 16) ** 2 * mpf("1.001")
     rows = [
         ("SIN", "(sin(r)-r)/r^3 in z=r^2", sin, by_z, mpf(0), quarter_pi_sq, (-59, -33, -29)),
         ("COS", "(cos(r)-1+z/2)/z^2 in z=r^2", cos, lambda z: z * z, mpf(0), quarter_pi_sq, (-59, -33, -29)),
-        ("EXPM1", "(expm1(r)-r)/r^2", expm1, lambda r: abs(r), -half_ln2, half_ln2, (-58, -33, -28)),
+        ("EXPM1", "(expm1(r)-r)/r^2", expm1, abs, -half_ln2, half_ln2, (-58, -33, -28)),
         ("EXP2", "(2^r-1)/r", exp2, one, mpf("-0.5"), mpf("0.5"), (-57, -33, -27)),
         ("LOG", "(2 atanh(s)-2s)/s^3 in z=s^2", log, by_z, mpf(0), log_z, (-60, -34, -31)),
         ("POW", "2/ln2 (atanh(s)-s-s^3/3)/s^5 in z=s^2", power, lambda z: z * z, mpf(0), log_z, (-72, None, None)),
@@ -157,7 +165,16 @@ def fits() -> list[Fit]:
         ("ATAN", "(atan(t)-t)/t^3 in z=t^2", atan, by_z, mpf(0), atan_z, (-58, -32, None)),
         ("ASIN", "(asin(x)-x)/x^3 in z=x^2", asin, by_z, mpf(0), mpf("0.2501"), (-58, -32, None)),
         ("CBRT", "cbrt(m)", mp.cbrt, lambda m: 1 / mp.cbrt(m), mpf("0.7071"), mpf("1.4143"), (-14, None, None)),
-        ("ERF", "erf(x)/x in z=x^2", erf, root(lambda x: x / mp.erf(x)), mpf(0), mpf("15.5"), (None, -30, None)),
+        ("ERF", "erf(x)/x-1 in z=x^2", erf, erf_weight, mpf(0), mpf("1.001"), (-58, -31, None)),
+        (
+            "ERFCX",
+            f"(1+2x) exp(x^2) erfc(x) in t=(x-{ERFCX_CENTRE})/(x+{ERFCX_CENTRE})",
+            erfcx,
+            lambda t: 1 / erfcx(t),
+            (mpf("0.49") - ERFCX_CENTRE) / (mpf("0.49") + ERFCX_CENTRE),
+            (mpf(28) - ERFCX_CENTRE) / (28 + ERFCX_CENTRE),
+            (-57, -31, None),
+        ),
     ]
     out = []
     for name, what, function, weight, low, high, targets in rows:
@@ -189,9 +206,9 @@ def main() -> None:
     lines = [
         '"""Polynomials and split constants of vecmath, written by ``tools/derive_vecmath.py``; do not edit by hand.',
         "",
-        "Coefficients stand lowest order first.  Suffix ``_D``: float64, for float64 results.  ``_S``: float64 arithmetic,",
-        "shorter, for results that are rounded to float32.  ``_F``: float32.  The error in each comment is the largest",
-        "weighted error of the rounded coefficients in exact arithmetic.",
+        "Coefficients stand lowest order first.  Suffix ``_D``: float64, for float64 results.  ``_S``: float64",
+        "arithmetic, shorter, for results that are rounded to float32.  ``_F``: float32.  The error in each comment is",
+        "the largest weighted error of the rounded coefficients in exact arithmetic.",
         '"""',
         "",
         "from __future__ import annotations",
@@ -227,20 +244,16 @@ def main() -> None:
         lines += [f"# {what}", f"{name}: tuple[float, ...] = ({', '.join(literal(p, bits) for p in parts)})"]
     scalars = [
         ("TWO_OVER_PI", 2 / mp.pi), ("LOG2E", inverse_ln2), ("SQRT_HALF", mp.sqrt(mpf("0.5"))),
-        ("CBRT_2", mp.cbrt(2)), ("CBRT_HALF", mp.cbrt(mpf("0.5"))), ("TWO_OVER_SQRT_PI", 2 / mp.sqrt(mp.pi)),
+        ("CBRT_2", mp.cbrt(2)), ("CBRT_HALF", mp.cbrt(mpf("0.5"))), ("ERFCX_CENTRE", mpf(ERFCX_CENTRE)),
     ]  # fmt: skip
     lines += [f"{name}: float = {float(value)!r}" for name, value in scalars]
     mp.dps = 420
-    for name, what, number, bits in (
-        ("TWO_OVER_PI_BITS", "floor(2/pi * 2^1344): the bits that the reduction of the largest float64 needs",
-         2 / mp.pi, 1344),
-        ("TWO_OVER_SQRT_PI_BITS", "floor(2/sqrt(pi) * 2^224)", 2 / mp.sqrt(mp.pi), 224),
-    ):  # fmt: skip
-        text = f"{int(mp.floor(number * mpf(2) ** bits)):x}"
-        lines += [f"# {what}", f"{name}: int = int("]
-        lines += [f'    "{text[i : i + 84]}"' for i in range(0, len(text), 84)]
-        lines[-1] += ","
-        lines += ["    16,", ")"]
+    text = f"{int(mp.floor(2 / mp.pi * mpf(2) ** 1344)):x}"
+    lines += ["# floor(2/pi * 2^1344): the bits that the reduction of the largest float64 needs"]
+    lines += ["TWO_OVER_PI_BITS: int = int("]
+    lines += [f'    "{text[i : i + 84]}"' for i in range(0, len(text), 84)]
+    lines[-1] += ","
+    lines += ["    16,", ")"]
     lines.append("")
     TARGET.write_text("\n".join(lines))
 

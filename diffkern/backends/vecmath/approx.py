@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
-from diffkern.backends.vecmath import explog, hyper, inverse, trig
+from diffkern.backends.vecmath import error_function, explog, hyper, inverse, trig
 from diffkern.backends.vecmath.emitter import Formula, Kind, Value
 from diffkern.backends.vecmath.llvm_emitter import LLVMEmitter, vector_type
 from diffkern.backends.vecmath.numpy_emitter import NumpyEmitter
@@ -30,7 +30,7 @@ FORMULAS: dict[str, tuple[Formula, int]] = {
     "log2": (explog.log2, 1),
     "log10": (explog.log10, 1),
     "log1p": (explog.log1p, 1),
-    "pow": (explog.pow, 2),
+    "pow": (explog.power, 2),
     "cbrt": (explog.cbrt, 1),
     "sinh": (hyper.sinh, 1),
     "cosh": (hyper.cosh, 1),
@@ -42,7 +42,8 @@ FORMULAS: dict[str, tuple[Formula, int]] = {
     "acos": (inverse.acos, 1),
     "atan": (inverse.atan, 1),
     "atan2": (inverse.atan2, 2),
-    "erf": (inverse.erf, 1),
+    "erf": (error_function.erf, 1),
+    "erfc": (error_function.erfc, 1),
 }
 NAMES: frozenset[str] = frozenset(FORMULAS)
 """The functions that :func:`declare` and :func:`evaluate` know."""

@@ -6,8 +6,8 @@ In: values of one of five kinds (float32, float64, the integer of the same width
 
 What holds for both emitters:
 
-- every operation is one IEEE operation, rounded to nearest, and is neither reordered nor merged, except :meth:`Value.mad`,
-  which may or may not be fused: it stands only where a fused result is as good as, or the same as, an unfused one;
+- every operation is one IEEE operation, rounded to nearest, and is neither reordered nor merged, except
+  :meth:`Value.mad`, which may be fused: it stands only where a fused result is as good as an unfused one, or the same;
 - integers wrap; shifts to the right bring in zeros;
 - there is no control flow but :meth:`Emitter.rare`.
 """
@@ -303,3 +303,14 @@ def clamp(x: Value, low: float, high: float) -> Value:
 
 
 Formula = Callable[..., Value]
+"""Values of one kind to a value of that kind."""
+
+
+def in_float64(formula: Callable[[Value, bool], Value]) -> Formula:
+    """A function of either type from a formula of a float64 and the flag ``short``: the result will be a float32."""
+
+    def either(x: Value) -> Value:
+        return formula(x.widen(), True).narrow() if x.kind == "f32" else formula(x, False)
+
+    either.__doc__ = formula.__doc__
+    return either

@@ -1,7 +1,7 @@
 """exp, exp2, expm1, log, log2, log10, log1p, pow and cbrt.
 
-exp: n = round(x / ln 2), r = x - n ln 2 with ln 2 in two parts, a polynomial of r in [-ln 2 / 2, ln 2 / 2], times 2^n in two
-steps, so that results below the normal range are rounded once.  log: x = 2^k m with m in [sqrt(1/2), sqrt 2),
+exp: n = round(x / ln 2), r = x - n ln 2 with ln 2 in two parts, a polynomial of r in [-ln 2 / 2, ln 2 / 2], times 2^n
+in two steps, so that results below the normal range are rounded once.  log: x = 2^k m with m in [sqrt(1/2), sqrt 2),
 s = (m - 1) / (m + 1), and log m = 2 atanh s as a polynomial of s^2 (the form of fdlibm).  pow: log2 of the base in two
 parts, times the exponent in two parts, through exp2.  float32: exp, exp2 and log in float32; the others in float64 with
 shorter polynomials, where no compensation is needed.
@@ -81,7 +81,7 @@ def expm1(x: Value) -> Value:
 def _expm1_wide(x: Value, short: bool) -> Value:
     parts = exp_parts(x, short)
     half = exp2_integer(parts.n - 1.0)
-    # 2^n (1 + p) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)); the inner difference is exact up to n = 53, and then of no weight.
+    # 2^n (1 + p) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)); the inner difference is exact to n = 53, then of no weight.
     value = parts.p.mad(half, half - 0.5) * 2.0
     return parts.n.eq(0.0).select(parts.p, value).copysign(x)
 
@@ -209,7 +209,7 @@ def _log2_short(x: Value) -> Value:
     return natural.mad(c.LOG2E, parts.k)
 
 
-def pow(x: Value, y: Value) -> Value:
+def power(x: Value, y: Value) -> Value:
     """x^y with the special values of C99."""
     short = x.kind == "f32"
     if short:

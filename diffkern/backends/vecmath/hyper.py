@@ -1,27 +1,16 @@
 """sinh, cosh, tanh, asinh, acosh, atanh.
 
-Small arguments: polynomials of the entire functions sinh and cosh.  Others: e^x halved, from the parts of exp, so that the
-results next to overflow are right.  The inverse functions are log1p of an expression that does not cancel.
+Small arguments: polynomials of the entire functions sinh and cosh.  Others: e^x halved, from the parts of exp, so that
+the results next to overflow are right.  The inverse functions are log1p of an expression that does not cancel.
 """
 
 from __future__ import annotations
 
 from diffkern.backends.vecmath import coefficients as c
-from diffkern.backends.vecmath.emitter import Formula, Value, clamp, fast_two_sum, polynomial, scale, two_sum
+from diffkern.backends.vecmath.emitter import Value, clamp, fast_two_sum, in_float64, polynomial, scale, two_sum
 from diffkern.backends.vecmath.explog import INFINITY, NAN, exp_parts, log1p_wide
 
-
 _LN2 = 0.6931471805599453
-
-
-def _float64_form(formula: Formula) -> Formula:
-    """A function of either type from a formula of float64 values and the flag ``short``."""
-
-    def both(x: Value) -> Value:
-        return formula(x.widen(), True).narrow() if x.kind == "f32" else formula(x, False)
-
-    both.__doc__ = formula.__doc__
-    return both
 
 
 def _half_exp(x: Value, short: bool) -> tuple[Value, Value]:
@@ -84,9 +73,9 @@ def _atanh(x: Value, short: bool) -> Value:
     return (log1p_wide(ratio, short) * 0.5).copysign(x)
 
 
-sinh = _float64_form(_sinh)
-cosh = _float64_form(_cosh)
-tanh = _float64_form(_tanh)
-asinh = _float64_form(_asinh)
-acosh = _float64_form(_acosh)
-atanh = _float64_form(_atanh)
+sinh = in_float64(_sinh)
+cosh = in_float64(_cosh)
+tanh = in_float64(_tanh)
+asinh = in_float64(_asinh)
+acosh = in_float64(_acosh)
+atanh = in_float64(_atanh)

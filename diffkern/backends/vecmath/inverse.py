@@ -1,17 +1,15 @@
-"""asin, acos, atan, atan2 and erf.
+"""asin, acos, atan and atan2.
 
 atan2 works on the smaller and the larger of the two magnitudes: their ratio is in [0, 1], and is moved by atan(1/2) or
-atan(1) into [-7/16, 7/16] with a single division.  atan is atan2 with a second argument of 1.  asin above 1/2 goes through
-asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)).  erf is, in float64, a table of erf and its derivative at the multiples of 1/128
-and a short series between them, and one polynomial in float32.
+atan(1) into [-7/16, 7/16] with a single division.  atan is atan2 with a second argument of 1.  asin above 1/2 is
+asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)).
 """
 
 from __future__ import annotations
 
 from diffkern.backends.vecmath import coefficients as c
-from diffkern.backends.vecmath.emitter import Value, clamp, polynomial, round_with_bits
+from diffkern.backends.vecmath.emitter import Value, polynomial
 from diffkern.backends.vecmath.explog import NAN
-from diffkern.backends.vecmath.tables import ERF_STEPS
 
 
 def _atan_of_ratio(a: Value, b: Value, swapped: Value, turned: Value, short: bool) -> Value:
@@ -104,8 +102,6 @@ def acos(x: Value) -> Value:
     negative = wide < 0.0
     # |x| <= 1/2: pi/2 -+ asin |x|; x > 1/2: 2 asin s; x < -1/2: pi - 2 asin s.
     head, rest = far.select(s + s, s), far.select(t + t, t)
-    plus = far ^ negative
-    sign = plus.select(s.const(1.0), -1.0)
     turns = far.select(negative.select(s.const(c.PI[0]), 0.0), c.PIO2[0])
     turns_low = far.select(negative.select(s.const(c.PI[1]), 0.0), c.PIO2[1])
     sign = (far & negative).select(-1.0, far.select(s.const(1.0), negative.select(s.const(1.0), -1.0)))
@@ -113,33 +109,3 @@ def acos(x: Value) -> Value:
     lost = turns.eq(0.0).select(0.0, sign * head - (high - turns))
     value = high + (lost + (turns_low + sign * rest))
     return value.narrow() if x.kind == "f32" else value
-
-
-def erf(x: Value) -> Value:
-    """Error function."""
-    if x.kind == "f32":
-        wide = clamp(x, -3.92, 3.92).widen()
-        return _at_most_one((wide * polynomial(wide * wide, c.ERF_S)).narrow()).copysign(x)
-    size = clamp(abs(x), 0.0, 6.0)
-    k, bits = round_with_bits(size * float(ERF_STEPS))
-    r = k * (1.0 / ERF_STEPS)
-    d = size - r
-    # A nan must not become an index.
-    index = x.is_nan().select(bits.const(0), (bits & 1023) << 1)
-    start, slope = index.lookup("erf"), (index + 1).lookup("erf")
-    # erf(r + d) - erf(r) = slope * d * (1 - r d + (2r^2-1)/3 d^2 - ...), the coefficients being the Hermite polynomials.
-    r2 = r * r
-    c2 = r2.mad(2.0 / 3.0, -1.0 / 3.0)
-    c3 = r * r2.mad(-1.0 / 3.0, 0.5)
-    c4 = r2.mad(r2.mad(2.0 / 15.0, -2.0 / 5.0), 0.1)
-    c5 = r * r2.mad(r2.mad(-2.0 / 45.0, 2.0 / 9.0), -1.0 / 6.0)
-    c6 = r2.mad(r2.mad(r2.mad(4.0 / 315.0, -2.0 / 21.0), 1.0 / 7.0), -1.0 / 42.0)
-    series = c6.mad(d, c5).mad(d, c4).mad(d, c3).mad(d, c2).mad(d, -r)
-    step = slope * d
-    value = start + (step + step * (d * series))
-    return x.is_nan().select(x, value.copysign(x))
-
-
-def _at_most_one(value: Value) -> Value:
-    value = (value > 1.0).select(1.0, value)
-    return abs((value < -1.0).select(-1.0, value))

@@ -188,11 +188,11 @@ class LLVMEmitter:
     def rare(self, condition: ir.Value, name: str, kind: Kind, x: ir.Value, fast: ir.Value) -> ir.Value:
         function = self._out_of_line(name, kind)
         if self._lanes == 1:
-            return self._call_if(condition, lambda: self._builder.call(function, [x], cconv=function.calling_convention), fast)
+            return self._call_if(
+                condition, lambda: self._builder.call(function, [x], cconv=function.calling_convention), fast
+            )
         mask_type = ir.IntType(self._lanes)
-        some = self._builder.icmp_unsigned(
-            "!=", self._builder.bitcast(condition, mask_type), ir.Constant(mask_type, 0)
-        )
+        some = self._builder.icmp_unsigned("!=", self._builder.bitcast(condition, mask_type), ir.Constant(mask_type, 0))
         return self._call_if(some, lambda: self._each_lane(function, condition, x, fast), fast)
 
     def _call_if(self, condition: ir.Value, slow: Callable[[], ir.Value], fast: ir.Value) -> ir.Value:

@@ -46,15 +46,16 @@ MPMATH: dict[str, Callable[..., Any]] = {
     "atan": mpmath.atan,
     "atan2": mpmath.atan2,
     "erf": mpmath.erf,
+    "erfc": mpmath.erfc,
 }
 # Units in the last place, over all arguments, as the package docstring states them.
 BOUND32 = dict.fromkeys(MPMATH, 0.51) | {
-    "sin": 1.5, "cos": 1.5, "tan": 2.0, "exp": 1.0, "exp2": 1.1, "log": 0.8,
+    "sin": 1.6, "cos": 1.6, "tan": 2.0, "exp": 1.0, "exp2": 1.1, "log": 0.9,
 }  # fmt: skip
 BOUND64 = {
-    "sin": 0.8, "cos": 0.8, "tan": 2.0, "exp": 1.0, "exp2": 1.2, "expm1": 2.0, "log": 0.9, "log2": 0.8,
+    "sin": 0.8, "cos": 0.8, "tan": 2.1, "exp": 1.0, "exp2": 1.2, "expm1": 2.0, "log": 0.9, "log2": 0.8,
     "log10": 0.8, "log1p": 0.9, "pow": 1.3, "cbrt": 0.7, "sinh": 1.1, "cosh": 1.1, "tanh": 1.5, "asinh": 2.0,
-    "acosh": 2.0, "atanh": 2.0, "asin": 1.3, "acos": 1.3, "atan": 0.9, "atan2": 1.2, "erf": 1.2,
+    "acosh": 2.6, "atanh": 2.0, "asin": 1.3, "acos": 1.3, "atan": 0.9, "atan2": 1.5, "erf": 1.4, "erfc": 3.5,
 }  # fmt: skip
 BOUNDS = {"float32": BOUND32, "float64": BOUND64}
 DOMAIN: dict[str, Callable[[float], bool]] = {
@@ -67,6 +68,8 @@ DOMAIN: dict[str, Callable[[float], bool]] = {
     "acos": lambda x: abs(x) <= 1,
     "atanh": lambda x: abs(x) < 1,
 }
+# Beyond 10^4 these are 0, a constant or infinite, which mpmath would work out in all its digits.
+SATURATED = ("exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc")
 HARD = [
     *(0.5, 0.4375, 0.6875, 0.6, 1.0, 1.0000001, 0.9999999, 1.5, 2.0, 3.0, 3.92, 5.9, 88.72, 89.0, 104.0, 709.78, 710.4),
     *(745.1, 1023.9, 1074.5, 127.99, 149.5, math.pi, math.pi / 2, math.pi / 4, 355.0, 1048575.0, 1048577.0, 1e5, 1e22),
@@ -127,9 +130,7 @@ def errors_in_ulp(name: str, args: tuple[Array, ...], got: Array) -> Array:
         largest = mpmath.mpf(float(info.max)) * (1 + mpmath.mpf(float(info.eps)) / 4)
         for i, value in enumerate(got):
             point = [mpmath.mpf(float(a[i])) for a in args]
-            if name in ("exp", "expm1", "sinh", "cosh", "tanh") and abs(point[0]) > 1e4:
-                point[0] = mpmath.sign(point[0]) * 10**4
-            if name == "exp2" and abs(point[0]) > 1e4:
+            if name in SATURATED and abs(point[0]) > 1e4:
                 point[0] = mpmath.sign(point[0]) * 10**4
             if name in ("sin", "cos", "tan"):
                 with mpmath.workprec(1300):
@@ -163,12 +164,18 @@ def test_error_bound(name: str, dtype: str) -> None:
     assert errors[worst] <= BOUNDS[dtype][name], f"{name}{where} = {got[worst]!r}: {errors[worst]} ulp"
 
 
-DENSE: dict[str, Callable[..., Array]] = {
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log,
-    "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "pow": np.power, "cbrt": np.cbrt, "sinh": np.sinh,
-    "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "asin": np.arcsin,
-    "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "erf": np.vectorize(math.erf, otypes=[np.float64]),
-}  # fmt: skip
+DENSE: dict[str, Callable[..., Array]] = {name: getattr(np, name) for name in vecmath.NAMES if hasattr(np, name)} | {
+    "pow": np.power,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
+}
 
 
 @pytest.mark.parametrize("name", sorted(vecmath.NAMES))
@@ -208,6 +215,7 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
     "acos": [(1.0, 0.0), (1.5, NAN), (-1.5, NAN), (INF, NAN), (-INF, NAN)],
     "atan": [(0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2)],
     "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (7.0, 1.0)],
+    "erfc": [(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 2.0), (30.0, 0.0), (-30.0, 2.0)],
 }
 
 
@@ -363,15 +371,18 @@ def test_lanes_agree_with_scalars(name: str, dtype: str, lanes: int) -> None:
 
 
 @pytest.mark.skipif(not X86_64, reason="reads x86-64 assembly")
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", sorted(vecmath.NAMES))
-def test_loop_is_vectorised(name: str) -> None:
-    """For an AVX2 processor every float32 loop has packed arithmetic and, but for the large arguments of trig, no call."""
+def test_loop_is_vectorised(name: str, dtype: str) -> None:
+    """On AVX2 every loop has packed arithmetic and no call, but for the large arguments of sin, cos and tan."""
     compiled = Compiled("haswell", "")
-    module = compiled.optimised(name, "float32")
+    module = compiled.optimised(name, dtype)
     loop = str(module).split("define void @kernel")[1].split("\n}")[0]
-    assert re.search(r"load <\d+ x float>", loop), "the loop was not vectorised"
+    assert re.search(r"load <\d+ x (float|double)>", loop), "the loop was not vectorised"
     called = set(re.findall(r"call [^@]*@([\w.]+)", loop))
-    assert {c for c in called if not c.startswith("llvm.")} <= {f"dkm.{name}_large.f32"}
+    assert {c for c in called if not c.startswith("llvm.")} <= {
+        f"dkm.{name}_large.{'f32' if dtype == 'float32' else 'f64'}"
+    }
     assembly = compiled.machine.emit_assembly(module)
     assert re.search(r"\bv(mul|fn?m(add|sub)\d+)p[sd]\b.*%ymm", assembly)
 
