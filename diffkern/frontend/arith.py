@@ -1,0 +1,266 @@
+"""Operators: arithmetic on scalars, vectors and matrices, powers, comparisons, bit operations.
+
+In: two operands as terms. Out: their combination, folded if both are literals, with the types of :mod:`coerce`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from diffkern.frontend import coerce
+from diffkern.frontend.context import Context
+from diffkern.frontend.terms import Const, Term, Val, describe
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
+
+__all__ = ["BINARY", "COMPARE", "binary", "compare", "negate", "power"]
+
+# AST class → (op of the IR, Python's operator, sign for messages)
+BINARY: Final[Mapping[type[ast.operator], str]] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+    ast.LShift: "shl", ast.RShift: "shr",
+}  # fmt: skip
+
+COMPARE: Final[Mapping[type[ast.cmpop], str]] = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+
+_FOLD: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "shl": operator.lshift, "shr": operator.rshift,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne,
+}  # fmt: skip
+
+SIGN: Final[Mapping[str, str]] = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
+
+_MAX_UNROLLED_POWER = 16
+
+
+def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val:
+    """``a op b`` for an op named as in :data:`BINARY`."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return _fold(cx, op, a, b, node)
+    if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
+        cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b))
+    if not (coerce.is_number(a) and coerce.is_number(b)):
+        return _composite(cx, op, a, b, node)
+    if op == "matmul":
+        cx.type_error(node, "@ of two numbers", "write * instead")
+    if op == "pow":
+        return power(cx, a, b, node)
+    if op == "div":
+        return _divide(cx, a, b, node)
+    left, right, weak = coerce.unify(cx, a, b, node, SIGN[op])
+    _check_kinds(cx, op, left, node)
+    out = cx.b.one(op, left, right)
+    if left in cx.nonneg and right in cx.nonneg and op in ("add", "mul", "floordiv", "mod", "and", "shr"):
+        cx.nonneg.add(out)
+    elif op == "mod" and right in cx.nonneg:
+        cx.nonneg.add(out)  # the sign of Python's remainder is that of the divisor
+    return Val(out, weak)
+
+
+def _operand_hint(a: Term, b: Term) -> str | None:
+    if "array" in describe(a) or "array" in describe(b):
+        return "kernels work on elements: index the array, as in a[i]"
+    return None
+
+
+def _fold(cx: Context, op: str, a: Const, b: Const, node: ast.AST) -> Const:
+    if op == "matmul":
+        cx.type_error(node, "@ of two numbers", "write * instead")
+    if op == "pow" and isinstance(b.value, int) and abs(b.value) > 4096:
+        cx.type_error(node, f"the power {b.value} is too large for a constant")
+    try:
+        result = _FOLD[op](a.value, b.value)
+    except ZeroDivisionError:
+        cx.type_error(node, f"division by zero: {a.value} {SIGN[op]} {b.value}")
+    except (TypeError, ValueError, OverflowError) as error:
+        cx.type_error(node, f"{a.value} {SIGN[op]} {b.value}: {error}")
+    if isinstance(result, complex):
+        cx.type_error(node, f"{a.value} {SIGN[op]} {b.value} is not a real number")
+    return Const(result)
+
+
+def _check_kinds(cx: Context, op: str, left: Value, node: ast.AST) -> None:
+    t = T.scalar_of(left.type)
+    if t == T.BOOL and op not in ("and", "or", "xor"):
+        cx.type_error(node, f"{SIGN[op]} of two bools", "convert them first: int(b) or float(b)")
+    if t.is_float and op in ("and", "or", "xor", "shl", "shr"):
+        cx.type_error(node, f"{SIGN[op]} of {t}", "bit operations take integers; for conditions write and / or")
+
+
+def _divide(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
+    left, right, weak = coerce.unify(cx, a, b, node, "/")
+    if T.scalar_of(left.type).is_integer:
+        cx.type_error(node, "/ of two integers", "write // for the integer quotient, or float(a) / float(b)")
+    if left.type == T.BOOL:
+        cx.type_error(node, "/ of two bools", "convert them first: float(b)")
+    return Val(cx.b.div(left, right), weak)
+
+
+# -- powers ------------------------------------------------------------------------------------------------------------
+
+
+def power(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Const | Val:
+    """``a ** b``: multiplications for small integer exponents, roots for 0.5, else ``pow``."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return _fold(cx, "pow", a, b, node)
+    if isinstance(b, Const) and isinstance(a, Val) and isinstance(a.type, T.Scalar):
+        exponent = b.value
+        is_float = a.type.is_float
+        if a.type == T.BOOL:
+            cx.type_error(node, "** of a bool", "convert it first: int(b) or float(b)")
+        if is_float and exponent == 0.5:
+            return Val(cx.b.one("sqrt", a.value), a.weak)
+        if is_float and exponent == -0.5:
+            return Val(cx.b.one("rsqrt", a.value), a.weak)
+        whole = isinstance(exponent, int) or (is_float and exponent == int(exponent)) if _finite(exponent) else False
+        if whole and abs(exponent) <= _MAX_UNROLLED_POWER and (is_float or exponent >= 0):
+            return _unrolled(cx, a, int(exponent))
+        if whole and not is_float:
+            cx.type_error(
+                node, f"an integer to the power {exponent}", "write float(i) ** ..., or multiply in a loop"
+            )
+    left, right, weak = coerce.unify(cx, a, b, node, "**")
+    if not T.scalar_of(left.type).is_float:
+        cx.type_error(node, f"** of {left.type} with an exponent known only at run time", "write float(a) ** float(b)")
+    return Val(cx.b.one("pow", left, right), weak)
+
+
+def _finite(number: float) -> bool:
+    return math.isfinite(number)
+
+
+def _unrolled(cx: Context, a: Val, exponent: int) -> Val:
+    """By repeated squaring; the product for a negative exponent is inverted at the end."""
+    t = T.scalar_of(a.type)
+    if exponent == 0:
+        return Val(cx.b.const(1, t), a.weak)
+    result: Value | None = None
+    square, left = a.value, abs(exponent)
+    while left:
+        if left & 1:
+            result = square if result is None else cx.b.mul(result, square)
+        left >>= 1
+        if left:
+            square = cx.b.mul(square, square)
+    assert result is not None
+    if exponent < 0:
+        result = cx.b.div(cx.b.const(1, t), result)
+    return Val(result, a.weak)
+
+
+# -- vectors and matrices ----------------------------------------------------------------------------------------------
+
+
+def _composite(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
+    t = coerce.common(cx, a, b, node, SIGN[op])
+    left, right = coerce.to_scalar(cx, a, t, node), coerce.to_scalar(cx, b, t, node)
+    ta, tb = left.type, right.type
+    scalar_a, scalar_b = isinstance(ta, T.Scalar), isinstance(tb, T.Scalar)
+    if op in ("add", "sub") and ta == tb:
+        return Val(cx.b.one(op, left, right))
+    if op == "mul" and scalar_b:
+        return Val(cx.b.one("scale", left, right))
+    if op == "mul" and scalar_a:
+        return Val(cx.b.one("scale", right, left))
+    if op == "div" and scalar_b:
+        if not t.is_float:
+            cx.type_error(node, f"/ of {ta} and {tb}", "convert to a vector of floats first, as in dk.vec3(v)")
+        return Val(cx.b.one("unscale", left, right))
+    if op in ("mul", "matmul"):
+        product = _product(cx, left, right, node)
+        if product is not None:
+            return Val(product)
+    cx.type_error(node, f"{SIGN[op]} of {ta} and {tb}", _composite_hint(op, ta, tb))
+
+
+def _product(cx: Context, a: Value, b: Value, node: ast.AST) -> Value | None:
+    ta, tb = a.type, b.type
+    if isinstance(ta, T.Mat) and isinstance(tb, T.Mat) and ta.cols == tb.rows:
+        return cx.b.one("matmul", a, b)
+    if isinstance(ta, T.Mat) and isinstance(tb, T.Vec) and ta.cols == tb.length:
+        return cx.b.one("matvec", a, b)
+    if isinstance(ta, T.Vec) and isinstance(tb, T.Mat) and ta.length == tb.rows:
+        return cx.b.one("vecmat", a, b)
+    return None
+
+
+def _composite_hint(op: str, ta: T.Type, tb: T.Type) -> str | None:
+    if op in ("add", "sub") and (isinstance(ta, T.Scalar) or isinstance(tb, T.Scalar)):
+        return "add a vector with that number in each component, as in v + dk.vec3(s)"
+    if op == "mul" and ta == tb:
+        return "write dk.dot(a, b) for the scalar product, dk.cw_mul(a, b) for the product by components"
+    if op == "div":
+        return "write dk.cw_div(a, b) for the quotient by components"
+    return "the sizes do not fit this operator"
+
+
+# -- comparisons and negation ------------------------------------------------------------------------------------------
+
+
+def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val:
+    """``a op b`` for a comparison."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return _fold(cx, op, a, b, node)
+    if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
+        cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b))
+    if not (coerce.is_number(a) and coerce.is_number(b)):
+        return _compare_composites(cx, op, a, b, node)
+    left, right, _ = coerce.unify(cx, a, b, node, SIGN[op])
+    if left.type == T.BOOL and op in ("eq", "ne"):
+        differ = cx.b.one("xor", left, right)
+        return Val(differ if op == "ne" else cx.b.one("not", differ))
+    if left.type == T.BOOL:
+        cx.type_error(node, f"{SIGN[op]} of two bools", "convert them first: int(b)")
+    return Val(cx.b.one(op, left, right))
+
+
+def _compare_composites(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
+    if op not in ("eq", "ne") or not isinstance(a, Val) or not isinstance(b, Val) or a.type != b.type:
+        cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", "compare components or lengths")
+    pairs = zip(cx.b.components(a.value), cx.b.components(b.value), strict=True)
+    results = [cx.b.one(op, x, y) for x, y in pairs]
+    out = results[0]
+    for other in results[1:]:
+        out = cx.b.one("and" if op == "eq" else "or", out, other)
+    return Val(out)
+
+
+def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
+    """``-a``."""
+    if isinstance(a, Const):
+        return Const(-a.value)
+    if not isinstance(a, Val):
+        cx.type_error(node, f"- of {describe(a)}", _operand_hint(a, a))
+    t = T.scalar_of(a.type)
+    if t == T.BOOL:
+        cx.type_error(node, "- of a bool", "write not b, or convert it first: int(b)")
+    if t.kind is T.Kind.UINT:
+        cx.type_error(node, f"- of {t}", "convert it to a signed type first, as in dk.int64(x)")
+    return Val(cx.b.neg(a.value), a.weak)
+
+
+def invert(cx: Context, a: Term, node: ast.AST) -> Const | Val:
+    """``~a``."""
+    if isinstance(a, Const):
+        if isinstance(a.value, bool):
+            return Const(not a.value)
+        if isinstance(a.value, int):
+            return Const(~a.value)
+    if isinstance(a, Val) and a.type == T.BOOL:
+        return Val(cx.b.one("not", a.value))
+    if isinstance(a, Val) and isinstance(a.type, T.Scalar) and a.type.is_integer:
+        return Val(cx.b.one("invert", a.value), a.weak)
+    cx.type_error(node, f"~ of {describe(a)}", "bit operations take integers")

@@ -1,0 +1,125 @@
+"""Assignment targets: variables, array elements, and components of either.
+
+In: the target of an assignment and the term assigned. Out: a new binding of a variable, or a store. A target's own
+expressions are evaluated once, also in ``x[i][1] += v``, which loads the element, changes a copy and stores it.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from diffkern.frontend import components, views
+from diffkern.frontend.context import Context
+from diffkern.frontend.terms import Term, Tup, Val, View, describe
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
+
+__all__ = ["Place", "assign", "place", "read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the kernel."""
+
+    node: ast.Name
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An array element, or a part of an array, which cannot be assigned as a whole."""
+
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A component or row of a composite that stands in another place."""
+
+    parent: Place
+    owner: Value
+    part: components.Selection
+
+
+Place: TypeAlias = "Variable | Element | Part"
+
+
+def assign(cx: Context, target: ast.expr, term: Term, node: ast.AST) -> None:
+    """Assign a term to any target."""
+    if isinstance(target, ast.Name):
+        cx.bind(target.id, term, target)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        items = _unpacked(cx, term, target)
+        for sub, item in zip(target.elts, items, strict=True):
+            assign(cx, sub, item, node)
+    else:
+        write(cx, place(cx, target), term, target)
+
+
+def _unpacked(cx: Context, term: Term, target: ast.Tuple | ast.List) -> list[Term]:
+    if isinstance(term, Tup):
+        items = list(term.items)
+    elif isinstance(term, Val) and isinstance(term.type, T.Vec):
+        items = [Val(c) for c in cx.b.components(term.value)]
+    else:
+        cx.type_error(target, f"{describe(term)} cannot be unpacked", "only tuples and vectors can")
+    if len(items) != len(target.elts):
+        cx.type_error(target, f"{len(items)} values for {len(target.elts)} targets")
+    return items
+
+
+def place(cx: Context, target: ast.expr) -> Place:
+    """Evaluate the expressions in a target."""
+    if isinstance(target, ast.Name):
+        return Variable(target)
+    if not isinstance(target, (ast.Subscript, ast.Attribute)):
+        cx.syntax_error(target, "this cannot be assigned to", "assign to a variable, an element or a component")
+    parent = place(cx, target.value) if isinstance(target.value, (ast.Name, ast.Subscript, ast.Attribute)) else None
+    if parent is None:
+        cx.syntax_error(target.value, "the result of an expression cannot be changed", "assign it to a variable first")
+    with cx.b.at(cx.loc(target)):
+        return _inside(cx, parent, target)
+
+
+def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -> Place:
+    owner = read(cx, parent, target.value)
+    if isinstance(owner, View) and isinstance(target, ast.Subscript):
+        return Element(views.subscript(cx, owner, views.index_terms(cx, target.slice), target))
+    if isinstance(owner, Val) and isinstance(target, ast.Attribute):
+        return Part(parent, owner.value, components.select_attribute(cx, owner.type, target))
+    if isinstance(owner, Val) and isinstance(target, ast.Subscript) and not isinstance(owner.type, T.Scalar):
+        return Part(parent, owner.value, components.select_subscript(cx, owner.type, target))
+    remedy = "build a new tuple" if isinstance(owner, Tup) else "only elements of arrays and components can be assigned"
+    cx.type_error(target, f"part of {describe(owner)} cannot be assigned", remedy)
+
+
+def read(cx: Context, where: Place, node: ast.AST) -> Term:
+    """What stands in a place."""
+    with cx.b.at(cx.loc(node)):
+        match where:
+            case Variable(name):
+                load = ast.copy_location(ast.Name(name.id, ast.Load()), name)
+                return cx.expr(load)
+            case Element(view):
+                return view if view.spans else views.load(cx, view)
+            case Part(_, owner, part):
+                return Val(components.extract(cx, owner, part))
+
+
+def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
+    """Replace what stands in a place."""
+    match where:
+        case Variable(name):
+            cx.bind(name.id, term, name)
+        case Element(view):
+            if view.spans:
+                cx.type_error(
+                    node, f"{describe(view)} is assigned as a whole", "assign single elements, in a loop or one per thread"
+                )
+            with cx.b.at(cx.loc(node)):
+                views.store(cx, view, term, node)
+        case Part(parent, owner, part):
+            with cx.b.at(cx.loc(node)):
+                changed = components.insert(cx, owner, part, term, node)
+            write(cx, parent, Val(changed), node)

@@ -1,0 +1,152 @@
+"""The state of lowering one kernel: the IR being built, the frame being executed, the mistakes found.
+
+In: nothing but the function being lowered. Out: a :class:`Context` that the modules of this package share. A frame is
+one activation of the kernel or of an inlined func: its source, scope, variables and enclosing loops.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
+from diffkern.frontend.flow import Liveness, Names
+from diffkern.frontend.scope import Scope
+from diffkern.frontend.source import Source
+from diffkern.frontend.terms import Binding, Const, Poison, Term, Val
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Value
+
+__all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]
+
+RETURN = "$return"  # the variable that holds a func's result
+RETURNED = "$returned"  # the flag: the func or kernel has returned
+
+
+class Cascade(Exception):
+    """A statement cannot be lowered because an earlier one failed; its mistake is reported already."""
+
+
+@dataclass(eq=False)
+class LoopState:
+    """An enclosing loop of the frame: its flags and what is set where it is left."""
+
+    node: ast.For | ast.While
+    broken: str  # name of the flag variable
+    continued: str
+    set_at_breaks: list[Names] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Frame:
+    """One activation of a kernel or func."""
+
+    pyfunc: Callable[..., Any]
+    source: Source
+    scope: Scope
+    locals: Names  # names that are variables of the function
+    liveness: Liveness
+    env: dict[str, Binding] = field(default_factory=dict)
+    loops: list[LoopState] = field(default_factory=list)
+    returns_value: bool = False
+    uid: int = 0
+
+
+class Context:
+    """What all parts of the lowering share.
+
+    Attributes
+    ----------
+    b
+        The builder.
+    frame
+        The innermost activation.
+    stack
+        All activations, the kernel first.
+    errors
+        Mistakes found so far.
+    nonneg
+        Integer values known not to be negative.
+    shapes
+        What loop-carried variables became in an earlier lowering of the same loop, to begin with next time.
+    """
+
+    def __init__(
+        self,
+        expr: Callable[[Context, ast.expr], Term],
+        block: Callable[[Context, Sequence[ast.stmt], bool, bool], None],
+    ) -> None:
+        self._expr = expr
+        self._block = block
+        self.b = Builder()
+        self.stack: list[Frame] = []
+        self.errors: list[KernelError] = []
+        self.nonneg: set[Value] = set()
+        self.shapes: dict[tuple[tuple[ast.AST, ...], str], Any] = {}
+        self.call_path: tuple[ast.AST, ...] = ()
+        self.tid: tuple[int, Loc] | None = None
+        self._uid = 0
+
+    @property
+    def frame(self) -> Frame:
+        return self.stack[-1]
+
+    @property
+    def env(self) -> dict[str, Binding]:
+        return self.frame.env
+
+    # -- positions and mistakes -----------------------------------------------------------------------------------
+
+    def loc(self, node: ast.AST) -> Loc:
+        """Where a node of the current function stands."""
+        return self.frame.source.loc(node)
+
+    def type_error(self, node: ast.AST, message: str, remedy: str | None = None) -> NoReturn:
+        raise KernelTypeError(message, loc=self.loc(node), remedy=remedy)
+
+    def syntax_error(self, node: ast.AST, message: str, remedy: str | None = None) -> NoReturn:
+        raise KernelSyntaxError(message, loc=self.loc(node), remedy=remedy)
+
+    # -- lowering of parts ----------------------------------------------------------------------------------------
+
+    def expr(self, node: ast.expr) -> Term:
+        """Lower an expression; what it emits carries the expression's position."""
+        with self.b.at(self.loc(node)):
+            term = self._expr(self, node)
+        if isinstance(term, Poison):
+            raise Cascade
+        return term
+
+    def block(self, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
+        """Lower statements. The tails tell whether nothing follows them in the innermost loop's body, in the function."""
+        self._block(self, stmts, tail_body, tail_function)
+
+    @contextlib.contextmanager
+    def branch(self, env: dict[str, Binding]) -> Iterator[dict[str, Binding]]:
+        """Let the frame use another set of variables for the duration of a ``with`` block."""
+        frame = self.frame
+        outer, frame.env = frame.env, env
+        try:
+            yield env
+        finally:
+            frame.env = outer
+
+    def bind(self, name: str, term: Term, node: ast.AST | None = None) -> None:
+        """Let a variable hold a term; an IR value without a name takes the variable's."""
+        if isinstance(term, Val) and not term.value.name and not name.startswith("$"):
+            term.value.name = name
+        self.env[name] = Binding(term, self.loc(node) if node is not None else None)
+
+    def is_nonneg(self, term: Term) -> bool:
+        """Whether an integer is known not to be negative."""
+        if isinstance(term, Const):
+            return term.value >= 0
+        return isinstance(term, Val) and term.value in self.nonneg
+
+    def new_uid(self) -> int:
+        """A number that no other frame or loop of this lowering has."""
+        self._uid += 1
+        return self._uid

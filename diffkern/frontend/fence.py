@@ -1,0 +1,120 @@
+"""The fence: which Python a kernel cannot contain, why, and what to write instead.
+
+In: the syntax tree of a kernel or func. Out: nothing, or one error for each construct that is not part of the kernel
+language, all of them at once, before anything is lowered.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+from diffkern.errors import KernelError, KernelSyntaxError
+from diffkern.frontend.context import Context
+from diffkern.frontend.source import Source
+
+__all__ = ["check", "refuse_expression"]
+
+# node class name → (what it is, what to write instead); by name, because some came with later Pythons
+_REFUSED: Final[Mapping[str, tuple[str, str]]] = {
+    "Try": ("try", "test for the condition beforehand with if"),
+    "TryStar": ("try", "test for the condition beforehand with if"),
+    "Raise": ("raise", "write an error code to an array and check it after the launch"),
+    "Assert": ("assert", "check on the host before the launch, or write a flag to an array"),
+    "With": ("with", "use Tape and the like around the launch, not inside the kernel"),
+    "AsyncWith": ("async with", "kernels are not asynchronous"),
+    "AsyncFor": ("async for", "kernels are not asynchronous"),
+    "AsyncFunctionDef": ("async def", "kernels are not asynchronous"),
+    "Await": ("await", "kernels are not asynchronous"),
+    "Yield": ("yield", "write results to arrays"),
+    "YieldFrom": ("yield from", "write results to arrays"),
+    "FunctionDef": ("a def inside a kernel", "define it outside and decorate it with @dk.func"),
+    "ClassDef": ("a class inside a kernel", "define it outside"),
+    "Lambda": ("lambda", "define a function outside and decorate it with @dk.func"),
+    "Import": ("import", "import at the top of the file"),
+    "ImportFrom": ("import", "import at the top of the file"),
+    "Global": ("global", "pass values as parameters; globals are read as constants"),
+    "Nonlocal": ("nonlocal", "pass values as parameters; outer variables are read as constants"),
+    "Delete": ("del", "leave it out; variables need no deleting"),
+    "Match": ("match", "write if / elif / else"),
+    "ListComp": ("a list comprehension", "write a for loop over range(...)"),
+    "SetComp": ("a set comprehension", "write a for loop over range(...)"),
+    "DictComp": ("a dict comprehension", "write a for loop over range(...)"),
+    "GeneratorExp": ("a generator expression", "write a for loop over range(...)"),
+    "List": ("a list", "use a vector such as dk.vec3(...), a tuple, or an array parameter"),
+    "Set": ("a set", "use a vector such as dk.vec3(...), a tuple, or an array parameter"),
+    "Dict": ("a dict", "use single variables or array parameters"),
+    "JoinedStr": ("an f-string", "kernels compute with numbers; format text on the host"),
+    "TemplateStr": ("a t-string", "kernels compute with numbers; format text on the host"),
+    "NamedExpr": (":=", "assign in a statement of its own"),
+    "Starred": ("*", "list the elements"),
+    "TypeAlias": ("a type statement", "define it outside"),
+}
+
+_FALLBACK: Final = "see the kernel language in the documentation for what a kernel can contain"
+
+
+class _Fence(ast.NodeVisitor):
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.errors: list[KernelError] = []
+
+    def refuse(self, node: ast.AST, message: str, remedy: str) -> None:
+        self.errors.append(KernelSyntaxError(message, loc=self.source.loc(node), remedy=remedy))
+
+    def generic_visit(self, node: ast.AST) -> None:
+        refused = _REFUSED.get(type(node).__name__)
+        if refused is not None:
+            what, remedy = refused
+            self.refuse(node, f"{what} is not supported in a kernel", remedy)
+            return  # what stands inside is of no interest
+        super().generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        if not isinstance(node.target, ast.Name):
+            self.refuse(node.target, "the variable of a for loop must be a name", "write for i in range(...)")
+        if not isinstance(node.iter, ast.Call):
+            self.refuse(node.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.refuse(keyword.value, "** in a call is not supported in a kernel", "name the arguments")
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        value = node.value
+        if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
+            return  # a docstring or a placeholder
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, (str, bytes, complex)):
+            what = {str: "a string", bytes: "a bytes literal", complex: "a complex number"}[type(node.value)]
+            self.refuse(node, f"{what} is not supported in a kernel", "kernels compute with real numbers and arrays")
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.visit(node.target)  # the annotation may be text
+        if node.value is not None:
+            self.visit(node.value)
+
+
+def check(source: Source) -> list[KernelError]:
+    """All constructs of a function that the kernel language does not have."""
+    fence = _Fence(source)
+    definition = source.node
+    args = definition.args
+    for star in (args.vararg, args.kwarg):
+        if star is not None:
+            fence.refuse(star, "a kernel has a fixed list of parameters", "name each parameter")
+    for stmt in definition.body:
+        fence.visit(stmt)
+    return fence.errors
+
+
+def refuse_expression(cx: Context, node: ast.AST) -> NoReturn:
+    """Raise the error for an expression or statement that has no lowering."""
+    what, remedy = _REFUSED.get(type(node).__name__, (type(node).__name__, _FALLBACK))
+    cx.syntax_error(node, f"{what} is not supported in a kernel", remedy)

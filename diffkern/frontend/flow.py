@@ -1,0 +1,150 @@
+"""Facts about control flow and names, read off the syntax tree before anything is lowered.
+
+In: the body of a function. Out: which names it assigns, which statements leave the straight path, and after which
+statement which names are still read (:class:`Liveness`), so that branches and loops carry no value that nobody reads.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+__all__ = ["Liveness", "assigned", "contains", "falls_off", "leaves", "names_read"]
+
+Names: TypeAlias = frozenset[str]
+Loop: TypeAlias = ast.For | ast.While
+Escape: TypeAlias = type[ast.Break] | type[ast.Continue] | type[ast.Return]
+
+
+def assigned(stmts: Iterable[ast.AST]) -> list[str]:
+    """Names that the statements assign, each once, in the order of the source."""
+    found: dict[str, None] = {}
+    for stmt in stmts:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found[node.id] = None
+            elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+                if (name := _root(node)) is not None:  # v[0] = ... replaces the vector v
+                    found[name] = None
+    return list(found)
+
+
+def _root(node: ast.expr) -> str | None:
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def names_read(node: ast.AST) -> Names:
+    """Names read anywhere in an expression or statement."""
+    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+
+
+def contains(stmts: Sequence[ast.stmt], kinds: tuple[Escape, ...]) -> bool:
+    """Whether the statements contain one of the escapes that leads out of them.
+
+    ``break`` and ``continue`` inside a nested loop stay in that loop; ``return`` never does.
+    """
+    for stmt in stmts:
+        if isinstance(stmt, kinds):
+            return True
+        if isinstance(stmt, ast.If) and (contains(stmt.body, kinds) or contains(stmt.orelse, kinds)):
+            return True
+        if isinstance(stmt, (ast.For, ast.While)):
+            outward = tuple(k for k in kinds if k is ast.Return)
+            if contains(stmt.body, outward) or contains(stmt.orelse, kinds):
+                return True
+    return False
+
+
+def leaves(stmts: Sequence[ast.stmt]) -> bool:
+    """Whether control never reaches the end of the statements."""
+    return any(_leaves(stmt) for stmt in stmts)
+
+
+def _leaves(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, (ast.Return, ast.Break, ast.Continue)):
+        return True
+    if isinstance(stmt, ast.If):
+        return leaves(stmt.body) and leaves(stmt.orelse)
+    if isinstance(stmt, ast.While):
+        return is_endless(stmt) and not contains(stmt.body, (ast.Break,))
+    return False
+
+
+def falls_off(stmts: Sequence[ast.stmt]) -> bool:
+    """Whether a function body can end without ``return``."""
+    return not leaves(stmts)
+
+
+def is_endless(loop: Loop) -> bool:
+    """Whether it is a ``while True``, which ends by ``break`` or ``return`` alone."""
+    return isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and bool(loop.test.value)
+
+
+class Liveness:
+    """Which names may still be read after each statement of a function.
+
+    The analysis is the usual backward one, over structured statements; loops are iterated until nothing changes.
+    """
+
+    def __init__(self, body: Sequence[ast.stmt]) -> None:
+        self._after: dict[ast.stmt, Names] = {}
+        self._head: dict[ast.stmt, Names] = {}
+        self._block(body, frozenset(), None, None)
+
+    def after(self, stmt: ast.stmt) -> Names:
+        """Names read after a statement, on some path."""
+        return self._after.get(stmt, frozenset())
+
+    def head(self, loop: ast.stmt) -> Names:
+        """Names whose value at the start of an iteration is read, in it or later."""
+        return self._head.get(loop, frozenset())
+
+    def _block(self, stmts: Sequence[ast.stmt], live: Names, brk: Names | None, cont: Names | None) -> Names:
+        for stmt in reversed(stmts):
+            self._after[stmt] = self._after.get(stmt, frozenset()) | live
+            live = self._stmt(stmt, live, brk, cont)
+        return live
+
+    def _stmt(self, stmt: ast.stmt, live: Names, brk: Names | None, cont: Names | None) -> Names:
+        if isinstance(stmt, ast.Break):
+            return brk or frozenset()
+        if isinstance(stmt, ast.Continue):
+            return cont or frozenset()
+        if isinstance(stmt, ast.Return):
+            return names_read(stmt)
+        if isinstance(stmt, ast.If):
+            then = self._block(stmt.body, live, brk, cont)
+            orelse = self._block(stmt.orelse, live, brk, cont)
+            return then | orelse | names_read(stmt.test)
+        if isinstance(stmt, ast.While):
+            return self._loop(stmt, names_read(stmt.test), frozenset(), live, brk, cont)
+        if isinstance(stmt, ast.For):
+            head = self._loop(stmt, frozenset(), frozenset(assigned([stmt.target])), live, brk, cont)
+            return head | names_read(stmt.iter)
+        return self._simple(stmt, live)
+
+    def _loop(
+        self, stmt: Loop, test: Names, target: Names, live: Names, brk: Names | None, cont: Names | None
+    ) -> Names:
+        at_end = live if is_endless(stmt) else self._block(stmt.orelse, live, brk, cont)
+        head = at_end | test | self._head.get(stmt, frozenset())
+        while True:
+            new = head | (self._block(stmt.body, head, live, head) - target) | test
+            if new == head:
+                break
+            head = new
+        self._head[stmt] = head
+        return head
+
+    def _simple(self, stmt: ast.stmt, live: Names) -> Names:
+        killed = set()
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                killed.add(node.id)
+        read = set(names_read(stmt))
+        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
+            read.add(stmt.target.id)
+        return (live - killed) | read

@@ -1,0 +1,154 @@
+"""Activations: the kernel's own, and one for each call of a ``@dk.func``, which is inlined where it is called.
+
+In: a function and the terms of its arguments. Out: the term it returns; its ops stand in the caller's region and carry
+positions in the func's own file.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from diffkern.errors import KernelTypeError
+from diffkern.frontend import coerce, fence
+from diffkern.frontend.captured import static_term
+from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame
+from diffkern.frontend.flow import Liveness, falls_off
+from diffkern.frontend.scope import Scope, evaluate_annotation
+from diffkern.frontend.source import Source, get_source
+from diffkern.frontend.terms import Binding, Const, Static, Term, Val, View, describe
+from diffkern.ir import types as T
+from diffkern.lang import ArrayAnnotation, Func, resolve_dtype
+
+__all__ = ["inline", "make_frame", "parameter_type", "run"]
+
+
+def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Frame:
+    """An activation of a function, without its arguments.
+
+    Raises
+    ------
+    Cascade
+        If the fence refuses parts of the function; what it refuses is added to ``cx.errors``.
+    """
+    refused = fence.check(source)
+    if refused:
+        cx.errors.extend(refused)
+        raise Cascade
+    body = source.node.body
+    stored = {n.id for stmt in body for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    parameters = frozenset(inspect.signature(pyfunc).parameters)
+    frame = Frame(pyfunc, source, Scope(pyfunc), frozenset(stored) | parameters, Liveness(body), uid=cx.new_uid())
+    frame.returns_value = any(
+        isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value)
+        for stmt in body
+        for n in ast.walk(stmt)
+    )
+    frame.env[RETURNED] = Binding(Const(False), None)
+    return frame
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def run(cx: Context) -> None:
+    """Lower the body of the innermost frame."""
+    cx.block(cx.frame.source.node.body, True, True)
+
+
+def inline(cx: Context, func: Func, node: ast.Call) -> Term:
+    """Lower a call of a func by lowering its body here."""
+    if any(frame.pyfunc is func.pyfunc for frame in cx.stack):
+        cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
+    source = get_source(func.pyfunc)
+    given = _arguments(cx, func, node)
+    frame = make_frame(cx, func.pyfunc, source)
+    path, loc = cx.call_path, cx.b.loc
+    for name, term in given.items():
+        frame.env[name] = Binding(term, source.loc(source.node))
+    cx.stack.append(frame)
+    cx.call_path = (*path, node)
+    try:
+        if frame.returns_value and falls_off(source.node.body):
+            last = source.node.body[-1]
+            cx.type_error(last, f"{func.name} ends without a value on some path", "end every path with return ...")
+        run(cx)
+        result = frame.env.get(RETURN)
+    finally:
+        cx.stack.pop()
+        cx.call_path, cx.b.loc = path, loc
+    if not frame.returns_value:
+        return Static(None, "None")
+    if result is None or result.term is None:
+        raise Cascade  # a mistake in the func has been recorded
+    return result.term
+
+
+def _arguments(cx: Context, func: Func, node: ast.Call) -> Mapping[str, Term]:
+    """The term of each parameter: from the call, or its default; annotated ones in the annotated type."""
+    signature = inspect.signature(func.pyfunc)
+    positional: list[tuple[Term, ast.expr]] = [(cx.expr(arg), arg) for arg in node.args]
+    keywords = {k.arg: (cx.expr(k.value), k.value) for k in node.keywords if k.arg is not None}
+    try:
+        bound = signature.bind(*positional, **keywords)
+    except TypeError as error:
+        cx.type_error(node, f"{func.name}: {error}", f"its parameters are {func.name}{_names(signature)}")
+    scope = Scope(func.pyfunc)
+    given: dict[str, Term] = {}
+    for name, parameter in signature.parameters.items():
+        if name in bound.arguments:
+            term, where = bound.arguments[name]
+        else:
+            term, where = static_term(cx, parameter.default, name, node), node
+        given[name] = _as_annotated(cx, func, name, parameter.annotation, scope, term, where)
+    return given
+
+
+def _names(signature: inspect.Signature) -> str:
+    return "(" + ", ".join(signature.parameters) + ")"
+
+
+def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> T.Element | ArrayAnnotation | None:
+    """What a parameter's annotation means; None without one.
+
+    Raises
+    ------
+    TypeError
+        If it means nothing to a kernel.
+    """
+    if annotation is inspect.Parameter.empty or annotation is Any:
+        return None
+    if isinstance(annotation, str):
+        try:
+            annotation = evaluate_annotation(annotation, scope)
+        except Exception as error:
+            raise TypeError(f"the annotation {annotation!r} of {name} cannot be evaluated: {error}") from error
+        if annotation is Any:
+            return None
+    if isinstance(annotation, ArrayAnnotation):
+        return annotation
+    try:
+        return resolve_dtype(annotation)
+    except TypeError as error:
+        raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {error}") from error
+
+
+def _as_annotated(
+    cx: Context, func: Func, name: str, annotation: Any, scope: Scope, term: Term, node: ast.expr
+) -> Term:
+    try:
+        want = parameter_type(annotation, scope, name, func.name)
+    except TypeError as error:
+        raise KernelTypeError(str(error), loc=cx.loc(node), remedy="use a dtype, dk.array(...), or no annotation") from error
+    if want is None:
+        return term
+    what = f"the parameter {name} of {func.name}"
+    if isinstance(want, ArrayAnnotation):
+        fits = isinstance(term, View) and len(term.spans) == want.ndim and want.dtype in (None, term.array.dtype)
+        if not fits:
+            cx.type_error(node, f"{what} takes {want}, not {describe(term)}")
+        return term
+    return Val(coerce.convert(cx, term, T.value_type(want), node, what))

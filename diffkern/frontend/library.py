@@ -1,0 +1,335 @@
+"""The built-in functions: which ops each one becomes.
+
+In: a built-in's key (:func:`diffkern.lang.lowering_key`) and the call. Out: its result. Numbers are handled here and
+in :mod:`library_vector` by functions of lowered arguments; ``where`` and the atomics look at the syntax themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from diffkern.frontend import arith, branch, coerce, views
+from diffkern.frontend import library_vector as vector
+from diffkern.frontend.context import Context
+from diffkern.frontend.terms import Const, Term, Tup, Val, View, describe
+from diffkern.ir import types as T
+from diffkern.ops.scalar import ROUNDING, UNARY_MATH
+
+__all__ = ["lower_builtin", "thread_index"]
+
+Handler: TypeAlias = Callable[[Context, Sequence[Term], ast.Call], Term]
+Lazy: TypeAlias = Callable[[Context, str, ast.Call], Term]
+
+
+def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
+    """Lower a call of a built-in; ``name`` is how the kernel wrote it."""
+    lazy = _LAZY.get(key)
+    if lazy is not None:
+        return lazy(cx, name, node)
+    row = _TABLE.get(key) or vector.TABLE.get(key)
+    if row is None:
+        cx.type_error(node, f"{name} cannot be used in this way in a kernel")
+    count, handler = row
+    if node.keywords:
+        cx.syntax_error(node, f"{name} takes no keyword arguments", "give the values in order")
+    if count is not None and len(node.args) != count:
+        cx.type_error(node, f"{name} takes {count} argument{'s' * (count != 1)}, not {len(node.args)}")
+    return handler(cx, [cx.expr(arg) for arg in node.args], node)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
+    """A number as a float; integers become float32."""
+    scalar = coerce.scalar_term(cx, term, node, what)
+    if isinstance(scalar, Const):
+        if isinstance(scalar.value, bool):
+            cx.type_error(node, f"{what} must be a number, not a bool", "write float(b)")
+        return Val(cx.b.const(float(scalar.value), T.FLOAT32), weak=True)
+    if scalar.type == T.BOOL:
+        cx.type_error(node, f"{what} must be a number, not a bool", "write float(b)")
+    if T.scalar_of(scalar.type).is_float:
+        return scalar
+    return Val(cx.b.cast(scalar.value, T.FLOAT32), scalar.weak)
+
+
+_PYTHON_MATH: Final[Mapping[str, Callable[[float], float]]] = {
+    name: getattr(math, name)
+    for name in (
+        "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
+        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+    )
+}  # fmt: skip
+
+
+def _unary(op: str) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        (arg,) = args
+        fold = _PYTHON_MATH.get(op)
+        if isinstance(arg, Const) and not isinstance(arg.value, bool) and fold is not None:
+            try:
+                return Const(fold(float(arg.value)))
+            except (ValueError, OverflowError) as error:
+                cx.type_error(node, f"{op}({arg.value}): {error}")
+        x = as_float(cx, arg, node, f"the argument of {op}")
+        return Val(cx.b.one(op, x.value), x.weak)
+
+    return handler
+
+
+def _float_pair(op: str) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        a, b = (as_float(cx, a, node, f"an argument of {op}") if not isinstance(a, Const) else a for a in args)
+        if isinstance(a, Const) and isinstance(b, Const):
+            a = as_float(cx, a, node, f"an argument of {op}")
+        left, right, weak = coerce.unify(cx, a, b, node, op)
+        return Val(cx.b.one(op, left, right), weak)
+
+    return handler
+
+
+def _test(op: str) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        x = as_float(cx, args[0], node, f"the argument of {op}")
+        return Val(cx.b.one(op, x.value))
+
+    return handler
+
+
+def _rounding(op: str, to_int: bool) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        arg = coerce.scalar_term(cx, args[0], node, f"the argument of {op}")
+        if to_int and not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
+            if isinstance(arg, Val):
+                return arg
+            return Const(int({"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "rint": round}[op](arg.value)))
+        x = as_float(cx, arg, node, f"the argument of {op}")
+        rounded = cx.b.one(op, x.value)
+        return Val(cx.b.cast(rounded, T.INT32)) if to_int else Val(rounded, x.weak)
+
+    return handler
+
+
+def _sign(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    return _by_sign(cx, args[0], node, "sign", below=-1, above=1)
+
+
+def _step(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    return _by_sign(cx, args[0], node, "step", below=1, above=0)
+
+
+def _by_sign(cx: Context, term: Term, node: ast.AST, what: str, below: int, above: int) -> Term:
+    x = coerce.scalar_term(cx, term, node, f"the argument of {what}")
+    v = coerce.value(cx, x, node)
+    t = T.scalar_of(v.type)
+    if t == T.BOOL:
+        cx.type_error(node, f"the argument of {what} must be a number, not a bool", "write int(b)")
+    negative = cx.b.one("lt", v, cx.b.const(0, t))
+    return Val(cx.b.select(negative, cx.b.const(below, t), cx.b.const(above, t)))
+
+
+def _nonzero(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    v = coerce.value(cx, coerce.scalar_term(cx, args[0], node, "the argument of nonzero"), node)
+    t = T.scalar_of(v.type)
+    return Val(cx.b.select(cx.b.one("ne", v, cx.b.const(0, t)), cx.b.const(1, t), cx.b.const(0, t)))
+
+
+def _frac(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    x = as_float(cx, args[0], node, "the argument of frac")
+    return Val(cx.b.sub(x.value, cx.b.one("trunc", x.value)), x.weak)
+
+
+def _scaled(factor: float) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        arg = coerce.scalar_term(cx, args[0], node, "the angle")
+        return arith.binary(cx, "mul", arg, Const(factor), node)
+
+    return handler
+
+
+def _operator(op: str) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        return arith.binary(cx, op, args[0], args[1], node)
+
+    return handler
+
+
+def _hypot(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    x, y = (as_float(cx, a, node, "an argument of hypot") for a in args)
+    left, right, weak = coerce.unify(cx, x, y, node, "hypot")
+    total = cx.b.add(cx.b.mul(left, left), cx.b.mul(right, right))
+    return Val(cx.b.one("sqrt", total), weak)
+
+
+def _copysign(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    x, y = (as_float(cx, a, node, "an argument of copysign") for a in args)
+    left, right, weak = coerce.unify(cx, x, y, node, "copysign")
+    magnitude = cx.b.one("abs", left)
+    negative = cx.b.one("lt", right, cx.b.zero(right.type))
+    return Val(cx.b.select(negative, cx.b.neg(magnitude), magnitude), weak)
+
+
+def _lerp(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    a, b, t = args
+    left = arith.binary(cx, "mul", a, arith.binary(cx, "sub", Const(1.0), t, node), node)
+    return arith.binary(cx, "add", left, arith.binary(cx, "mul", b, t, node), node)
+
+
+def _smoothstep(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    lo, hi, x = args
+    span = arith.binary(cx, "sub", hi, lo, node)
+    t: Term = arith.binary(cx, "div", arith.binary(cx, "sub", x, lo, node), span, node)
+    t = vector.clamp(cx, (t, Const(0.0), Const(1.0)), node)
+    falling = arith.binary(cx, "sub", Const(3.0), arith.binary(cx, "mul", Const(2.0), t, node), node)
+    return arith.binary(cx, "mul", arith.binary(cx, "mul", t, t, node), falling, node)
+
+
+def _bool(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    return coerce.as_bool(cx, args[0], node)
+
+
+def _cast(to: T.Scalar) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        arg = coerce.scalar_term(cx, args[0], node, f"the argument of {to}")
+        return coerce.explicit_cast(cx, arg, to, node)
+
+    return handler
+
+
+def _negate(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    return arith.negate(cx, args[0], node)
+
+
+def _invert(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    return arith.invert(cx, args[0], node)
+
+
+def _not(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    test = coerce.as_bool(cx, args[0], node)
+    return Const(not test.value) if isinstance(test, Const) else Val(cx.b.one("not", test.value))
+
+
+def _len(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    arg = args[0]
+    if isinstance(arg, View) and arg.spans:
+        return views.length(cx, arg, node)
+    if isinstance(arg, Tup):
+        return Const(len(arg.items))
+    if isinstance(arg, Val) and isinstance(arg.type, (T.Vec, T.Mat)):
+        return Const(arg.type.shape[0])
+    cx.type_error(node, f"len of {describe(arg)}", "len takes an array, a vector or a tuple")
+
+
+_Row: TypeAlias = tuple[int | None, Handler]
+
+_TABLE: Final[Mapping[str, _Row]] = {
+    **{op: (1, _unary(op)) for op in UNARY_MATH},
+    **{op: (1, _rounding(op, to_int=False)) for op in ROUNDING},
+    **{op: (1, _test(op)) for op in ("isnan", "isinf", "isfinite")},
+    **{op: (2, _operator(op)) for op in ("add", "sub", "mul", "div", "floordiv", "mod", "pow")},
+    "int_floor": (1, _rounding("floor", to_int=True)),
+    "int_ceil": (1, _rounding("ceil", to_int=True)),
+    "int_trunc": (1, _rounding("trunc", to_int=True)),
+    "int_round": (1, _rounding("rint", to_int=True)),
+    "bit_and": (2, _operator("and")),
+    "bit_or": (2, _operator("or")),
+    "bit_xor": (2, _operator("xor")),
+    "lshift": (2, _operator("shl")),
+    "rshift": (2, _operator("shr")),
+    "atan2": (2, _float_pair("atan2")),
+    "hypot": (2, _hypot),
+    "copysign": (2, _copysign),
+    "sign": (1, _sign),
+    "step": (1, _step),
+    "nonzero": (1, _nonzero),
+    "frac": (1, _frac),
+    "degrees": (1, _scaled(180.0 / math.pi)),
+    "radians": (1, _scaled(math.pi / 180.0)),
+    "lerp": (3, _lerp),
+    "smoothstep": (3, _smoothstep),
+    "float": (1, _cast(T.FLOAT32)),
+    "int": (1, _cast(T.INT32)),
+    "bool": (1, _bool),
+    "neg": (1, _negate),
+    "pos": (1, lambda cx, args, node: coerce.scalar_term(cx, args[0], node, "the argument of pos")),
+    "invert": (1, _invert),
+    "unot": (1, _not),
+    "len": (1, _len),
+}
+
+
+# -- built-ins that look at the syntax ---------------------------------------------------------------------------------
+
+
+def _where(cx: Context, name: str, node: ast.Call) -> Term:
+    if len(node.args) != 3 or node.keywords:
+        cx.type_error(node, f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}")
+    cond, then, orelse = node.args
+    return branch.choose(cx, cx.expr(cond), lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
+
+
+def _select(cx: Context, name: str, node: ast.Call) -> Term:
+    if len(node.args) != 3 or node.keywords:
+        cx.type_error(node, f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}")
+    cond, orelse, then = node.args
+    return branch.choose(cx, cx.expr(cond), lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
+
+
+def _range(cx: Context, name: str, node: ast.Call) -> Term:
+    cx.syntax_error(node, f"{name}(...) stands outside a for statement", "write for i in range(...)")
+
+
+def _tid(cx: Context, name: str, node: ast.Call) -> Term:
+    return thread_index(cx, 1, node)
+
+
+def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
+    """``tid()`` as one value, or as a tuple of ``count``."""
+    if node.args or node.keywords:
+        cx.type_error(node, "tid takes no arguments", "write i = dk.tid(), or i, j = dk.tid()")
+    if count > 4:
+        cx.type_error(node, f"tid has at most 4 components, not {count}")
+    if cx.tid is not None and cx.tid[0] != count:
+        cx.type_error(
+            node,
+            f"tid() gives {count} here and {cx.tid[0]} in line {cx.tid[1].line}",
+            "a launch has one number of dimensions: unpack the same number everywhere",
+        )
+    cx.tid = (count, cx.loc(node))
+    results = [cx.b.one("tid", axis=axis) for axis in range(count)]
+    cx.nonneg.update(results)
+    return Val(results[0]) if count == 1 else Tup(tuple(Val(v) for v in results))
+
+
+def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
+    kind = name.rsplit("atomic_", 1)[-1]
+    if node.keywords or len(node.args) < 3:
+        cx.type_error(node, f"{name} takes an array, an index for each axis, and a value")
+    array = cx.expr(node.args[0])
+    if not isinstance(array, View) or not array.spans:
+        cx.type_error(node.args[0], f"{name} needs an array, not {describe(array)}")
+    entries: list[Term] = []
+    for arg in node.args[1:-1]:
+        term = cx.expr(arg)
+        entries.extend(term.items if isinstance(term, Tup) else (term,))
+    if len(entries) != len(array.spans):
+        cx.type_error(node, f"{name} got {len(entries)} indices for an array with {len(array.spans)} axes")
+    operand = cx.expr(node.args[-1])
+    element = views.fixed(cx, array, entries, node)
+    if kind != "add" and kind != "sub" and not isinstance(array.array.dtype, T.Scalar):
+        cx.type_error(node, f"{name} on elements of type {array.array.dtype}", "use atomic_add, or one array per component")
+    return views.atomic(cx, kind, element, operand, node)
+
+
+_LAZY: Final[Mapping[str, Lazy]] = {
+    "where": _where,
+    "select": _select,
+    "range": _range,
+    "tid": _tid,
+    "identity": vector.identity,
+    **{f"atomic_{kind}": _atomic for kind in ("add", "sub", "min", "max", "exch")},
+}

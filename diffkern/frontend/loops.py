@@ -1,0 +1,452 @@
+"""Loops: ``for`` over ``range`` and ``while``, with what they carry from one trip to the next.
+
+In: a loop statement. Out: one ``for`` or ``while`` op. A ``for`` that may be left early (``break``, ``return``) becomes
+a ``while`` with a counter and flags. Which types the carried variables have is found by lowering the body with a guess
+and again if the body turned out to need another type; that happens where a literal meets a number (``s = 0.0``).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from diffkern.frontend import branch, coerce, merge
+from diffkern.frontend.context import RETURN, RETURNED, Context, LoopState
+from diffkern.frontend.flow import Names, assigned, contains, is_endless
+from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Val, describe
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Region, Value
+from diffkern.lang import lowering_key
+
+__all__ = ["lower_loop"]
+
+_MAX_GUESSES: Final = 8
+
+
+@dataclass(eq=False)
+class _Plan:
+    """What a loop carries: shapes of variables by name, and flags."""
+
+    stmt: ast.For | ast.While
+    state: LoopState
+    names: list[str]
+    flags: list[str]
+    entry: dict[str, Binding | None]
+    shapes: dict[str, merge.Shape] = field(default_factory=dict)
+    placeholders: bool = False  # whether a variable may be set at a break though it was not set before the loop
+
+
+@dataclass(eq=False)
+class _Body:
+    """A lowered body: its region without yields, its parameters, and the variables at its end."""
+
+    region: Region
+    env: dict[str, Binding]
+
+
+def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
+    """Lower a loop and its ``else``."""
+    plan = _plan(cx, stmt)
+    early = bool(plan.flags)
+    if isinstance(stmt, ast.For):
+        trips = _range(cx, stmt)
+        if early:
+            _counted_while(cx, plan, stmt, trips)
+        else:
+            _for(cx, plan, stmt, trips)
+    else:
+        _while(cx, plan, stmt)
+
+
+def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
+    uid = cx.new_uid()
+    state = LoopState(stmt, f"$broken{uid}", f"$continued{uid}")
+    live = cx.frame.liveness.head(stmt) | cx.frame.liveness.after(stmt)
+    has_break, returns = contains(stmt.body, (ast.Break,)), contains(stmt.body, (ast.Return,))
+    names = [n for n in assigned([*_targets(stmt), *stmt.body]) if n in live]
+    flags = [state.broken] if has_break else []
+    if returns:
+        flags.append(RETURNED)
+        if cx.frame.returns_value:
+            names.append(RETURN)
+    plan = _Plan(stmt, state, names, flags, {n: cx.env.get(n) for n in names})
+    plan.placeholders = has_break or is_endless(stmt)
+    for name, binding in plan.entry.items():
+        if binding is not None and binding.term is not None:
+            plan.shapes[name] = merge.shape_of(binding.term)
+    if isinstance(stmt, ast.For) and _target_name(stmt) in names and _target_name(stmt) not in plan.shapes:
+        plan.shapes[_target_name(stmt)] = merge.Leaf(T.INT32, True)
+    for name in names:
+        known = cx.shapes.get(((*cx.call_path, stmt), name))
+        if known is not None:
+            joined = merge.join(plan.shapes[name], known) if name in plan.shapes else known
+            plan.shapes[name] = joined if joined is not None else known
+    return plan
+
+
+def _targets(stmt: ast.For | ast.While) -> list[ast.expr]:
+    return [stmt.target] if isinstance(stmt, ast.For) else []
+
+
+def _target_name(stmt: ast.For) -> str:
+    assert isinstance(stmt.target, ast.Name)  # the fence has seen to it
+    return stmt.target.id
+
+
+# -- the body and its fixpoint -----------------------------------------------------------------------------------------
+
+
+def _parameters(plan: _Plan) -> tuple[dict[str, Term], list[Value]]:
+    """Fresh region parameters for the carried variables, as terms by name and in order."""
+    params: list[Value] = []
+    terms: dict[str, Term] = {}
+    for name in plan.names:
+        if name in plan.shapes:
+            shape = plan.shapes[name]
+            hint = "" if name.startswith("$") else name
+            new = [Value(leaf.type, hint) for leaf in merge.leaves(shape)]
+            params += new
+            terms[name] = merge.build(shape, iter(new))
+    return terms, params
+
+
+def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Binding]:
+    """The variables at the start of a trip."""
+    env = dict(cx.env)
+    for name, term in terms.items():
+        entry = plan.entry[name]
+        unset = None if name == RETURN else "no trip before has set it"
+        if entry is not None and entry.term is not None:
+            unset = entry.unset
+        env[name] = Binding(term, entry.loc if entry is not None else None, unset)
+    return env
+
+
+def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequence[Value]]) -> _Body:
+    """Lower the body until the types of what it carries stay; ``start`` adds parameters and binds the loop variable."""
+    for _ in range(_MAX_GUESSES):
+        mark = len(cx.errors)
+        terms, params = _parameters(plan)
+        env = _bound(cx, plan, terms)
+        for flag in [*plan.flags, plan.state.continued]:
+            env[flag] = Binding(Const(False), None)
+        plan.state.set_at_breaks.clear()
+        region = Region()
+        with cx.b.into(region), cx.branch(env):
+            first = start(env)
+            region.params = (*first, *params)
+            cx.frame.loops.append(plan.state)
+            try:
+                cx.block(plan.stmt.body, True, False)
+            finally:
+                cx.frame.loops.pop()
+        found = _shapes_after(cx, plan, env)
+        if found == plan.shapes:
+            return _Body(region, env)
+        plan.shapes = found
+        for name, shape in found.items():
+            cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
+        del cx.errors[mark:]
+    raise AssertionError("the types of loop-carried variables do not settle")
+
+
+def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str, merge.Shape]:
+    found = dict(plan.shapes)
+    for name in plan.names:
+        end = env.get(name)
+        if end is None or end.term is None:
+            continue
+        after = merge.shape_of(end.term)
+        if name not in found:
+            if plan.placeholders or name == RETURN:
+                found[name] = after
+            continue
+        joined = merge.join(found[name], after)
+        if joined is None:
+            entry = plan.entry[name]
+            first = entry if entry is not None and entry.term is not None else Binding(merge.sample(found[name]), None)
+            cx.errors.append(branch.conflict(cx, name, first, end, plan.stmt))
+            joined = merge.Same(Poison())
+        found[name] = joined
+    return found
+
+
+def _initial(cx: Context, plan: _Plan, default: Val | None) -> list[Value]:
+    """The values the carried variables have before the first trip; ``default`` is for an unset loop variable."""
+    out: list[Value] = []
+    for name in plan.names:
+        if name not in plan.shapes:
+            continue
+        entry, shape = plan.entry[name], plan.shapes[name]
+        if entry is not None and entry.term is not None:
+            out += merge.emit(cx, entry.term, shape, plan.stmt, f"the variable {name}")
+        elif default is not None and isinstance(plan.stmt, ast.For) and name == _target_name(plan.stmt):
+            out += merge.emit(cx, default, shape, plan.stmt, f"the variable {name}")
+        else:
+            out += merge.zeros(cx, shape)
+    return out
+
+
+def _yields(cx: Context, plan: _Plan, body: _Body) -> list[Value]:
+    """The values at the end of the body, emitted in its region."""
+    out: list[Value] = []
+    with cx.b.into(body.region):
+        for name in plan.names:
+            if name in plan.shapes:
+                end = body.env.get(name)
+                term = end.term if end is not None else None
+                shape = plan.shapes[name]
+                what = f"the variable {name}"
+                out += merge.zeros(cx, shape) if term is None else merge.emit(cx, term, shape, plan.stmt, what)
+    return out
+
+
+def _flag_yields(cx: Context, plan: _Plan, body: _Body) -> list[Value]:
+    out = []
+    with cx.b.into(body.region):
+        for flag in plan.flags:
+            binding = body.env.get(flag)
+            term = binding.term if binding is not None else Const(False)
+            out.append(cx.b.const(term.value, T.BOOL) if isinstance(term, Const) else _flag_value(term))
+    return out
+
+
+def _flag_value(term: Term | None) -> Value:
+    assert isinstance(term, Val)
+    return term.value
+
+
+def _hints(plan: _Plan) -> list[str]:
+    return [
+        "" if name.startswith("$") else name
+        for name in plan.names
+        if name in plan.shapes
+        for _ in merge.leaves(plan.shapes[name])
+    ]
+
+
+# -- after the loop ----------------------------------------------------------------------------------------------------
+
+
+def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], results: Iterator[Value]) -> None:
+    """Bind the carried variables and flags to the op's results, and lower the ``else``."""
+    stmt = plan.stmt
+    line = stmt.lineno
+    terms = {name: merge.build(plan.shapes[name], results) for name in plan.names if name in plan.shapes}
+    exhausted, broken = dict(cx.env), dict(cx.env)
+    breaks = plan.state.set_at_breaks
+    for name in plan.names:
+        entry, end = plan.entry[name], body.env.get(name)
+        loc = end.loc if end is not None and end.loc is not None else (entry.loc if entry is not None else None)
+        at_end: str | None = f"the loop in line {line} may make no trip that sets it"
+        if entry is not None and entry.term is not None:
+            at_end = entry.unset
+        if name == RETURN or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
+            at_end = None
+        at_break = None if name == RETURN or all(name in known for known in breaks) else f"a break of the loop in line {line} comes before it is set"
+        exhausted[name] = Binding(terms.get(name), loc, at_end)
+        broken[name] = Binding(terms.get(name), loc, at_break)
+    for flag, value in zip(plan.flags, flags, strict=True):
+        exhausted[flag] = broken[flag] = Binding(Val(value), None)
+    if is_endless(stmt):
+        cx.env.update(broken)
+    elif not breaks:
+        cx.env.update(exhausted)
+        cx.block(stmt.orelse, False, False)
+    elif not stmt.orelse:
+        for name in plan.names:
+            either = exhausted[name].unset or broken[name].unset
+            exhausted[name] = Binding(exhausted[name].term, exhausted[name].loc, either)
+        cx.env.update(exhausted)
+    else:
+        _else_after_break(cx, plan, flags[plan.flags.index(plan.state.broken)], exhausted, broken)
+
+
+def _else_after_break(
+    cx: Context, plan: _Plan, flag: Value, exhausted: dict[str, Binding], broken: dict[str, Binding]
+) -> None:
+    region = Region()
+    exhausted[plan.state.broken] = Binding(Const(False), None)
+    with cx.b.into(region), cx.branch(exhausted):
+        cx.block(plan.stmt.orelse, False, False)
+    liveness = cx.frame.liveness
+    wanted = set(liveness.after(plan.stmt)) | {RETURN, RETURNED}
+    for outer in cx.frame.loops[-1:]:
+        wanted |= liveness.after(outer.node) | liveness.head(outer.node) | {outer.broken, outer.continued}
+    branch.merge_branches(
+        cx, flag, (Region(), region), (broken, exhausted), wanted, plan.stmt, f"a break of the loop in line {plan.stmt.lineno}"
+    )
+
+
+# -- range -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Trips:
+    """Bounds and step of a ``range``; ``step`` known now is an int."""
+
+    lo: Value
+    hi: Value
+    step: int | Value
+    type: T.Scalar
+    nonneg: bool  # whether the loop variable is never negative
+
+
+def _range(cx: Context, stmt: ast.For) -> _Trips:
+    call = stmt.iter
+    assert isinstance(call, ast.Call)  # the fence has seen to it
+    callee = cx.expr(call.func)
+    if not isinstance(callee, Static) or lowering_key(callee.obj) != "range":
+        cx.syntax_error(stmt.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
+    if call.keywords or not 1 <= len(call.args) <= 3:
+        cx.type_error(call, "range takes 1 to 3 integers")
+    terms = [_bound_term(cx, arg) for arg in call.args]
+    lo, hi = (Const(0), terms[0]) if len(terms) == 1 else (terms[0], terms[1])
+    step: Const | Val = terms[2] if len(terms) == 3 else Const(1)
+    strong: Const | Val = lo
+    for other in (hi, step):
+        t = coerce.common(cx, strong, other, call, "range")
+        strong = Val(Value(t)) if not (isinstance(strong, Const) and isinstance(other, Const)) else _wider(strong, other)
+    scalar = coerce.default_type(strong) if isinstance(strong, Const) else T.scalar_of(strong.type)
+    low, high = coerce.to_scalar(cx, lo, scalar, call), coerce.to_scalar(cx, hi, scalar, call)
+    if isinstance(step, Const):
+        if step.value == 0:
+            cx.type_error(call.args[2], "the step of range is 0")
+        up = step.value > 0
+        nonneg = cx.is_nonneg(lo) if up else cx.is_nonneg(lo) and isinstance(hi, Const) and hi.value >= -1
+        nonneg = nonneg or (not up and (cx.is_nonneg(hi) or (isinstance(hi, Const) and hi.value >= -1)))
+        return _Trips(low, high, int(step.value), scalar, nonneg)
+    return _Trips(low, high, coerce.to_scalar(cx, step, scalar, call), scalar, False)
+
+
+def _wider(a: Const, b: Const) -> Const:
+    return max(a, b, key=lambda c: coerce.default_type(c).bits)
+
+
+def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
+    term = cx.expr(node)
+    if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
+        return term
+    if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
+        return term
+    cx.type_error(node, f"range takes integers, not {describe(term)}", "write int(...) around it")
+
+
+def _loop_variable(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips, index: Value, env: dict[str, Binding]) -> None:
+    if trips.nonneg:
+        cx.nonneg.add(index)
+    env[_target_name(stmt)] = Binding(Val(index), cx.loc(stmt.target))
+
+
+def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips) -> None:
+    def start(env: dict[str, Binding]) -> Sequence[Value]:
+        index = Value(trips.type, _target_name(stmt))
+        _loop_variable(cx, plan, stmt, trips, index, env)
+        return (index,)
+
+    body = _body(cx, plan, start)
+    init = _initial(cx, plan, Val(trips.lo))
+    step = cx.b.const(trips.step, trips.type) if isinstance(trips.step, int) else trips.step
+    body.region.yields = tuple(_yields(cx, plan, body))
+    results = cx.b.for_(trips.lo, trips.hi, step, init, body.region, _hints(plan))
+    _finish(cx, plan, body, (), iter(results))
+
+
+def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips) -> None:
+    """A ``for`` that may be left early: ``while`` with a counter, which for a run-time step counts the trips."""
+    t = trips.type
+    lo, hi, step = trips.lo, trips.hi, trips.step
+    counts_trips = not isinstance(step, int)
+    first, last = (cx.b.const(0, t), _trip_count(cx, lo, hi, step)) if isinstance(step, Value) else (lo, hi)
+    name = _target_name(stmt)
+    counter: list[Value] = []
+
+    def start(env: dict[str, Binding]) -> Sequence[Value]:
+        count = Value(t, "" if counts_trips else name)
+        counter[:] = [count]
+        index = count
+        if isinstance(step, Value):
+            index = cx.b.add(lo, cx.b.mul(count, step))
+            index.name = name
+        _loop_variable(cx, plan, stmt, trips, index, env)
+        return (count, *(Value(T.BOOL) for _ in plan.flags))
+
+    body = _body(cx, plan, start)
+    init = _initial(cx, plan, Val(lo))
+    with cx.b.into(body.region):
+        stride = cx.b.const(step if isinstance(step, int) else 1, t)
+        following = cx.b.add(counter[0], stride)
+    flag_yields = _flag_yields(cx, plan, body)
+    body.region.yields = (following, *flag_yields, *_yields(cx, plan, body))
+
+    cond = Region()
+    _, params = _parameters(plan)
+    count = Value(t, "" if counts_trips else name)
+    flags = [Value(T.BOOL) for _ in plan.flags]
+    cond.params = (count, *flags, *params)
+    with cx.b.into(cond):
+        compare = "gt" if isinstance(step, int) and step < 0 else "lt"
+        test = cx.b.one(compare, count, last)
+        cond.yields = (_unless(cx, flags, test),)
+    start_values = [first, *(cx.b.const(False, T.BOOL) for _ in plan.flags), *init]
+    results = cx.b.while_(start_values, cond, body.region, ["", *([""] * len(flags)), *_hints(plan)])
+    n = 1 + len(flags)
+    _finish(cx, plan, body, results[1:n], iter(results[n:]))
+
+
+def _trip_count(cx: Context, lo: Value, hi: Value, step: Value) -> Value:
+    """``max(0, ceil((hi - lo) / step))``; no trips for a zero step."""
+    t = step.type
+    assert isinstance(t, T.Scalar)
+    zero, one = cx.b.const(0, t), cx.b.const(1, t)
+    is_zero = cx.b.one("eq", step, zero)
+    divisor = cx.b.select(is_zero, one, step)
+    up = cx.b.one("gt", step, zero)
+    rounding = cx.b.select(up, cx.b.sub(divisor, one), cx.b.add(divisor, one))
+    count = cx.b.one("floordiv", cx.b.add(cx.b.sub(hi, lo), rounding), divisor)
+    return cx.b.select(is_zero, zero, cx.b.one("max", count, zero))
+
+
+def _unless(cx: Context, flags: Sequence[Value], test: Value) -> Value:
+    for flag in flags:
+        test = cx.b.one("and", cx.b.one("not", flag), test)
+    return test
+
+
+# -- while -------------------------------------------------------------------------------------------------------------
+
+
+def _while(cx: Context, plan: _Plan, stmt: ast.While) -> None:
+    body = _body(cx, plan, lambda env: [Value(T.BOOL) for _ in plan.flags])
+    init = _initial(cx, plan, None)
+    flag_yields = _flag_yields(cx, plan, body)
+    body.region.yields = (*flag_yields, *_yields(cx, plan, body))
+
+    cond = Region()
+    terms, params = _parameters(plan)
+    flags = [Value(T.BOOL) for _ in plan.flags]
+    cond.params = (*flags, *params)
+    with cx.b.into(cond), cx.branch(_bound(cx, plan, terms)):
+        cond.yields = (_test(cx, stmt, flags),)
+    start_values = [*(cx.b.const(False, T.BOOL) for _ in plan.flags), *init]
+    results = cx.b.while_(start_values, cond, body.region, [*([""] * len(flags)), *_hints(plan)])
+    n = len(flags)
+    _finish(cx, plan, body, results[:n], iter(results[n:]))
+
+
+def _test(cx: Context, stmt: ast.While, flags: Sequence[Value]) -> Value:
+    """The condition, not evaluated once the loop has been left."""
+
+    def test() -> Const | Val:
+        return coerce.as_bool(cx, cx.expr(stmt.test), stmt.test)
+
+    if not flags:
+        term = test()
+    else:
+        going = cx.b.one("not", flags[0])
+        for flag in flags[1:]:
+            going = cx.b.one("and", going, cx.b.one("not", flag))
+        term = branch.logical(cx, "and", Val(going), test)
+    return cx.b.const(term.value, T.BOOL) if isinstance(term, Const) else term.value

@@ -1,0 +1,68 @@
+"""The entry of the frontend: a Python function and the types of its parameters become a function of the IR.
+
+In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all mistakes found
+in it together, each with its place and what to do instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diffkern.errors import KernelTypeError, raise_all
+from diffkern.frontend import views
+from diffkern.frontend.context import Cascade, Context
+from diffkern.frontend.expr import lower_expr
+from diffkern.frontend.inline import make_frame, run
+from diffkern.frontend.source import get_source
+from diffkern.frontend.stmt import lower_block
+from diffkern.frontend.terms import Binding, Val
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Function, Value
+
+__all__ = ["lower"]
+
+
+def lower(pyfunc: Callable[..., Any], arg_types: Sequence[T.Type], name: str | None = None) -> Function:
+    """Lower a kernel.
+
+    Parameters
+    ----------
+    pyfunc
+        The Python function of the kernel.
+    arg_types
+        One type per parameter, as :meth:`Signature.match` gives them.
+    name : str, optional
+        The function's name in the IR; the Python name by default.
+
+    Raises
+    ------
+    KernelError
+        For one mistake, of the class that fits; for several, of a common class, with all of them in ``errors``.
+    """
+    source = get_source(pyfunc)
+    cx = Context(lower_expr, lower_block)
+    parameters = list(inspect.signature(pyfunc).parameters)
+    if len(parameters) != len(arg_types):
+        raise KernelTypeError(f"{pyfunc.__name__} takes {len(parameters)} arguments, not {len(arg_types)}")
+    params: tuple[Value, ...] = ()
+    try:
+        frame = make_frame(cx, pyfunc, source)
+        params = tuple(Value(t, p) for p, t in zip(parameters, arg_types, strict=True))
+        for value in params:
+            term = views.full_view(cx, value) if isinstance(value.type, T.Array) else Val(value)
+            frame.env[value.name] = Binding(term, source.loc(source.node))
+        cx.stack.append(frame)
+        run(cx)
+    except Cascade:
+        pass
+    raise_all(cx.errors)
+    return Function(
+        name or pyfunc.__name__,
+        params,
+        cx.b.region,
+        loc=source.loc(source.node),
+        tid_arity=0 if cx.tid is None else cx.tid[0],
+        source_lines=source.numbered_lines(),
+    )

@@ -1,0 +1,88 @@
+"""Which object a name in a kernel refers to, outside the kernel's own variables.
+
+In: a Python function. Out: a :class:`Scope` that looks names up as Python does: closure, module globals, built-ins.
+Values are read anew at each look-up, so a global that changed is seen.
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+__all__ = ["MISSING", "Scope", "attribute_names", "evaluate_annotation", "static_attribute", "suggest"]
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING: Final = _Missing()
+
+
+class Scope:
+    """Name look-up in the environment of one function."""
+
+    def __init__(self, pyfunc: Callable[..., Any]) -> None:
+        self._cells = dict(zip(pyfunc.__code__.co_freevars, pyfunc.__closure__ or (), strict=False))
+        self._globals: dict[str, Any] = pyfunc.__globals__
+
+    def lookup(self, name: str) -> Any:
+        """The object a name refers to, or ``MISSING``."""
+        if name in self._cells:
+            try:
+                return self._cells[name].cell_contents
+            except ValueError:  # a closure variable that is not assigned yet
+                return MISSING
+        if name in self._globals:
+            return self._globals[name]
+        return getattr(builtins, name, MISSING)
+
+    def names(self) -> list[str]:
+        """All names that can be looked up, built-ins last."""
+        return [*self._cells, *self._globals, *(n for n in dir(builtins) if not n.startswith("_"))]
+
+    def namespace(self) -> dict[str, Any]:
+        """The closure's variables as a dictionary, for evaluating annotations."""
+        found = {name: self.lookup(name) for name in self._cells}
+        return {name: value for name, value in found.items() if value is not MISSING}
+
+    @property
+    def globals(self) -> dict[str, Any]:
+        return self._globals
+
+
+def static_attribute(obj: Any, name: str) -> Any:
+    """An attribute of a module or a class, or ``MISSING``; attributes of other objects are not compile-time facts."""
+    if inspect.ismodule(obj) or inspect.isclass(obj):
+        return getattr(obj, name, MISSING)
+    return MISSING
+
+
+def attribute_names(obj: Any) -> list[str]:
+    """The attributes :func:`static_attribute` finds, for suggestions."""
+    if inspect.ismodule(obj) or inspect.isclass(obj):
+        return [n for n in dir(obj) if not n.startswith("_")]
+    return []
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean …?`` for a name that is close to a known one, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def evaluate_annotation(annotation: Any, scope: Scope) -> Any:
+    """An annotation as an object; text, as ``from __future__ import annotations`` leaves it, is evaluated.
+
+    Raises
+    ------
+    Exception
+        Whatever evaluating the text raises.
+    """
+    if isinstance(annotation, str):
+        return eval(annotation, scope.globals, scope.namespace())
+    return annotation

@@ -1,0 +1,144 @@
+"""A kernel's parameters: what their annotations say, and which types they get for given arguments.
+
+In: a Python function and the types of the arguments of a launch. Out: the type of each parameter, or an error that
+names the parameter that does not fit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
+from diffkern.frontend.inline import parameter_type
+from diffkern.frontend.scope import Scope
+from diffkern.ir import types as T
+from diffkern.lang import ArrayAnnotation
+
+__all__ = ["Parameter", "Signature", "signature"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter.
+
+    Attributes
+    ----------
+    annotation
+        An element type, an array annotation, or None: any type.
+    default
+        The default value, or ``inspect.Parameter.empty``.
+    """
+
+    name: str
+    annotation: T.Element | ArrayAnnotation | None
+    default: Any = inspect.Parameter.empty
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a kernel, in order."""
+
+    kernel: str
+    params: tuple[Parameter, ...]
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether some parameter takes any type, so that the arguments decide."""
+        return any(
+            p.annotation is None or (isinstance(p.annotation, ArrayAnnotation) and p.annotation.dtype is None)
+            for p in self.params
+        )
+
+    def match(self, args: Sequence[T.Type]) -> list[T.Type]:
+        """The parameter types for arguments of the given types.
+
+        A float parameter takes any number; an integer parameter takes any integer; an array parameter takes an array
+        of its element type and number of axes, in any layout.
+
+        Raises
+        ------
+        KernelTypeError
+            Naming the parameter that does not fit.
+        """
+        if len(args) != len(self.params):
+            names = ", ".join(p.name for p in self.params)
+            raise KernelTypeError(
+                f"{self.kernel} takes {len(self.params)} arguments ({names}), not {len(args)}",
+                remedy="pass one argument for each parameter, in order",
+            )
+        return [self._one(p, t) for p, t in zip(self.params, args, strict=True)]
+
+    def _one(self, parameter: Parameter, given: T.Type) -> T.Type:
+        want = parameter.annotation
+        what = f"the parameter {parameter.name} of {self.kernel}"
+        if want is None:
+            return given if isinstance(given, (T.Array, T.Stack)) else T.value_type(given)
+        if isinstance(want, ArrayAnnotation):
+            if isinstance(given, T.Array) and want.accepts(given):
+                return given
+            raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy=_array_hint(want, given))
+        if isinstance(given, (T.Array, T.Stack)):
+            raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy="pass a single value")
+        if not _converts(given, want):
+            remedy = "convert it with int(...)" if T.scalar_of(want).is_integer else None
+            raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy=remedy)
+        return T.value_type(want)
+
+
+def _converts(given: T.Element, want: T.Element) -> bool:
+    if given == want:
+        return True
+    if T.with_scalar(given, T.BOOL) != T.with_scalar(want, T.BOOL):
+        return False
+    source, target = T.scalar_of(given), T.scalar_of(want)
+    if source == T.BOOL:
+        return True
+    return (target.is_float or source.is_integer) and target != T.BOOL
+
+
+def _spelled(t: T.Type) -> str:
+    return f"an array with {t.ndim} axes of {t.dtype}" if isinstance(t, T.Array) else str(t)
+
+
+def _array_hint(want: ArrayAnnotation, given: T.Type) -> str:
+    if not isinstance(given, T.Array):
+        return "pass an array"
+    if given.ndim != want.ndim:
+        return f"pass an array with {want.ndim} axes, or change ndim in the annotation"
+    return f"convert the array to {want.dtype}, or change dtype in the annotation"
+
+
+def signature(pyfunc: Callable[..., Any]) -> Signature:
+    """The signature of a kernel's Python function.
+
+    Raises
+    ------
+    KernelSyntaxError
+        For ``*args`` or ``**kwargs``.
+    KernelTypeError
+        For an annotation that means nothing to a kernel.
+    """
+    code = pyfunc.__code__
+    loc = Loc(code.co_filename, code.co_firstlineno, 0)
+    scope = Scope(pyfunc)
+    params = []
+    for name, p in inspect.signature(pyfunc).parameters.items():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise KernelSyntaxError(
+                f"{pyfunc.__name__} has a variable number of parameters", loc=loc, remedy="name each parameter"
+            )
+        try:
+            annotation = parameter_type(p.annotation, scope, name, pyfunc.__name__)
+        except TypeError as error:
+            raise KernelTypeError(
+                str(error), loc=loc, remedy="use a dtype, dk.array(dtype=..., ndim=...), or no annotation"
+            ) from error
+        params.append(Parameter(name, annotation, p.default))
+    return Signature(pyfunc.__name__, tuple(params))

@@ -1,0 +1,136 @@
+"""From a Python function to its syntax tree, with positions as in the user's file.
+
+In: a Python function. Out: a :class:`Source`: the ``def`` as an AST whose line numbers are those of the file, the
+file's lines, and :meth:`Source.loc` for error messages and for the IR.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import os
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from diffkern.errors import KernelSyntaxError, Loc
+
+__all__ = ["Source", "get_source"]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A function's syntax tree and text.
+
+    Attributes
+    ----------
+    file
+        Path as shown in messages.
+    node
+        The ``def``; its positions count lines from the start of the file and columns from the line's start.
+    first_line
+        The line of the first decorator, or of the ``def``.
+    lines
+        The lines of the function, from ``first_line`` on.
+    """
+
+    file: str
+    node: ast.FunctionDef
+    first_line: int
+    lines: tuple[str, ...]
+
+    def text(self, line: int) -> str:
+        """A line of the function, by its number in the file."""
+        k = line - self.first_line
+        return self.lines[k] if 0 <= k < len(self.lines) else ""
+
+    def loc(self, node: ast.AST) -> Loc:
+        """The position of a node."""
+        line = getattr(node, "lineno", self.node.lineno)
+        end_line = getattr(node, "end_lineno", None)
+        text = self.text(line)
+        end_col = getattr(node, "end_col_offset", None)
+        end_text = self.text(end_line) if end_line is not None else ""
+        return Loc(
+            self.file,
+            line,
+            _characters(text, getattr(node, "col_offset", 0)),
+            end_line,
+            None if end_col is None else _characters(end_text, end_col),
+            text,
+        )
+
+    def numbered_lines(self) -> dict[int, str]:
+        """Line number → text, for the whole function."""
+        return {self.first_line + k: text for k, text in enumerate(self.lines)}
+
+
+def _characters(text: str, offset: int) -> int:
+    """AST columns count UTF-8 bytes; carets count characters."""
+    if text.isascii():
+        return offset
+    return len(text.encode()[:offset].decode(errors="replace"))
+
+
+def _shown_path(path: str) -> str:
+    """The path relative to the current directory when it lies below it."""
+    if path.startswith("<"):
+        return path
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive
+        return path
+    return path if relative.startswith("..") else relative
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse(code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]:
+    # linecache also serves IPython's cells and registered sources; stale entries would show lines that moved.
+    linecache.checkcache(code.co_filename)
+    raw, first_line = inspect.getsourcelines(code)
+    text = textwrap.dedent("".join(raw))
+    indent = len(raw[0]) - len(raw[0].lstrip())
+    tree = ast.parse(text)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise SyntaxError(f"{type(definition).__name__} instead of a def")
+    first_line = max(first_line, 1)
+    for node in ast.walk(definition):
+        if hasattr(node, "lineno"):
+            node.lineno += first_line - 1
+            node.col_offset += indent
+        if getattr(node, "end_lineno", None) is not None:
+            node.end_lineno += first_line - 1  # type: ignore[attr-defined]
+            node.end_col_offset += indent  # type: ignore[attr-defined]
+    return definition, first_line, tuple(line.rstrip("\r\n") for line in raw)
+
+
+def get_source(pyfunc: Callable[..., Any]) -> Source:
+    """The source of a function.
+
+    Raises
+    ------
+    KernelSyntaxError
+        If Python cannot find it, or if it is not a ``def``.
+    """
+    code = pyfunc.__code__
+    loc = Loc(_shown_path(code.co_filename), code.co_firstlineno, 0)
+    if code.co_name == "<lambda>":
+        raise KernelSyntaxError("a lambda cannot be compiled", loc=loc, remedy="write it as a def")
+    try:
+        node, first_line, lines = _parse(code)
+    except (OSError, TypeError) as error:
+        raise KernelSyntaxError(
+            f"the source of {pyfunc.__name__} cannot be found ({error})",
+            loc=loc,
+            remedy="define it in a file or a notebook cell; for code made by exec, register the text with "
+            "linecache.cache under the code's file name",
+        ) from error
+    except SyntaxError as error:
+        raise KernelSyntaxError(
+            f"{pyfunc.__name__} is not defined by a plain def ({error})", loc=loc, remedy="write it as a def"
+        ) from error
+    return Source(_shown_path(code.co_filename), node, first_line, lines)

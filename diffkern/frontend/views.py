@@ -1,0 +1,194 @@
+"""Arrays and views of them: ``a[i]``, ``a[lo:hi:step]``, ``a[:, j]``, ``a.shape``. A view emits no op of its own.
+
+In: an array parameter and index expressions. Out: a narrower view, or the operands of a load or store. Index
+expressions are evaluated once, where the view is made; shapes never change, so that is all a view needs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from diffkern.frontend import coerce
+from diffkern.frontend.context import Context
+from diffkern.frontend.terms import Const, Fixed, Span, Term, Tup, Val, View, describe
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
+
+__all__ = ["atomic", "fixed", "full_view", "index_terms", "length", "load", "shape", "store", "subscript"]
+
+
+def full_view(cx: Context, base: Value) -> View:
+    """A parameter as a view of itself."""
+    assert isinstance(base.type, T.Array)
+    return View(base, tuple(Span(None, 1, _axis_length(cx, base, axis)) for axis in range(base.type.ndim)))
+
+
+def _axis_length(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
+    def emit() -> Value:
+        out = cx.b.one("shape", base, axis=axis)
+        cx.nonneg.add(out)
+        return out
+
+    return emit
+
+
+def shape(cx: Context, view: View) -> Tup:
+    """The lengths of the axes of a view."""
+    return Tup(tuple(Val(span.length()) for span in view.spans))
+
+
+def length(cx: Context, view: View, node: ast.AST) -> Val:
+    """``len(a)``."""
+    return Val(view.spans[0].length())
+
+
+def index_terms(cx: Context, node: ast.expr) -> list[Term | ast.Slice]:
+    """The entries between the brackets; slices stay syntax, because their meaning depends on the axis."""
+    entries = node.elts if isinstance(node, ast.Tuple) else [node]
+    found: list[Term | ast.Slice] = []
+    for entry in entries:
+        if isinstance(entry, ast.Slice):
+            found.append(entry)
+            continue
+        if isinstance(entry, ast.Constant) and (entry.value is None or entry.value is ...):
+            cx.syntax_error(entry, "new axes and ... are not supported in an index", "write one index per axis")
+        term = cx.expr(entry)
+        if isinstance(term, Tup):
+            found.extend(term.items)
+        else:
+            found.append(term)
+    return found
+
+
+def integer_index(cx: Context, term: Term, node: ast.AST) -> Val:
+    """An index as an integer value."""
+    if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
+        return Val(coerce.value(cx, term, node))
+    if isinstance(term, Val) and isinstance(term.type, T.Scalar):
+        if term.type.is_integer:
+            return term
+        if term.type.is_float:
+            cx.type_error(node, f"an index must be an integer, not {term.type}", "write int(...) around it")
+    cx.type_error(node, f"an index must be an integer, not {describe(term)}")
+
+
+def subscript(cx: Context, view: View, entries: list[Term | ast.Slice], node: ast.Subscript) -> View:
+    """Index some or all remaining axes of a view."""
+    if len(entries) > len(view.spans):
+        axes = f"{len(view.spans)} axis" if len(view.spans) == 1 else f"{len(view.spans)} axes"
+        remedy = None
+        if not isinstance(view.array.dtype, T.Scalar):
+            remedy = f"its elements are {view.array.dtype}: index them in a second pair of brackets, as in a[i][k]"
+        cx.type_error(node, f"{len(entries)} indices for an array with {axes}", remedy)
+    pending = iter(entries)
+    axes_out: list[Fixed | Span] = []
+    for axis in view.axes:
+        entry = next(pending, None) if isinstance(axis, Span) else None
+        if entry is None or isinstance(axis, Fixed):
+            axes_out.append(axis)
+        elif isinstance(entry, ast.Slice):
+            axes_out.append(_cut(cx, axis, entry, node))
+        else:
+            axes_out.append(_fix(cx, axis, entry, node))
+    return View(view.base, tuple(axes_out))
+
+
+def fixed(cx: Context, view: View, entries: Sequence[Term], node: ast.AST) -> View:
+    """A view with all its axes indexed."""
+    pending = iter(entries)
+    axes = tuple(_fix(cx, axis, next(pending), node) if isinstance(axis, Span) else axis for axis in view.axes)
+    return View(view.base, axes)
+
+
+def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
+    index = integer_index(cx, entry, node).value
+    nonneg = cx.is_nonneg(entry) or index in cx.nonneg or T.scalar_of(index.type).kind is T.Kind.UINT
+    if axis.start is None:
+        return Fixed(index, not nonneg)
+    index32 = cx.b.cast(index, T.INT32)
+    if not nonneg:
+        index32 = _wrapped(cx, index32, axis.length())
+    if axis.step != 1:
+        index32 = cx.b.mul(index32, cx.b.i32(axis.step))
+    out = cx.b.add(axis.start, index32)
+    cx.nonneg.add(out)
+    return Fixed(out, False)
+
+
+def _wrapped(cx: Context, index: Value, length: Value) -> Value:
+    negative = cx.b.one("lt", index, cx.b.i32(0))
+    return cx.b.select(negative, cx.b.add(index, length), index)
+
+
+def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
+    """Python's rules for ``lo:hi:step``: negative bounds count from the end, and bounds are limited to the axis."""
+    if entry.lower is None and entry.upper is None and entry.step is None:
+        return axis
+    step = _constant_step(cx, entry)
+    n = axis.length()
+    zero, one = cx.b.i32(0), cx.b.i32(1)
+    first, last = (zero, n) if step > 0 else (cx.b.sub(zero, one), cx.b.sub(n, one))
+
+    def bound(node: ast.expr | None, default: Value) -> Value:
+        if node is None:
+            return default
+        term = cx.expr(node)
+        index = cx.b.cast(integer_index(cx, term, node).value, T.INT32)
+        if not cx.is_nonneg(term):
+            index = _wrapped(cx, index, n)
+            index = cx.b.one("max", index, first)
+        return cx.b.one("min", index, last)
+
+    at_lower, at_upper = (first, last) if step > 0 else (last, first)
+    lo, hi = bound(entry.lower, at_lower), bound(entry.upper, at_upper)
+
+    def length() -> Value:
+        distance = cx.b.sub(hi, lo) if step > 0 else cx.b.sub(lo, hi)
+        if abs(step) != 1:
+            distance = cx.b.one("floordiv", cx.b.add(distance, cx.b.i32(abs(step) - 1)), cx.b.i32(abs(step)))
+        out = cx.b.one("max", distance, cx.b.i32(0))
+        cx.nonneg.add(out)
+        return out
+
+    start, total = lo, step
+    if axis.start is not None:
+        offset = lo if axis.step == 1 else cx.b.mul(lo, cx.b.i32(axis.step))
+        start, total = cx.b.add(axis.start, offset), step * axis.step
+    return Span(start, total, length)
+
+
+def _constant_step(cx: Context, entry: ast.Slice) -> int:
+    if entry.step is None:
+        return 1
+    term = cx.expr(entry.step)
+    if not (isinstance(term, Const) and isinstance(term.value, int)) or term.value == 0:
+        cx.type_error(entry.step, "the step of a slice must be a constant integer, not 0")
+    return int(term.value)
+
+
+def _operands(cx: Context, view: View) -> tuple[list[Value], tuple[bool, ...]]:
+    fixed = [axis for axis in view.axes if isinstance(axis, Fixed)]
+    return [f.index for f in fixed], tuple(f.wrap for f in fixed)
+
+
+def load(cx: Context, view: View) -> Val:
+    """Read the element that a fully indexed view denotes."""
+    indices, wrap = _operands(cx, view)
+    return Val(cx.b.one("load", view.base, *indices, wrap=wrap))
+
+
+def store(cx: Context, view: View, term: Term, node: ast.AST) -> None:
+    """Write the element that a fully indexed view denotes."""
+    indices, wrap = _operands(cx, view)
+    to = T.value_type(view.array.dtype)
+    stored = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
+    cx.b.op("store", view.base, *indices, stored, wrap=wrap)
+
+
+def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val:
+    """Combine a value with the element that a fully indexed view denotes; returns the old element."""
+    indices, wrap = _operands(cx, view)
+    to = T.value_type(view.array.dtype)
+    operand = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
+    return Val(cx.b.one("atomic", view.base, *indices, operand, wrap=wrap, kind=kind))
