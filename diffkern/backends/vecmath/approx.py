@@ -138,7 +138,12 @@ def _define(
     for item in (attribute, "nounwind", "readnone"):
         function.attributes.add(item)
     if attribute == "noinline":
+        # The caller's registers survive the rare call: without this a loop spills them around it on every trip.
         function.calling_convention = "preserve_allcc"
+        # The loop vectoriser gives up at a call without a vector form.  This names a masked one for 3 lanes, a number
+        # it never picks: so it vectorises the loop, and leaves the call as a branch for each lane whose condition
+        # holds.  llvmlite's list of attributes lacks this one, hence set.add.  If a linker renames the function, the
+        # name here no longer fits, and the loop is merely not vectorised.
         set.add(function.attributes, f'"vector-function-abi-variant"="_ZGV_LLVM_M3v_{full}({full})"')
     builder = ir.IRBuilder(function.append_basic_block())
 
