@@ -1,0 +1,75 @@
+"""Differentiable kernels in Python: write the primal, get a readable adjoint and parallel native code for both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from diffkern._version import __version__
+from diffkern.errors import (
+    AutodiffError,
+    CompileError,
+    KernelError,
+    KernelSyntaxError,
+    KernelTypeError,
+    LaunchError,
+)
+from diffkern.kernel import Kernel, kernel
+from diffkern.lang import public_names as _public_names
+from diffkern.lang.func import constant, func
+from diffkern.runtime.array import array, clone, copy
+from diffkern.runtime.config import config
+from diffkern.runtime.create import (
+    empty,
+    empty_like,
+    from_numpy,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from diffkern.runtime.device import get_device, init, synchronize
+from diffkern.runtime.launch import launch
+from diffkern.runtime.tape import Tape
+
+_language = _public_names()
+globals().update(_language)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+__all__ = [
+    "AutodiffError",
+    "CompileError",
+    "Kernel",
+    "KernelError",
+    "KernelSyntaxError",
+    "KernelTypeError",
+    "LaunchError",
+    "Tape",
+    "__version__",
+    "array",
+    "clone",
+    "config",
+    "constant",
+    "copy",
+    "empty",
+    "empty_like",
+    "from_numpy",
+    "full",
+    "full_like",
+    "func",
+    "get_device",
+    "init",
+    "kernel",
+    "launch",
+    "ones",
+    "ones_like",
+    "synchronize",
+    "zeros",
+    "zeros_like",
+]
+__all__ += [name for name in _language if name not in __all__]

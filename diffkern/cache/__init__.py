@@ -1,0 +1,1 @@
+"""The artifact cache: keys are pure functions of content, the store is bytes on disk."""

@@ -1,0 +1,80 @@
+"""What a key must know of the installation: versions of the compilers and diffkern's own compile-side sources.
+
+In: the module search path and the package's directory. Out: version texts and a digest, each read once per process,
+without importing what they describe.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["compiler_digest", "distribution_versions"]
+
+# Everything that has a say in the generated code. The run time, the cache and the command line have none.
+_COMPILE_SIDE = (
+    "abi.py",
+    "pipeline.py",
+    "ad",
+    "backends",
+    "codegen",
+    "frontend",
+    "ir",
+    "lang",
+    "ops",
+    "passes",
+)
+_DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-]+)\.(?:dist-info|egg-info)")
+
+
+@functools.cache
+def distribution_versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the versions of installed distributions, from the names of their ``dist-info`` folders.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Distributions, in lower case with underscores.
+
+    Returns
+    -------
+    tuple of (str, str)
+        Name and version, in the order of `names`; ``none`` where a distribution is not installed.
+    """
+    found: dict[str, str] = {}
+    for directory in sys.path:
+        try:
+            entries = os.listdir(directory or ".")
+        except OSError:  # zip files and folders that do not exist stand on the path legitimately
+            continue
+        for entry in entries:
+            match = _DIST_INFO.fullmatch(entry)
+            # The first place on the path is the one Python imports from.
+            if match and (name := match["name"].lower().replace(".", "_")) in names:
+                found.setdefault(name, match["version"])
+    return tuple((name, found.get(name, "none")) for name in names)
+
+
+@functools.cache
+def compiler_digest() -> bytes:
+    """Return a SHA-256 over diffkern's compile-side sources, so that an edited pass never finds an old artifact."""
+    root = Path(__file__).parent.parent
+    state = hashlib.sha256()
+    for name in _COMPILE_SIDE:
+        for path in _sources(root / name):
+            data = path.read_bytes()
+            state.update(path.relative_to(root).as_posix().encode() + b"\0")
+            state.update(len(data).to_bytes(8, "little"))
+            state.update(data)
+    return state.digest()
+
+
+def _sources(path: Path) -> Iterable[Path]:
+    if path.is_dir():
+        return sorted(p for p in path.rglob("*") if p.suffix in {".py", ".json"} and "__pycache__" not in p.parts)
+    return [path] if path.is_file() else []

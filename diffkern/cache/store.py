@@ -1,0 +1,140 @@
+"""The store: artifacts by key, in memory and in a directory that several processes share.
+
+In: keys and entries. Out: entries whose digests were verified. An entry is a directory ``<key[:2]>/<key>/`` that
+appears at once by a rename, so a reader never sees half of one. Whatever is damaged or foreign counts as missing and is
+replaced. A directory that cannot be used costs one warning, and the process goes on with its own memory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from diffkern.cache.manifest import OBJECT_FILE, SOURCE_FILE, Entry, InvalidEntryError, decode, encode
+
+__all__ = ["Store", "default_directory", "entries"]
+
+MANIFEST_FILE = "manifest.json"
+
+
+def default_directory() -> Path:
+    """Return the cache directory: DIFFKERN_CACHE_DIR, else the platform's place for caches. It need not exist."""
+    chosen = os.environ.get("DIFFKERN_CACHE_DIR")
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+        return Path(base) / "diffkern" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "diffkern"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diffkern"
+
+
+def entries(directory: Path) -> Iterator[Path]:
+    """Yield the directories of the artifacts in a cache directory, sorted by key."""
+    for manifest in sorted(directory.glob(f"??/*/{MANIFEST_FILE}")):
+        yield manifest.parent
+
+
+class Store:
+    """Artifacts in a directory, and in memory where the directory cannot be used.
+
+    Parameters
+    ----------
+    directory : Path, optional
+        Where to keep them; :func:`default_directory` by default. Created at the first write, for its owner alone.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = default_directory() if directory is None else directory
+        self._memory: dict[str, Entry] = {}
+        self._lock = threading.Lock()
+        self._usable: bool | None = None
+        self._warned = False
+
+    def get(self, key: str) -> Entry | None:
+        """Return the entry under `key`, or None if there is none that can be trusted."""
+        entry = self._memory.get(key)
+        if entry is not None or not self._is_safe():
+            return entry
+        place = self._place(key)
+        try:
+            manifest = (place / MANIFEST_FILE).read_bytes()
+            files = {name: (place / name).read_bytes() for name in (OBJECT_FILE, SOURCE_FILE)}
+        except OSError:  # not there, or a part of it is not: either way it has to be built
+            return None
+        try:
+            return decode(key, manifest, files)
+        except InvalidEntryError:
+            return None
+
+    def put(self, key: str, entry: Entry) -> None:
+        """Keep `entry` under `key`, in place of whatever was there."""
+        if not self._is_safe():
+            self._memory[key] = entry
+            return
+        try:
+            self._write(key, entry)
+        except OSError as error:
+            self._memory[key] = entry
+            self._warn(f"cannot write to the artifact cache {self.directory}: {error}")
+
+    def _place(self, key: str) -> Path:
+        return self.directory / key[:2] / key
+
+    def _write(self, key: str, entry: Entry) -> None:
+        place = self._place(key)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+        try:
+            for name, data in entry.files().items():
+                (work / name).write_bytes(data)
+            (work / MANIFEST_FILE).write_bytes(encode(key, entry))
+            try:
+                os.replace(work, place)
+            except OSError:
+                # The key is taken. A good entry is as good as this one; a broken one makes room.
+                if self.get(key) is None:
+                    shutil.rmtree(place)
+                    os.replace(work, place)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _is_safe(self) -> bool:
+        """Whether the directory is one that only its owner, who is this user or root, can write to."""
+        if self._usable is None:
+            try:
+                status = os.stat(self.directory)
+            except FileNotFoundError:
+                return True  # nothing to read; writing creates it with the right permissions
+            except OSError as error:
+                self._usable = False
+                self._warn(f"cannot use the artifact cache {self.directory}: {error}")
+                return False
+            self._usable = _is_private(status)
+            if not self._usable:
+                self._warn(
+                    f"the artifact cache {self.directory} is not used, because others can write to it: make it yours "
+                    f"(chmod go-w) or set DIFFKERN_CACHE_DIR"
+                )
+        return self._usable
+
+    def _warn(self, message: str) -> None:
+        with self._lock:
+            first, self._warned = not self._warned, True
+        if first:
+            warnings.warn(f"{message}; artifacts are kept in memory", RuntimeWarning, stacklevel=4)
+
+
+def _is_private(status: os.stat_result) -> bool:
+    if not hasattr(os, "getuid"):  # permissions of another kind, which the user's profile directory already has
+        return True
+    return status.st_uid in (0, os.getuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

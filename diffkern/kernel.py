@@ -1,0 +1,273 @@
+"""``@dk.kernel``: the place where compile time and run time meet.
+
+In: a Python function. Out: a :class:`Kernel` that can be launched, differentiated and inspected. Its programs are made
+when first needed, one for each combination of argument types (and, of an adjoint, active parameters).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from diffkern.errors import KernelError, raise_all
+from diffkern.ir.types import Array, Type, is_differentiable
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.dtypes import resolve_dtype
+from diffkern.lang.func import Func
+from diffkern.runtime.arguments import Parameter
+from diffkern.runtime.array import array, type_of_key, wrap
+from diffkern.runtime.config import config
+from diffkern.runtime.launch import run
+from diffkern.runtime.program import Executable
+from diffkern.specialize import Specialization, load
+
+__all__ = ["Kernel", "kernel"]
+
+_AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
+_kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+
+class Kernel:
+    """A function that runs once for every index of a launch's grid. Made by :func:`kernel`.
+
+    ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
+
+    Attributes
+    ----------
+    func : callable
+        The Python function.
+    name, key : str
+        Its name.
+    enable_backward : bool
+        Whether it may be differentiated.
+    """
+
+    def __init__(self, func: Callable[..., Any], enable_backward: bool = True, stack_bytes: int | None = None) -> None:
+        if isinstance(func, (Kernel, Func)) or not hasattr(func, "__code__"):
+            raise TypeError(f"@dk.kernel decorates a Python function, not {func!r}")
+        if stack_bytes is not None and (isinstance(stack_bytes, bool) or not 0 < stack_bytes < 2**31):
+            raise ValueError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
+        functools.update_wrapper(self, func)
+        self.func = func
+        self.name = self.key = func.__name__
+        self.enable_backward = enable_backward
+        self._own_options = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
+        self.programs: dict[tuple[str, ...], Executable] = {}
+        self._adjoints: dict[_AdjointKey, Executable] = {}
+        # Compiling one specialization in two threads at once would be wasted work.
+        self._lock = threading.RLock()
+        _kernels.add(self)
+
+    def __repr__(self) -> str:
+        return f"<dk.kernel {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Raise: a kernel runs on a grid."""
+        raise TypeError(f"a kernel needs a grid: write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])")
+
+    def __getitem__(self, dim: Any) -> Callable[..., None]:
+        """Return what launches the kernel over `dim` with the arguments it is called with."""
+
+        def launch(*args: Any) -> None:
+            run(self, dim, args)
+
+        return launch
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters.
+
+        Raises
+        ------
+        KernelError
+            If the signature or an annotation is not one a kernel can have.
+        """
+        from diffkern.frontend.signature import signature
+
+        return tuple(
+            Parameter(self.name, index, p.name, p.annotation) for index, p in enumerate(signature(self.func).params)
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that have a say in the compiled code."""
+        return {**self._own_options, "mode": config.mode}
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    def forward(self, keys: tuple[str, ...]) -> Executable:
+        """Return the forward program for argument types, built if need be."""
+        with self._lock:
+            found = self.programs.get(keys)
+            if found is None:
+                types = self._checked_types(keys)
+                found = load(Specialization(self.func, types, self.options))
+                self.programs[keys] = found
+            return found
+
+    def adjoint(
+        self, keys: tuple[str, ...], active: frozenset[int], accumulate: Literal["plain", "atomic"] = "plain"
+    ) -> Executable:
+        """Return the adjoint program for argument types and active parameters, built if need be."""
+        found = self._adjoints.get((keys, active, accumulate))
+        if found is not None:
+            return found
+        if not self.enable_backward:
+            raise KernelError(
+                f"kernel {self.name!r} is not differentiated: it was made with enable_backward=False",
+                remedy="leave that option out, or launch it with record_tape=False",
+            )
+        with self._lock:
+            found = self._adjoints.get((keys, active, accumulate))
+            if found is None:
+                types = self._checked_types(keys)
+                found = load(Specialization(self.func, types, self.options, active, accumulate))
+                self._adjoints[keys, active, accumulate] = found
+            return found
+
+    def forget_programs(self) -> None:
+        """Drop all programs; they are loaded again when needed."""
+        with self._lock:
+            self.programs.clear()
+            self._adjoints.clear()
+
+    def _checked_types(self, keys: tuple[str, ...]) -> tuple[Type, ...]:
+        types = tuple(type_of_key(key) for key in keys)
+        errors: list[KernelError] = []
+        for parameter, t in zip(self.parameters, types, strict=True):
+            try:
+                parameter.check_type(t)
+            except KernelError as error:
+                errors.append(error)
+        raise_all(errors)
+        return types
+
+    # -- inspection --------------------------------------------------------------------------------------------------
+
+    def source(self, *types: Any) -> str:
+        """Return the readable forward program.
+
+        Parameters
+        ----------
+        *types
+            For each parameter a type (``float``, ``dk.vec3``, ``dk.array(dtype=float)``) or an argument of that type.
+            May be left out where all parameters are annotated, or after launches with one combination of types.
+        """
+        from diffkern import pipeline
+
+        return pipeline.forward_source(self.func, self._types(types), self.options)
+
+    def adjoint_source(self, *types: Any, active: Any = None) -> str:
+        """Return the readable adjoint program.
+
+        Parameters
+        ----------
+        *types
+            As in :meth:`source`.
+        active : sequence of str, optional
+            Names of the parameters to differentiate for; all that can be by default.
+        """
+        from diffkern import pipeline
+
+        known = self._types(types)
+        return pipeline.adjoint_source(self.func, known, self._active(known, active), self.options)
+
+    def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
+        """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
+        from diffkern import pipeline
+
+        known = self._types(types)
+        return pipeline.ir_text(self.func, known, adjoint, self._active(known, active), self.options)
+
+    def _types(self, given: tuple[Any, ...]) -> tuple[Type, ...]:
+        if not given:
+            if all(p.annotation is not None for p in self.parameters):
+                given = tuple(p.annotation for p in self.parameters)
+            elif len(self.programs) == 1:
+                return tuple(type_of_key(key) for key in next(iter(self.programs)))
+            else:
+                raise KernelError(
+                    f"kernel {self.name!r} has parameters without annotations, so its types are not known",
+                    remedy="pass a type for each parameter, as in kernel.source(dk.array(dtype=float), float)",
+                )
+        if len(given) != len(self.parameters):
+            raise KernelError(f"kernel {self.name!r} has {len(self.parameters)} parameters, not {len(given)}")
+        types = tuple(_type_of(value, p) for value, p in zip(given, self.parameters, strict=True))
+        for parameter, t in zip(self.parameters, types, strict=True):
+            parameter.check_type(t)
+        return types
+
+    def _active(self, types: tuple[Type, ...], names: Any) -> frozenset[int]:
+        if names is None:
+            return frozenset(i for i, t in enumerate(types) if is_differentiable(t))
+        position = {p.name: p.index for p in self.parameters}
+        unknown = [name for name in names if name not in position]
+        if unknown:
+            raise KernelError(f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {', '.join(position)}")
+        return frozenset(position[name] for name in names)
+
+
+def _type_of(value: Any, parameter: Parameter) -> Type:
+    """Return the type meant by a type, an annotation or an argument."""
+    if isinstance(value, ArrayAnnotation):
+        if value.dtype is None:
+            raise parameter.error("the annotation takes any dtype, so its type is not known", "pass a type for it")
+        return Array(value.dtype, value.ndim)
+    if isinstance(value, Array):
+        return value
+    if isinstance(value, array):
+        return value._type
+    if isinstance(value, np.ndarray):
+        element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
+        return wrap(value, element)._type
+    try:
+        return resolve_dtype(value)
+    except TypeError:
+        return type_of_key(parameter.convert(value)[0])
+
+
+@overload
+def kernel(func: Callable[..., Any]) -> Kernel: ...
+
+
+@overload
+def kernel(
+    func: None = None, *, enable_backward: bool = True, stack_bytes: int | None = None
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+
+
+def kernel(
+    func: Callable[..., Any] | None = None, *, enable_backward: bool = True, stack_bytes: int | None = None
+) -> Any:
+    """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
+
+    Parameters
+    ----------
+    func : callable
+        The function. Its parameters are annotated with ``dk.array(dtype=…, ndim=…)`` or a scalar or vector type, or
+        take the type of what is passed.
+    enable_backward : bool, optional
+        Whether the kernel may be differentiated.
+    stack_bytes : int, optional
+        Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.
+
+    Returns
+    -------
+    Kernel
+    """
+    if func is None:
+        return lambda f: Kernel(f, enable_backward, stack_bytes)
+    return Kernel(func, enable_backward, stack_bytes)
+
+
+def _forget_all() -> None:
+    for known in list(_kernels):
+        known.forget_programs()
+
+
+config.on_change(_forget_all)

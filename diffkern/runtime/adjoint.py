@@ -1,0 +1,239 @@
+"""Launch the adjoint of a launch: match gradients to arguments, keep accumulating threads apart, run.
+
+In: a forward launch, the cotangent array of each active parameter, copies of what the forward overwrote. Out: the
+cotangents of what was written are consumed, the others added to; or a :class:`LaunchError` before anything ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.ir.types import Array, Element, is_differentiable, value_type
+from diffkern.runtime.array import accumulate, array, new, type_of_key, wrap
+from diffkern.runtime.launch import Launch, Launchable
+from diffkern.runtime.memory import overlaps
+from diffkern.runtime.program import Geometry
+from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
+
+__all__ = ["AdjointLaunch", "check_aliases", "launch_adjoint"]
+
+
+class AdjointLaunch:
+    """The adjoint of a launch, checked and packed.
+
+    Parameters
+    ----------
+    launch : Launch
+        The forward launch.
+    cotangents : mapping of int to array
+        The cotangent of each active parameter: of the same shape as the array, of one element for a value.
+    saved : mapping of int to array, optional
+        Copies of what arrays held before the forward ran, where the adjoint needs it.
+    contents : mapping of int to array, optional
+        Copies to read in place of arrays that no longer hold what they held after the forward ran.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        cotangents: Mapping[int, array],
+        saved: Mapping[int, array] | None = None,
+        contents: Mapping[int, array] | None = None,
+    ) -> None:
+        kernel = launch.kernel
+        self.launch = launch
+        self.cotangents = cotangents
+        self.saved = saved or {}
+        self.contents = contents or {}
+        active = frozenset(cotangents)
+        self.executable = kernel.adjoint(launch.keys, active, "plain")
+        missing = [kernel.parameters[i].name for i in self.executable.manifest["saved"] if i not in self.saved]
+        if missing:
+            names = ", ".join(repr(name) for name in missing)
+            raise LaunchError(
+                f"kernel {kernel.name!r}: the adjoint needs what {names} held before the kernel overwrote it",
+                remedy="launch the kernel under a dk.Tape, which keeps a copy, or write to another array",
+            )
+        shared = check_aliases(kernel, launch, cotangents)
+        self.plan = self._plan(shared)
+        self.geometry: Geometry = self.executable.prepared(self.plan.cut)
+
+    def run(self) -> None:
+        """Run the adjoint once."""
+        given = {index: _contiguous(ct, self._wants_contiguous(index)) for index, ct in self.cotangents.items()}
+        private = self.plan.private
+        if private:
+            copies = {i: [given[i], *self._private(given[i])] for i in private}
+            groups = range(self.plan.cut.chunks)
+            blocks = [self._pack({**given, **{i: copy[g] for i, copy in copies.items()}}) for g in groups]
+            self.executable.run_blocks(self.geometry, blocks, self.plan.colours)
+            for whole, *parts in copies.values():
+                for part in parts:
+                    accumulate(whole, part)
+        elif self.plan.cut.n:
+            self.executable.run_blocks(self.geometry, [self._pack(given)], self.plan.colours)
+        for index, ct in self.cotangents.items():
+            if given[index] is not ct:
+                ct._data[...] = given[index]._data
+            ct._memory.version += 1
+
+    def _plan(self, shared: bool) -> Plan:
+        """Decide how to run; may replace the program by the one with atomics."""
+        plain, dims, cotangents = self.executable, self.launch.dims, self.cotangents
+        shared = shared or any(0 in ct.strides and ct.size > 1 for ct in cotangents.values())
+        key = (dims, shared, tuple([ct.size for ct in cotangents.values()]))
+        found = plain.plans.get(key)
+        if found is None:
+            conflicts = conflicts_of(plain.manifest, dims, shared)
+            elements = {i: cotangents[i]._data.size for i in conflicts.general}
+            plan = plan_adjoint(dims, plain.cost, conflicts, elements)
+            if plan is None:
+                launch = self.launch
+                atomic = launch.kernel.adjoint(launch.keys, frozenset(cotangents), "atomic")
+                found = atomic, Plan(cut(dims, atomic.cost))
+            else:
+                found = plain, plan
+            plain.remember_plan(key, found)
+        self.executable, plan = found
+        return plan
+
+    def _private(self, ct: array) -> list[array]:
+        return [new(ct.shape, ct._element, zero=True) for _ in range(self.plan.cut.chunks - 1)]
+
+    def _wants_contiguous(self, index: int) -> bool:
+        return index in self.executable.contiguous_cotangents
+
+    def _pack(self, cotangents: Mapping[int, array]) -> bytes:
+        """Return the argument block behind the header."""
+        parts = []
+        for role, index in self.executable.layout:
+            if role == "param":
+                held = self.contents.get(index)
+                parts.append(self.launch.parts[index] if held is None else held._packed)
+            elif role == "saved":
+                parts.append(self.saved[index]._packed)
+            else:
+                parts.append(cotangents[index]._packed)
+        return b"".join(parts)
+
+
+def launch_adjoint(
+    kernel: Launchable,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adj_inputs: Sequence[Any],
+    adj_outputs: Sequence[Any],
+) -> None:
+    """Run the adjoint of one launch with gradients given by hand or taken from the arrays."""
+    launch = Launch(kernel, dim, (*inputs, *outputs))
+    given = (
+        *_padded(kernel, "adj_inputs", adj_inputs, "inputs", len(inputs)),
+        *_padded(kernel, "adj_outputs", adj_outputs, "outputs", len(outputs)),
+    )
+    cotangents: dict[int, array] = {}
+    for index, value in enumerate(given):
+        held = launch.arrays[index]
+        if value is None:
+            value = None if held is None else held.grad
+        if value is not None:
+            cotangents[index] = _cotangent(launch, index, value)
+    if not cotangents:
+        raise LaunchError(
+            f"kernel {kernel.name!r}: no argument has a gradient, so there is nothing to differentiate for",
+            remedy="pass adj_inputs and adj_outputs, or arrays made with requires_grad=True",
+        )
+    AdjointLaunch(launch, cotangents).run()
+
+
+def check_aliases(kernel: Launchable, launch: Launch, cotangents: Mapping[int, array]) -> bool:
+    """Return whether cotangents share memory with each other.
+
+    Raises
+    ------
+    LaunchError
+        If a written array or a cotangent shares memory with another argument, so that the adjoint would be wrong.
+    """
+    ranges = [(*held._range, False, i) for i, held in enumerate(launch.arrays) if held is not None]
+    ranges += [(*ct._range, True, i) for i, ct in cotangents.items()]
+    ranges.sort()
+    end = 0
+    for low, high, _, _ in ranges:
+        if low < end and high > low:
+            break
+        end = max(end, high)
+    else:
+        return False
+    return _explain_overlaps(kernel, launch, cotangents)
+
+
+def _explain_overlaps(kernel: Launchable, launch: Launch, cotangents: Mapping[int, array]) -> bool:
+    names = [p.name for p in kernel.parameters]
+    writes = launch.executable.writes
+    held = [(i, False, a) for i, a in enumerate(launch.arrays) if a is not None]
+    every = held + [(i, True, ct) for i, ct in cotangents.items()]
+    shared = False
+    for position, (i, i_is_ct, a) in enumerate(every):
+        for j, j_is_ct, b in every[position + 1 :]:
+            if not overlaps(a._data, b._data):
+                continue
+            written = i in writes or j in writes
+            if i_is_ct and j_is_ct and not written:
+                shared = True
+            elif i_is_ct or j_is_ct or written:
+                first = f"the gradient of {names[i]!r}" if i_is_ct else repr(names[i])
+                second = f"the gradient of {names[j]!r}" if j_is_ct else repr(names[j])
+                raise LaunchError(
+                    f"kernel {kernel.name!r}: {first} and {second} share memory, and one of them is written; such a "
+                    "launch cannot be differentiated",
+                    remedy="pass arrays that do not overlap, for example dk.clone() of one of them",
+                )
+    return shared
+
+
+def _padded(kernel: Launchable, label: str, values: Sequence[Any], of: str, count: int) -> Sequence[Any]:
+    if len(values) not in (0, count):
+        raise LaunchError(
+            f"kernel {kernel.name!r}: {label} has {len(values)} entries for {count} {of}",
+            remedy="give one entry for each argument, None where the argument's own gradient or none is meant",
+        )
+    return values or (None,) * count
+
+
+def _cotangent(launch: Launch, index: int, given: Any) -> array:
+    """Check one gradient against the argument it belongs to."""
+    parameter = launch.kernel.parameters[index]
+    t = type_of_key(launch.keys[index])
+    if not is_differentiable(t):
+        raise parameter.error(f"an argument of type {t} has no gradient", "pass None in its place")
+    element: Element = t.dtype if isinstance(t, Array) else value_type(t)  # type: ignore[arg-type]
+    if isinstance(given, array):
+        value: array = given
+    elif isinstance(given, np.ndarray):
+        try:
+            value = wrap(given, element)
+        except (TypeError, ValueError) as error:
+            raise parameter.error(f"its gradient does not fit: {error}") from None
+    else:
+        raise parameter.error(
+            f"its gradient must be an array, not {given!r}", "pass an array of one element for a value, or None"
+        )
+    held = launch.arrays[index]
+    shape = (1,) if held is None else held.shape
+    if value.shape != shape or value._element != element:
+        raise parameter.error(f"its gradient must have shape {shape} and type {element}, not {value!r}")
+    if not value._writable:
+        raise parameter.error("its gradient is read-only memory")
+    return value
+
+
+def _contiguous(ct: array, wanted: bool) -> array:
+    if not wanted or ct._type.layout == "C":
+        return ct
+    made = new(ct.shape, ct._element, zero=False)
+    made._data[...] = ct._data
+    return made

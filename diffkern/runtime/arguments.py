@@ -1,0 +1,219 @@
+"""Parameters of a kernel and what may be passed for them.
+
+In: a parameter's annotation and an argument. Out: the argument's type as a short key, its bytes in the argument block,
+and the array it is, if it is one; or a :class:`LaunchError` that names kernel and parameter. Nothing has run then.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.abi import passed_type
+from diffkern.errors import LaunchError
+from diffkern.ir.types import BOOL, Array, Element, Mat, Scalar, Type, Vec, scalar_of
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.dtypes import SCALARS, element_of_value
+from diffkern.runtime.array import array, wrap
+
+__all__ = ["Bound", "Parameter", "bind", "pack_value"]
+
+_FORMATS = {
+    "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
+    "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q", "float32": "f4x", "float64": "d",
+}  # fmt: skip
+_PACKERS: dict[Scalar, Callable[[Any], bytes]] = {
+    SCALARS[name].ir: struct.Struct(code).pack for name, code in _FORMATS.items()
+}
+
+# What binding gives: the key of each argument's type, its bytes, and the array it is or None.
+Bound = tuple[tuple[str, ...], "list[bytes]", "list[array | None]"]
+
+
+class Parameter:
+    """One parameter of a kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        The kernel's name, for messages.
+    index : int
+        Its position.
+    name : str
+        Its name.
+    annotation : ArrayAnnotation, element type, or None
+        What it takes; None takes the type of the argument.
+    """
+
+    __slots__ = ("annotation", "index", "is_array", "kernel", "name", "pack", "value_key")
+
+    def __init__(self, kernel: str, index: int, name: str, annotation: ArrayAnnotation | Element | None) -> None:
+        self.kernel = kernel
+        self.index = index
+        self.name = name
+        self.annotation = annotation
+        self.is_array = isinstance(annotation, ArrayAnnotation)
+        # For the common case, a Python number for a scalar parameter, key and bytes are one look-up and one call.
+        self.value_key = str(annotation) if isinstance(annotation, Scalar) else ""
+        self.pack: Callable[[Any], bytes] | None = _packer(annotation) if isinstance(annotation, Scalar) else None
+
+    def error(self, message: str, remedy: str | None = None) -> LaunchError:
+        """Return an error about this parameter."""
+        return LaunchError(f"kernel {self.kernel!r}, parameter {self.name!r}: {message}", remedy=remedy)
+
+    def convert(self, value: Any) -> tuple[str, bytes, array | None]:
+        """Return an argument's type key, its bytes in the block, and the array it is."""
+        if isinstance(value, array):
+            return self._convert_array(value)
+        if self.is_array:
+            return self._convert_array(self._wrapped(value))
+        element = self.annotation
+        if element is None:
+            if value is None:
+                raise self.error("None was passed", "pass an array or a number")
+            element = element_of_value(value)
+            if element is None:
+                return self._convert_array(self._wrapped(value))
+        assert not isinstance(element, ArrayAnnotation)
+        try:
+            return str(element), pack_value(element, value), None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self.error(str(error)) from None
+
+    def check_type(self, t: Type) -> None:
+        """Raise unless an argument of this type may be passed."""
+        annotation = self.annotation
+        if isinstance(annotation, ArrayAnnotation):
+            if not isinstance(t, Array) or not annotation.accepts(t):
+                raise self.error(f"takes {annotation}, not {_spelled(t)}", "pass an array of this dtype and ndim")
+        elif annotation is not None and t != annotation:
+            raise self.error(f"takes {annotation} by value, not {_spelled(t)}")
+
+    def _convert_array(self, value: array) -> tuple[str, bytes, array | None]:
+        if self.annotation is not None and not self.is_array:
+            raise self.error(f"takes {self.annotation} by value, not {value!r}", "pass a number, or annotate an array")
+        return value._key, value._packed, value
+
+    def _wrapped(self, value: Any) -> array:
+        """Return an array over the memory of whatever NumPy can see without a copy."""
+        annotation = self.annotation
+        takes = annotation if annotation is not None else "an array or a number"
+        if value is None:
+            raise self.error(f"takes {takes}, not None", "pass an array; diffkern has no null arrays")
+        if not isinstance(value, np.ndarray):
+            if not hasattr(value, "__array_interface__") and not isinstance(value, (memoryview, bytearray)):
+                raise self.error(
+                    f"takes {takes}, not {type(value).__name__} {_short(value)}",
+                    "pass a diffkern or NumPy array, or a number for a parameter by value",
+                )
+            value = np.asarray(value)
+        element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
+        try:
+            return wrap(value, element)
+        except (TypeError, ValueError) as error:
+            raise self.error(
+                f"takes {takes}, not NumPy's array of {value.dtype} with shape {value.shape}: {error}",
+                "convert it with astype() or numpy.ascontiguousarray()",
+            ) from None
+
+
+def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:
+    """Return the types, bytes and arrays of the arguments of a launch.
+
+    Raises
+    ------
+    LaunchError
+        If their number is wrong or one of them is nothing that its parameter could take.
+    """
+    if len(args) != len(parameters):
+        names = ", ".join(p.name for p in parameters)
+        raise LaunchError(
+            f"kernel {kernel!r} takes {len(parameters)} arguments ({names}), not {len(args)}",
+            remedy="inputs and outputs together are the arguments, in the order of the parameters",
+        )
+    keys: list[str] = []
+    parts: list[bytes] = []
+    held: list[array | None] = []
+    for parameter, value in zip(parameters, args):  # noqa: B905 - the lengths were compared above
+        kind = type(value)
+        if kind is array and (parameter.is_array or parameter.annotation is None):
+            keys.append(value._key)
+            parts.append(value._packed)
+            held.append(value)
+            continue
+        key = parameter.value_key
+        if key and (kind is float or kind is int):
+            try:
+                parts.append(parameter.pack(value))  # type: ignore[misc]
+            except (struct.error, OverflowError):
+                parameter.convert(value)  # says what is wrong
+                raise
+            keys.append(key)
+            held.append(None)
+            continue
+        key, packed, made = parameter.convert(value)
+        keys.append(key)
+        parts.append(packed)
+        held.append(made)
+    return tuple(keys), parts, held
+
+
+def pack_value(element: Element, value: Any) -> bytes:
+    """Return the bytes of a number, vector or matrix in the argument block.
+
+    Raises
+    ------
+    TypeError, OverflowError
+        If the value is of another kind or does not fit.
+    """
+    if isinstance(element, (Vec, Mat)):
+        return _pack_composite(element, value)
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise TypeError(f"takes one {element}, not an array of shape {value.shape}")
+    pack = _packer(element)
+    if element == BOOL:
+        if not (isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1))):
+            raise TypeError(f"takes a bool, not {_short(value)}")
+        return pack(bool(value))
+    if element.is_float and isinstance(value, (str, bytes)):
+        raise TypeError(f"takes a number, not {_short(value)}")
+    try:
+        return pack(value)
+    except OverflowError:
+        raise OverflowError(f"{_short(value)} does not fit {element}") from None
+    except (struct.error, TypeError):
+        if isinstance(value, (int, np.integer)):
+            raise OverflowError(f"{value} does not fit {element}") from None
+        if isinstance(value, (float, np.floating)):
+            raise TypeError(f"takes an integer ({element}), not {value!r}; convert it with int()") from None
+        raise TypeError(f"takes a number ({element}), not {_short(value)}") from None
+
+
+def _packer(element: Scalar) -> Callable[[Any], bytes]:
+    passed = passed_type(element)
+    assert isinstance(passed, Scalar)
+    return _PACKERS[passed]
+
+
+def _pack_composite(element: Vec | Mat, value: Any) -> bytes:
+    composite = getattr(value, "composite", None)
+    if composite is not None and composite.ir != element:
+        raise TypeError(f"takes {element}, not {composite.ir}")
+    numbers = np.asarray(value)
+    stored = SCALARS[scalar_of(element).name].numpy
+    if numbers.shape != element.shape or not np.can_cast(numbers.dtype, stored, casting="same_kind"):
+        raise TypeError(f"takes {element}, not {_short(value)}")
+    data = numbers.astype(stored).tobytes()
+    return data + bytes(-len(data) % 8)
+
+
+def _spelled(t: Type) -> str:
+    return f"array{t.ndim}d<{t.dtype}>" if isinstance(t, Array) else str(t)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,461 @@
+"""Arrays that kernels read and write, with their gradients.
+
+In: data, or a shape, and an element type. Out: an :class:`array` over one block of memory, which ``numpy()`` shows as a
+NumPy array without a copy; composite elements are its last axes. Views share memory, its version and the gradient.
+Every change made here raises the version and is told to the current tape.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.ir.types import BFLOAT16, Array, Element, Type, is_differentiable, scalar_of
+from diffkern.lang.annotations import ANY, array_annotation
+from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, CompositeValue, DType, resolve_dtype
+from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, element_of, stored_type
+from diffkern.runtime.device import Device, check_device, get_device
+from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
+from diffkern.runtime.state import current
+
+__all__ = ["accumulate", "array", "array_type", "clone", "copy", "new", "type_of_key", "wrap"]
+
+MAX_NDIM = 4
+_PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
+_NAMED: tuple[DType | CompositeType, ...] = (*SCALARS.values(), *COMPOSITES.values())
+_TYPES: dict[str, Type] = {str(d.ir): d.ir for d in _NAMED}
+# Of several names for one type, such as vec3 and vec3f, the first is shown.
+_DTYPES: dict[Element, DType | CompositeType] = {d.ir: d for d in reversed(_NAMED)}
+
+
+class array:
+    """An array of scalars, vectors or matrices along one to four axes.
+
+    Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
+    parameter instead of an array.
+
+    Parameters
+    ----------
+    data : array_like, optional
+        Contents. For composite elements the last axes are the components.
+    dtype : optional
+        Element type: ``dk.float32``, ``dk.vec3``, ``float`` (float32), ``int`` (int32), a NumPy type, …; that of `data`
+        by default.
+    shape : int or tuple of int, optional
+        Number of elements along each axis; that of `data` by default. Without data the elements are not initialized.
+    ndim : int, optional
+        Number of axes; checked against the shape.
+    requires_grad : bool, optional
+        Whether to allocate a gradient, filled with zeros.
+    copy : bool, optional
+        Whether to copy `data`. False makes an array over the memory of a NumPy array of the right type, or raises.
+    grad : array, optional
+        An array of the same type and shape to take as gradient.
+    device : str or Device, optional
+        Where the array lies.
+    """
+
+    __slots__ = (
+        "__weakref__", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range", "_type",
+        "_view", "_writable", "shape",
+    )  # fmt: skip
+
+    _data: np.ndarray[Any, Any]
+    _element: Element
+    _grad: array | None
+    _key: str
+    _memory: Memory
+    _packed: bytes
+    _parent: array | None
+    _range: tuple[int, int]
+    _type: Array
+    _view: Any
+    _writable: bool
+    shape: tuple[int, ...]
+
+    def __new__(
+        cls,
+        data: Any = None,
+        dtype: Any = ANY,
+        shape: int | Sequence[int] | None = None,
+        ndim: int | None = None,
+        requires_grad: bool = False,
+        copy: bool = True,
+        grad: array | None = None,
+        device: Any = None,
+    ) -> Any:
+        if data is None and shape is None:
+            return array_annotation(dtype, 1 if ndim is None else ndim)
+        check_device(device)
+        element = None if dtype is ANY or dtype is None or dtype is Any else resolve_dtype(dtype)
+        if data is None:
+            made = new(_as_shape(shape), resolve_dtype(float) if element is None else element, zero=False)
+        else:
+            made = _from_data(data, element, None if shape is None else _as_shape(shape), copy)
+        if ndim is not None and made.ndim != ndim:
+            raise ValueError(f"the data have {made.ndim} axes of elements, not ndim={ndim}")
+        if grad is not None:
+            made.grad = grad
+        elif requires_grad:
+            made.requires_grad = True
+        return made
+
+    # -- description -------------------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> DType | CompositeType:
+        """The element type."""
+        return _DTYPES[self._element]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance of neighbours along each axis, in bytes."""
+        return self._data.strides[: len(self.shape)]
+
+    @property
+    def ptr(self) -> int:
+        """Address of the first element."""
+        return self._range[0] if self._type.layout == "C" else int(self._data.ctypes.data)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one after the other in row-major order."""
+        return self._type.layout == "C"
+
+    @property
+    def device(self) -> Device:
+        """Where the array lies."""
+        return get_device()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"array(shape={self.shape}, dtype={self.dtype!r})"
+
+    def __str__(self) -> str:
+        return str(self._data)
+
+    # -- NumPy -------------------------------------------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits."""
+        return self._data.view()
+
+    def list(self) -> builtins.list[Any]:
+        """Return the elements as nested Python lists."""
+        values: builtins.list[Any] = self._data.tolist()
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        converted = self._data.view() if dtype is None else self._data.astype(dtype, copy=False)
+        return converted.copy() if copy else converted
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._data.__array_interface__
+
+    # -- gradient ----------------------------------------------------------------------------------------------------
+
+    @property
+    def grad(self) -> array | None:
+        """The gradient: an array of the same type and shape, or None. That of a view is a view of the gradient."""
+        if self._grad is None and self._parent is not None:
+            whole = self._parent.grad
+            if whole is not None:
+                return whole._derive(self._view)
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: array | np.ndarray[Any, Any] | None) -> None:
+        if value is not None:
+            if not isinstance(value, array):
+                value = wrap(np.asarray(value), self._element)
+            if value.shape != self.shape or value._element != self._element:
+                raise ValueError(f"the gradient of {self!r} must have the same shape and dtype, not {value!r}")
+            _check_differentiable(self._element)
+        self._grad = value
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether there is a gradient. Setting it to True allocates one of zeros, to False drops it."""
+        return self.grad is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if not value:
+            self._grad = self._parent = None
+        elif self.grad is None:
+            _check_differentiable(self._element)
+            self._grad = new(self.shape, self._element, zero=True)
+
+    # -- views -------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a view for integers, slices and an ellipsis; a value where no axis is left."""
+        parts: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+        for part in parts:
+            if isinstance(part, bool) or not (isinstance(part, (int, np.integer, slice)) or part is Ellipsis):
+                raise TypeError(f"an array is indexed by integers, slices and '...', not {part!r}; use .numpy()")
+        # Components are not elements, so the index must not reach into them.
+        if len(parts) - sum(part is Ellipsis for part in parts) > self.ndim:
+            raise IndexError(f"too many indices for an array of {self.ndim} axes")
+        full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
+        full = (*full, *(slice(None),) * len(component_shape(self._element)))
+        if self._data[full].ndim == len(component_shape(self._element)):
+            value = self._data[full]
+            return value.copy() if isinstance(value, np.ndarray) and value.ndim else value[()]
+        return self._derive(lambda data: data[full])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Assign an array, or a value to every element, of a part."""
+        parts = index if isinstance(index, tuple) else (index,)
+        # A slice instead of an integer keeps the axis, so that one element is a view as well.
+        kept = tuple(
+            slice(k, None if k == -1 else k + 1) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else k
+            for k in parts
+        )
+        view = self[kept]
+        target = self._data[parts] if Ellipsis in parts else self._data[(*parts, Ellipsis)]
+        if isinstance(value, array):
+            view.assign(np.broadcast_to(value._data, target.shape).reshape(view._data.shape))
+        else:
+            view.assign(np.broadcast_to(np.asarray(value), target.shape).reshape(view._data.shape))
+
+    def reshape(self, *shape: Any) -> array:
+        """Return a view with another shape of as many elements; one extent may be -1. The array must be contiguous."""
+        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        if not self.is_contiguous:
+            raise ValueError("only a contiguous array can be reshaped without a copy; use clone() first")
+        full = (*(int(extent) for extent in extents), *component_shape(self._element))
+        return self._derive(lambda data: data.reshape(full))
+
+    def flatten(self) -> array:
+        """Return a view with one axis. The array must be contiguous."""
+        return self.reshape(self.size)
+
+    def contiguous(self) -> array:
+        """Return the array itself if it is contiguous, else a contiguous copy."""
+        return self if self.is_contiguous else clone(self)
+
+    def _derive(self, view: Any) -> array:
+        part = _make(view(self._data), self._element, self._memory, self._writable)
+        part._parent, part._view = self, view
+        return part
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def assign(self, src: Any) -> None:
+        """Copy the values of an array, a NumPy array or nested lists of the same shape.
+
+        Under a tape, assigning an array is a copy that gradients flow through; anything else is a constant.
+        """
+        if isinstance(src, array):
+            copy(self, src)
+            return
+        values = convert(np.asarray(src), scalar_of(self._element))
+        if values.shape != self._data.shape:
+            if values.size != self._data.size:
+                raise ValueError(f"values of shape {values.shape} do not fit into {self!r}")
+            values = values.reshape(self._data.shape)
+        self._overwrite(values)
+
+    def fill_(self, value: Any) -> None:
+        """Set every element to one value: a number, or a vector or matrix."""
+        self._overwrite(convert(np.asarray(value), scalar_of(self._element)))
+
+    def zero_(self) -> None:
+        """Set every element to zero."""
+        self._overwrite(0)
+        memory = self._memory
+        if self._data.nbytes == memory.nbytes:
+            memory.zero_version = memory.version
+
+    def _overwrite(self, values: Any) -> None:
+        self._check_writable()
+        tape = current.tape
+        if tape is not None:
+            tape.record_overwrite(self)
+        self._data[...] = values
+        self._memory.version += 1
+        if tape is not None:
+            tape.note_version(self._memory)
+
+    def _check_writable(self) -> None:
+        if not self._writable:
+            raise ValueError(f"{self!r} lies over read-only memory of NumPy; make it with copy=True")
+
+
+# -- construction ----------------------------------------------------------------------------------------------------
+
+
+def new(shape: tuple[int, ...], element: Element, zero: bool) -> array:
+    """Return a new array, of zeros or not initialized."""
+    data, memory = allocate((*shape, *component_shape(element)), stored_type(element), zero)
+    return _make(data, element, memory, True)
+
+
+def wrap(data: np.ndarray[Any, Any], element: Element | None = None) -> array:
+    """Return an array over the memory of a NumPy array, whose last axes are the components of `element`.
+
+    Raises
+    ------
+    TypeError
+        If kernels cannot work on this memory: another type, foreign byte order, components apart, unaligned.
+    """
+    if element is None:
+        element = element_of(data.dtype)
+        if element is None:
+            raise TypeError(f"no element type for NumPy's {data.dtype!r}")
+    inner = component_shape(element)
+    if data.dtype != stored_type(element):
+        raise TypeError(f"NumPy's {data.dtype.str!r} is not {scalar_of(element)}")
+    if inner and data.shape[-len(inner) :] != inner:
+        raise TypeError(f"the last axes of shape {data.shape} are not the components {inner} of {element}")
+    if inner and data.size and data[(0,) * (data.ndim - len(inner))].flags.c_contiguous is False:
+        raise TypeError(f"the components of each {element} are not next to each other in memory")
+    if not data.flags.aligned:
+        raise TypeError("the elements are not aligned in memory")
+    # A subclass of ndarray may give slices and arithmetic another meaning; its memory is what counts here.
+    plain = data if type(data) is np.ndarray else data.view(np.ndarray)
+    return _make(plain, element, memory_of(plain), plain.flags.writeable)
+
+
+@functools.cache
+def array_type(element: Element, ndim: int, layout: str) -> tuple[Array, str]:
+    """Return an array type and its spelling, one object each: their identity makes look-ups quick."""
+    t = Array(element, ndim, layout)
+    key = str(t)
+    _TYPES[key] = t
+    return t, key
+
+
+def type_of_key(key: str) -> Type:
+    """Return the type of an argument from the spelling that stands for it in a launch."""
+    return _TYPES[key]
+
+
+def _make(data: np.ndarray[Any, Any], element: Element, memory: Memory, writable: bool) -> array:
+    ndim = data.ndim - len(component_shape(element))
+    if not 1 <= ndim <= MAX_NDIM:
+        raise ValueError(f"an array has 1 to {MAX_NDIM} axes, not {ndim}")
+    made = object.__new__(array)
+    made._data = data
+    made._element = element
+    made._memory = memory
+    made._writable = writable
+    made._grad = made._parent = made._view = None
+    made.shape = data.shape[:ndim]
+    made._type, made._key = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
+    address = data.ctypes.data
+    made._packed = _PACK[ndim](address, *made.shape, *data.strides[:ndim])
+    made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)
+    return made
+
+
+def _from_data(data: Any, element: Element | None, shape: tuple[int, ...] | None, copy: bool) -> array:
+    source = data._data if isinstance(data, array) else np.asarray(data)
+    if element is None:
+        if isinstance(data, array):
+            element = data._element
+        elif isinstance(data, CompositeValue) and data.composite is not None:
+            element = data.composite.ir
+        elif (known := element_of(source.dtype.newbyteorder("="))) is not None:
+            element = known
+        else:
+            raise TypeError(f"no element type for NumPy's {source.dtype!r}; convert the data, or state a dtype")
+    inner = component_shape(element)
+    if shape is not None:
+        if copy is False and not source.flags.c_contiguous:
+            raise ValueError("copy=False with another shape needs contiguous data")
+        source = source.reshape((*shape, *inner))
+    elif source.ndim == len(inner):
+        source = source.reshape((1, *source.shape))
+    if inner and source.shape[-len(inner) :] != inner:
+        raise ValueError(f"the last axes of data of shape {source.shape} must be the components {inner} of {element}")
+    if not copy:
+        return wrap(source, element)
+    made = new(source.shape[: source.ndim - len(inner)], element, zero=False)
+    made._data[...] = convert(source, scalar_of(element))
+    return made
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    extents = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(extent) for extent in shape)
+    if not 1 <= len(extents) <= MAX_NDIM or min(extents) < 0:
+        raise ValueError(f"a shape has 1 to {MAX_NDIM} extents, none negative, not {shape!r}")
+    return extents
+
+
+def _check_differentiable(element: Element) -> None:
+    if not is_differentiable(element):
+        raise TypeError(f"elements of type {element} have no gradient; only floating-point types do")
+
+
+def accumulate(goal: array, values: array) -> None:
+    """Add the elements of one array to those of another of the same type and shape."""
+    if scalar_of(goal._element) == BFLOAT16:
+        total = bfloat16_values(goal._data) + bfloat16_values(values._data)
+        goal._data[...] = bfloat16_bits(total)
+    else:
+        np.add(goal._data, values._data, out=goal._data)
+
+
+def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
+    """Copy elements from one array to another. Under a tape, gradients flow through the copy.
+
+    Parameters
+    ----------
+    dest, src : array
+        Arrays of the same element type and shape; with offsets or a count, any contiguous arrays.
+    dest_offset, src_offset : int, optional
+        First element, counted along the flattened arrays.
+    count : int, optional
+        Number of elements; by default as many as `src` has, after the offset.
+    """
+    if dest._element != src._element:
+        raise TypeError(f"cannot copy {src!r} to {dest!r}: the element types differ")
+    if dest_offset or src_offset or count:
+        count = count or src.size - src_offset
+        if min(dest_offset, src_offset, count) < 0 or dest_offset + count > dest.size or src_offset + count > src.size:
+            raise ValueError(f"{count} elements from {src_offset} do not fit from {dest_offset} of {dest!r}")
+        dest = dest.flatten()[dest_offset : dest_offset + count]
+        src = src.flatten()[src_offset : src_offset + count]
+    if dest.shape != src.shape:
+        raise ValueError(f"cannot copy {src!r} to {dest!r}: the shapes differ")
+    dest._check_writable()
+    tape = current.tape
+    if tape is not None:
+        tape.record_copy(dest, src)
+    dest._data[...] = src._data
+    dest._memory.version += 1
+    if tape is not None:
+        tape.note_version(dest._memory)
+
+
+def clone(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
+    """Return a contiguous copy of an array, with a gradient of its own if `src` has one or `requires_grad` says so."""
+    check_device(device)
+    made = new(src.shape, src._element, zero=False)
+    if src.requires_grad if requires_grad is None else requires_grad:
+        made.requires_grad = True
+    copy(made, src)
+    return made

@@ -1,0 +1,66 @@
+"""How elements are stored in NumPy's types, and the conversion of values into them.
+
+In: values as a user gives them. Out: an array of the stored type. Numbers may lose width, never their kind: a float
+does not become an integer, and an integer that does not fit is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from diffkern.ir.types import BFLOAT16, Element, Scalar, scalar_of
+from diffkern.lang.dtypes import SCALARS
+
+__all__ = ["bfloat16_bits", "bfloat16_values", "component_shape", "convert", "element_of", "stored_type"]
+
+
+_NATIVE = {d.numpy: d.ir for d in SCALARS.values() if d.ir != BFLOAT16}
+
+
+def element_of(dtype: np.dtype[Any]) -> Scalar | None:
+    """Return the scalar type that NumPy's type stands for, or None; of a foreign byte order it is none."""
+    return _NATIVE.get(dtype)
+
+
+def stored_type(element: Element) -> np.dtype[Any]:
+    """Return NumPy's type of a scalar element, or of one component."""
+    return SCALARS[scalar_of(element).name].numpy
+
+
+def component_shape(element: Element) -> tuple[int, ...]:
+    """Return the axes of an element's components; none for a scalar."""
+    return () if isinstance(element, Scalar) else element.shape
+
+
+def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any]:
+    """Return values as they are stored. Numbers may lose width, never their kind: 1.5 does not become 1."""
+    stored = SCALARS[scalar.name].numpy
+    if scalar == BFLOAT16:
+        if values.dtype == stored:
+            return values
+        return bfloat16_bits(values)
+    if values.dtype.kind in "iub" and stored.kind in "iu" and values.size and values.dtype != stored:
+        limits = np.iinfo(stored)
+        if int(values.min()) < limits.min or int(values.max()) > limits.max:
+            raise OverflowError(f"values from {values.min()} to {values.max()} do not fit into {scalar}")
+        return values.astype(stored)
+    if stored.kind == "b" and values.dtype.kind in "iu" and values.size and values.min() >= 0 and values.max() <= 1:
+        return values.astype(stored)
+    if not np.can_cast(values.dtype, stored, casting="same_kind"):
+        raise TypeError(f"values of type {values.dtype} are not converted to {scalar}; use astype() if that is meant")
+    return values.astype(stored, copy=False)
+
+
+def bfloat16_values(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return bfloat16 elements, given as their bits, as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def bfloat16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return float values rounded to bfloat16, to nearest and ties to even, as their bits."""
+    single = values.astype(np.float32)
+    bits = single.view(np.uint32)
+    rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(single), 0x7FC0, rounded).astype(np.uint16)

@@ -1,0 +1,124 @@
+"""Functions that make arrays: zeros, ones, full, empty and their like, from_numpy.
+
+In: a shape or an array, an element type. Out: new arrays that share no memory with what was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.lang.dtypes import resolve_dtype
+from diffkern.runtime.array import _as_shape, array, new
+from diffkern.runtime.device import check_device
+
+__all__ = ["empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
+
+Shape = int | Sequence[int]
+
+
+def zeros(shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> array:
+    """Return a new array of zeros.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Number of elements along each axis.
+    dtype : optional
+        Element type, as in :class:`array`; float32 by default.
+    requires_grad : bool, optional
+        Whether to allocate a gradient.
+    device : str or Device, optional
+        Where the array lies.
+    """
+    return _new(shape, dtype, requires_grad, device, zero=True)
+
+
+def empty(shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> array:
+    """Return a new array whose elements are not initialized; parameters as in :func:`zeros`."""
+    return _new(shape, dtype, requires_grad, device, zero=False)
+
+
+def full(shape: Shape, value: Any = 0, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> array:
+    """Return a new array with every element equal to `value`; other parameters as in :func:`zeros`.
+
+    Without a `dtype`, a Python number gives float32, int32 or bool, and a NumPy number or a vector its own type.
+    """
+    made = _new(shape, _type_of(value) if dtype is None else dtype, requires_grad, device, zero=False)
+    made.fill_(value)
+    return made
+
+
+def ones(shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> array:
+    """Return a new array of ones; parameters as in :func:`zeros`."""
+    return full(shape, 1, dtype, requires_grad, device)
+
+
+def zeros_like(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
+    """Return a new array of zeros with the shape and type of another, and with a gradient if that has one."""
+    return _like(src, requires_grad, device, zero=True)
+
+
+def empty_like(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
+    """Return a new array with the shape and type of another, its elements not initialized."""
+    return _like(src, requires_grad, device, zero=False)
+
+
+def full_like(src: array, value: Any, requires_grad: bool | None = None, device: Any = None) -> array:
+    """Return a new array with the shape and type of another, every element equal to `value`."""
+    made = _like(src, requires_grad, device, zero=False)
+    made.fill_(value)
+    return made
+
+
+def ones_like(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
+    """Return a new array of ones with the shape and type of another."""
+    return full_like(src, 1, requires_grad, device)
+
+
+def from_numpy(
+    arr: np.ndarray[Any, Any],
+    dtype: Any = None,
+    shape: Shape | None = None,
+    requires_grad: bool = False,
+    device: Any = None,
+) -> array:
+    """Return a new array with a copy of a NumPy array.
+
+    ``dk.array(arr, copy=False)`` makes an array over the same memory instead.
+
+    Parameters
+    ----------
+    arr : numpy.ndarray
+        The contents.
+    dtype : optional
+        Element type; the scalar type of `arr` by default.
+    shape, requires_grad, device : optional
+        As in :class:`array`.
+    """
+    made: array = array(np.asarray(arr), dtype=dtype, shape=shape, requires_grad=requires_grad, device=device)
+    return made
+
+
+def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool) -> array:
+    check_device(device)
+    made = new(_as_shape(shape), resolve_dtype(dtype), zero)
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def _like(src: array, requires_grad: bool | None, device: Any, zero: bool) -> array:
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return _new(src.shape, src.dtype, wanted, device, zero)
+
+
+def _type_of(value: Any) -> Any:
+    composite = getattr(value, "composite", None)
+    if composite is not None:
+        return composite
+    if isinstance(value, np.generic):
+        return value.dtype
+    return type(value)

@@ -1,0 +1,161 @@
+"""The steps of a tape, and what each of them asks of the arrays when it is taken back.
+
+In: launches, copies and overwrites as they happened. Out: for each one, a function that carries cotangents from what
+was written to what was read; or an error, raised before any of them runs, where something it needs is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from diffkern.errors import KernelError, LaunchError
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import accumulate, array, new
+from diffkern.runtime.launch import Launch
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.program import Executable
+
+__all__ = ["ChangeStep", "CopyStep", "Cotangents", "LaunchStep", "OverwriteStep", "Step"]
+
+
+class Cotangents(Protocol):
+    """Where the reverse sweep finds the cotangents."""
+
+    live: set[Memory]
+    """Memory whose cotangent may differ from zero."""
+
+    def of(self, a: array) -> array:
+        """Return the cotangent of an array."""
+        ...
+
+
+class Step(Protocol):
+    """Something that changed memory while the tape recorded."""
+
+    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+        """Return what takes the step back, or None if no cotangent reaches it."""
+        ...
+
+
+class LaunchStep:
+    """A launch.
+
+    Attributes
+    ----------
+    saved
+        Copies of what parameters held before the launch.
+    contents
+        Copies of what parameters held after it, where a later step overwrote them.
+    lost
+        Parameters whose contents after the launch were changed where the tape could not see it.
+    """
+
+    def __init__(self, launch: Launch, number: int, active: frozenset[int]) -> None:
+        self.launch = launch
+        self.number = number
+        self.active = active
+        self.saved: dict[int, array] = {}
+        self.contents: dict[int, array] = {}
+        self.lost: set[int] = set()
+        self._program: Executable | None = None
+        self._error: KernelError | None = None
+
+    def program(self) -> Executable | None:
+        """Return the adjoint program, or None if there is none: the error is raised only if a gradient needs it."""
+        if self._program is None and self._error is None:
+            try:
+                self._program = self.launch.kernel.adjoint(self.launch.keys, self.active, "plain")
+            except KernelError as error:
+                self._error = error
+        return self._program
+
+    def needs_after(self, index: int) -> bool:
+        """Whether the adjoint reads what a parameter holds after the launch."""
+        program = self.program()
+        return program is not None and index in program.manifest["post"]
+
+    def saves(self) -> list[int]:
+        """Return the parameters whose contents before the launch the adjoint needs."""
+        program = self.program()
+        return [] if program is None else list(program.manifest["saved"])
+
+    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+        launch = self.launch
+        arrays = {i: a for i in self.active if (a := launch.arrays[i]) is not None}
+        written = [arrays[i]._memory for i in launch.executable.writes if i in arrays]
+        if cotangents.live.isdisjoint(written):
+            return None
+        program = self.program()
+        if program is None:
+            assert self._error is not None
+            raise self._error
+        for index in program.manifest["post"]:
+            if index in self.lost and index not in self.contents:
+                raise LaunchError(
+                    f"array {launch.kernel.parameters[index].name!r} of launch {self.number} on the tape (kernel "
+                    f"{launch.kernel.name!r}) was changed outside the tape, and its gradient needs what it held",
+                    remedy="make the change inside the tape's block, or call backward() before it",
+                )
+        given = {i: cotangents.of(a) for i, a in arrays.items()}
+        cotangents.live.update(a._memory for a in arrays.values())
+        return AdjointLaunch(launch, given, self.saved, self.contents).run
+
+
+class OverwriteStep:
+    """A fill or an assignment of constants: what was there has no influence any more."""
+
+    def __init__(self, goal: array) -> None:
+        self.goal = goal
+
+    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+        if self.goal._memory not in cotangents.live:
+            return None
+        ct = cotangents.of(self.goal)
+
+        def run() -> None:
+            ct._data[...] = 0
+            ct._memory.version += 1
+
+        return run
+
+
+class CopyStep:
+    """A copy from one array to another."""
+
+    def __init__(self, goal: array, source: array) -> None:
+        self.goal = goal
+        self.source = source
+
+    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+        if self.goal._memory not in cotangents.live:
+            return None
+        ct_goal, ct_source = cotangents.of(self.goal), cotangents.of(self.source)
+        cotangents.live.add(self.source._memory)
+
+        def run() -> None:
+            # A copy of the cotangent, because the two arrays may be parts of one.
+            moved = new(ct_goal.shape, ct_goal._element, zero=False)
+            moved._data[...] = ct_goal._data
+            ct_goal._data[...] = 0
+            accumulate(ct_source, moved)
+            ct_goal._memory.version += 1
+            ct_source._memory.version += 1
+
+        return run
+
+
+class ChangeStep:
+    """A change that the tape did not see: no gradient can pass it."""
+
+    def __init__(self, memory: Memory, place: str) -> None:
+        self.memory = memory
+        self.place = place
+
+    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+        if self.memory in cotangents.live:
+            raise LaunchError(
+                f"an array was changed before {self.place} where the tape could not see it, and a gradient passes it",
+                remedy="make the change inside the tape's block, and without record_tape=False",
+            )
+        return None

@@ -1,0 +1,181 @@
+"""Launch a kernel: check every argument, pack them, run all threads.
+
+In: a kernel, dimensions, arguments. Out: the kernel has run; or a :class:`LaunchError` before anything ran. The plain
+launch is written for little overhead; a launch that a tape keeps is a :class:`Launch` object that can run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.arguments import Parameter, bind
+from diffkern.runtime.array import array
+from diffkern.runtime.device import check_device
+from diffkern.runtime.program import Executable
+from diffkern.runtime.state import current
+
+__all__ = ["Launch", "Launchable", "launch"]
+
+Accumulate = Literal["plain", "atomic"]
+
+
+class Launchable(Protocol):
+    """What the launch path needs of a kernel."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def parameters(self) -> Sequence[Parameter]: ...
+
+    @property
+    def programs(self) -> Mapping[tuple[str, ...], Executable]:
+        """Forward programs by the keys of the argument types."""
+        ...
+
+    @property
+    def enable_backward(self) -> bool: ...
+
+    def forward(self, keys: tuple[str, ...]) -> Executable:
+        """Return the forward program for argument types, built if need be."""
+        ...
+
+    def adjoint(self, keys: tuple[str, ...], active: frozenset[int], accumulate: Accumulate) -> Executable:
+        """Return the adjoint program for argument types and active parameters, built if need be."""
+        ...
+
+
+class Launch:
+    """A launch whose arguments are checked and packed: it can run, and run again.
+
+    Attributes
+    ----------
+    kernel
+        What is launched.
+    keys
+        Types of the arguments.
+    executable
+        The forward program.
+    dim
+        The launch's dimensions as given.
+    arrays
+        For each parameter the array that was passed, None for a parameter by value.
+    parts
+        For each parameter its bytes in the argument block.
+    """
+
+    __slots__ = ("arrays", "dim", "executable", "geometry", "kernel", "keys", "parts")
+
+    def __init__(self, kernel: Launchable, dim: Any, args: Sequence[Any]) -> None:
+        self.kernel = kernel
+        self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
+        self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
+        self.dim = tuple(dim) if isinstance(dim, list) else dim
+        self.geometry = _geometry(kernel, self.executable, self.dim)
+        check_writable(kernel, self.executable, self.arrays)
+
+    def run(self) -> None:
+        """Run all threads."""
+        self.executable.run(self.geometry, b"".join(self.parts))
+        for index in self.executable.writes:
+            held = self.arrays[index]
+            if held is not None:
+                held._memory.version += 1
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions as a tuple."""
+        return self.dim if isinstance(self.dim, tuple) else (int(self.dim),)
+
+
+def launch(
+    kernel: Launchable,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    adj_inputs: Sequence[Any] = (),
+    adj_outputs: Sequence[Any] = (),
+    device: Any = None,
+    adjoint: bool = False,
+    record_tape: bool = True,
+    block_dim: int = 256,
+    stream: Any = None,
+    max_blocks: int = 0,
+) -> None:
+    """Run a kernel, or its adjoint, once for every index of a grid.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What to run.
+    dim : int or sequence of int
+        Number of threads along one to four axes; 0 runs nothing, after all checks.
+    inputs, outputs : sequence
+        The arguments, in the order of the kernel's parameters: those in `inputs`, then those in `outputs`. Arrays are
+        diffkern's or NumPy's, used in place.
+    adj_inputs, adj_outputs : sequence, optional
+        With ``adjoint=True``: for each argument the array of its gradient (of one element for a number or vector), or
+        None for the argument's own ``grad``. An argument without either is not differentiated for. Gradients of outputs
+        are read, and set to zero where the kernel overwrites; those of inputs are added to.
+    device : str or Device, optional
+        Where to run.
+    adjoint : bool, optional
+        Whether to run the adjoint instead, after the kernel itself has run on the same arguments.
+    record_tape : bool, optional
+        Whether a tape that records takes this launch.
+    block_dim, stream, max_blocks : optional
+        For programs that also run elsewhere; on the CPU they have no effect.
+
+    Raises
+    ------
+    LaunchError
+        If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
+    """
+    if device is not None:
+        check_device(device)
+    if adjoint:
+        from diffkern.runtime.adjoint import launch_adjoint
+
+        launch_adjoint(kernel, dim, inputs, outputs, adj_inputs, adj_outputs)
+        return
+    if adj_inputs or adj_outputs:
+        raise LaunchError(
+            f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
+            remedy="add adjoint=True, or leave them out",
+        )
+    run(kernel, dim, (*inputs, *outputs), record_tape)
+
+
+def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool = True) -> None:
+    """Launch with all arguments in one tuple."""
+    if record_tape and current.tape is not None:
+        current.tape.record_launch(Launch(kernel, dim, args))
+        return
+    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
+    executable = kernel.programs.get(keys) or kernel.forward(keys)
+    geometry = _geometry(kernel, executable, dim)
+    writes = executable.writes
+    for index in writes:
+        held = arrays[index]
+        if held is not None:
+            if not held._writable:
+                check_writable(kernel, executable, arrays)
+            held._memory.version += 1
+    executable.run(geometry, b"".join(parts))
+
+
+def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[array | None]) -> None:
+    """Raise if the kernel writes to memory that is read-only."""
+    for index in executable.writes:
+        held = arrays[index]
+        if held is not None and not held._writable:
+            raise kernel.parameters[index].error("the kernel writes to it, and the array is read-only", "pass a copy")
+
+
+def _geometry(kernel: Launchable, executable: Executable, dim: Any) -> Any:
+    try:
+        return executable.geometry(dim)
+    except ValueError as error:
+        raise LaunchError(f"kernel {kernel.name!r}: {error}") from None

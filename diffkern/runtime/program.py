@@ -1,0 +1,134 @@
+"""A loaded program: addresses of compiled code, and what the launch path must know of it.
+
+In: the addresses and the manifest of a forward or adjoint program. Out: an :class:`Executable` that runs over the
+threads of a launch on an argument block. It holds no arguments, so any number of threads may use it at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
+from diffkern.runtime.native import pool
+from diffkern.runtime.schedule import Cut, Plan, cut, normalize_dim
+
+__all__ = ["Executable", "Geometry"]
+
+_header = struct.Struct(HEADER_FORMAT).pack
+# Where CPython keeps the contents of a bytes object: a block is passed to native code without a copy.
+_BYTES_OFFSET = bytes.__basicsize__ - 1
+# Where release programs would report an error; they have none to report. Debug programs get a word per launch.
+_status = ctypes.c_int64(0)
+_STATUS_ADDRESS = ctypes.addressof(_status)
+_CACHED_DIMS = 256
+
+Geometry = tuple[int, int, bytes, int]
+"""Threads, length of a chunk, header of the argument block, number of chunks."""
+
+
+class Executable:
+    """A compiled program in memory.
+
+    Parameters
+    ----------
+    addresses : mapping of str to int
+        Where its functions are: ``kernel``, and ``finish`` if it has reduction sites.
+    manifest : mapping
+        The program's facts.
+
+    Attributes
+    ----------
+    address, finish : int
+        Addresses of the kernel function and of the one that adds up partial sums (0 without).
+    sites : int
+        Number of uniform addresses that are accumulated to.
+    writes, reads : tuple of int
+        Parameters whose elements are stored or updated, and read.
+    layout : tuple of (str, int)
+        The argument block: role of each entry and the parameter it belongs to.
+    contiguous_cotangents : frozenset of int
+        Parameters whose cotangent must be contiguous.
+    plans : dict
+        Of an adjoint: what was decided for launches of one shape.
+    """
+
+    __slots__ = (
+        "_geometry", "address", "contiguous_cotangents", "cost", "finish", "layout", "manifest", "plans", "reads",
+        "sites", "writes",
+    )  # fmt: skip
+
+    def __init__(self, address: int, finish: int, manifest: Mapping[str, Any]) -> None:
+        self.address = address
+        self.finish = finish
+        self.manifest = manifest
+        self.sites = int(manifest["sites"])
+        self.cost = float(manifest["cost"])
+        self.reads: tuple[int, ...] = tuple(manifest["reads"])
+        self.writes: tuple[int, ...] = tuple(manifest["writes"])
+        self._geometry: dict[Any, Geometry] = {}
+        entries = manifest["params"]
+        self.layout: tuple[tuple[str, int], ...] = tuple((entry["role"], entry["of"]) for entry in entries)
+        self.contiguous_cotangents = frozenset(
+            entry["of"] for entry in entries if entry["role"] == "cotangent" and entry["type"].endswith(",C>")
+        )
+        self.plans: dict[Any, tuple[Executable, Plan]] = {}
+
+    def geometry(self, dim: Any) -> Geometry:
+        """Return how a launch over `dim` is cut.
+
+        Raises
+        ------
+        ValueError
+            If `dim` is not a launch dimension.
+        """
+        found = self._geometry.get(dim) if type(dim) is int or type(dim) is tuple else None
+        if found is None:
+            dims = normalize_dim(dim)
+            found = self.prepared(cut(dims, self.cost))
+            if len(self._geometry) >= _CACHED_DIMS:
+                self._geometry.clear()
+            self._geometry[dim if type(dim) is int else dims] = found
+        return found
+
+    @staticmethod
+    def prepared(c: Cut) -> Geometry:
+        """Return a cut with the header of its argument block."""
+        return c.n, c.chunk, _header(_STATUS_ADDRESS, *c.dims, c.chunk, 0), c.chunks
+
+    def remember_plan(self, key: Any, found: tuple[Executable, Plan]) -> None:
+        """Keep what was decided for launches of one shape."""
+        if len(self.plans) >= _CACHED_DIMS:
+            self.plans.clear()
+        self.plans[key] = found
+
+    def run(self, geometry: Geometry, arguments: bytes) -> None:
+        """Run all threads of a launch; `arguments` are the packed parameters behind the header."""
+        n, chunk, header, _ = geometry
+        if n == 0:
+            return
+        if self.sites:
+            self.run_blocks(geometry, [arguments], colours=1)
+            return
+        block = header + arguments
+        pool.run(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk)
+
+    def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
+        """Run with one argument block for all chunks or one for each, all at once or in two colours."""
+        n, chunk, header, chunks = geometry
+        partials = None
+        if self.sites:
+            partials = np.empty(chunks * self.sites, dtype=np.int64)
+            header = header[: HEADER_SIZE - 8] + struct.pack("q", partials.ctypes.data)
+        blocks = b"".join([header + packed for packed in arguments])
+        address = id(blocks) + _BYTES_OFFSET
+        stride = len(header) + len(arguments[0]) if len(arguments) > 1 else 0
+        for colour in range(colours):
+            pool.run(self.address, address, stride, n, chunk, colour, colours)
+        if partials is not None:
+            # One chunk of its own: finish(block, 0, chunks).
+            pool.run(self.finish, address, 0, chunks, chunks)

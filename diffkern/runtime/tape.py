@@ -1,0 +1,356 @@
+"""The tape: records launches, copies and overwrites, and takes them back in reverse order for gradients.
+
+In: whatever happens to arrays inside the ``with`` block. Out: after :meth:`Tape.backward`, the ``grad`` of every array
+that has one holds the derivative with respect to what the array held when the tape began. Contents that an adjoint needs
+and a later step overwrites are copied at that moment, and only then. Nothing is computed from contents that changed
+unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.ir.types import is_differentiable
+from diffkern.runtime.adjoint import check_aliases
+from diffkern.runtime.array import _make, accumulate, array, new
+from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
+from diffkern.runtime.launch import Launch
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.state import current
+
+__all__ = ["Tape"]
+
+
+class Tape:
+    """Records what happens in its ``with`` block, for gradients.
+
+    Arrays without ``requires_grad`` that stand between the arrays that have it and the loss need no gradient of their
+    own; the tape uses temporary ones. A tape keeps the arrays it recorded alive until :meth:`reset`.
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._steps: list[Step] = []
+        self._launches = 0
+        # Per memory: its version after the tape's last look; contents that adjoints may need and nobody changed yet.
+        self._versions: dict[Memory, int] = {}
+        self._pending: dict[Memory, list[tuple[LaunchStep, int]]] = {}
+        self._snapshots: dict[tuple[Memory, int, bytes], array] = {}
+        # Memory that depends on an array with a gradient; the array that owns the gradient; memory used without one.
+        self._varied: set[Memory] = set()
+        self._owners: dict[Memory, array] = {}
+        self._without: set[Memory] = set()
+        self._written: set[Memory] = set()
+        self._arrays: dict[int, array] = {}
+
+    def __enter__(self) -> Tape:
+        if current.tape is not None:
+            raise RuntimeError("a tape is recording already; leave its block before entering another")
+        current.tape = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        current.tape = None
+
+    # -- recording, called by launches and arrays --------------------------------------------------------------------
+
+    def record_launch(self, launch: Launch) -> None:
+        """Run a launch and keep what its adjoint will need."""
+        executable, arrays = launch.executable, launch.arrays
+        number = self._launches
+        place = f"launch {number} (kernel {launch.kernel.name!r})"
+        for held in arrays:
+            if held is not None:
+                self._look_at(held, place)
+        step = None
+        active = self._active(launch)
+        if active and launch.geometry[0]:
+            check_aliases(launch.kernel, launch, {})
+            step = LaunchStep(launch, number, active)
+            if not set(executable.reads).isdisjoint(executable.writes):
+                for index in step.saves():
+                    if (held := arrays[index]) is not None:
+                        step.saved[index] = self._snapshot(held)
+        written = [held for index in executable.writes if (held := arrays[index]) is not None]
+        for held in written:
+            self._before_overwrite(held)
+        launch.run()
+        self._launches += 1
+        for held in written:
+            self.note_version(held._memory)
+            self._written.add(held._memory)
+        if step is None:
+            return
+        self._steps.append(step)
+        for index in {*executable.reads, *executable.writes}:
+            held = arrays[index]
+            if held is not None:
+                self._pending.setdefault(held._memory, []).append((step, index))
+        self._varied.update(held._memory for index in active if (held := arrays[index]) is not None)
+
+    def record_overwrite(self, goal: array) -> None:
+        """Prepare for a fill or an assignment of constants; to be called before it happens."""
+        self._look_at(goal, "an assignment")
+        self._before_overwrite(goal)
+        self._written.add(goal._memory)
+        if self._carries(goal):
+            self._steps.append(OverwriteStep(goal))
+
+    def record_copy(self, goal: array, source: array) -> None:
+        """Prepare for a copy; to be called before it happens."""
+        self._look_at(goal, "a copy")
+        self._look_at(source, "a copy")
+        self._before_overwrite(goal)
+        self._written.add(goal._memory)
+        if self._carries(source):
+            self._steps.append(CopyStep(goal, source))
+            self._varied.add(goal._memory)
+        elif self._carries(goal):
+            self._steps.append(OverwriteStep(goal))
+
+    def note_version(self, memory: Memory) -> None:
+        """Take the present contents of a block of memory as the tape's own doing."""
+        self._versions[memory] = memory.version
+
+    def _look_at(self, held: array, place: str) -> None:
+        """Register an array, and notice changes since the tape last looked."""
+        memory = held._memory
+        known = self._versions.get(memory)
+        if known is not None and known != memory.version:
+            for step, index in self._pending.pop(memory, ()):
+                step.lost.add(index)
+            self._steps.append(ChangeStep(memory, place))
+        self._versions[memory] = memory.version
+        if not is_differentiable(held._element):
+            return
+        grad = held.grad
+        if grad is None:
+            self._without.add(memory)
+            if memory in self._owners:
+                raise _two_views(held)
+            return
+        self._arrays[id(held)] = held
+        owner = self._owners.setdefault(memory, _root(held))
+        if memory in self._without or (owner.grad is not None and owner.grad._memory is not grad._memory):
+            raise _two_views(held)
+
+    def _carries(self, held: array) -> bool:
+        """Whether an array has a cotangent in the reverse sweep."""
+        return held._memory in self._varied or held._memory in self._owners
+
+    def _active(self, launch: Launch) -> frozenset[int]:
+        """Return the parameters to differentiate for: what varies, and what is written from it or over it."""
+        executable, arrays = launch.executable, launch.arrays
+        active: set[int] = set()
+        varies = False
+        for index in executable.reads:
+            held = arrays[index]
+            if held is not None and is_differentiable(held._element) and self._carries(held):
+                active.add(index)
+                varies = True
+        outputs = set()
+        for index in executable.writes:
+            held = arrays[index]
+            if held is not None and is_differentiable(held._element) and (varies or self._carries(held)):
+                outputs.add(index)
+        # What is read and reaches no array of numbers has no gradient to pass on.
+        return frozenset(active | outputs) if outputs else frozenset()
+
+    def _before_overwrite(self, held: array) -> None:
+        """Copy what earlier adjoints need of the elements that are about to change."""
+        waiting = self._pending.get(held._memory)
+        if not waiting:
+            return
+        low, high = held._range
+        kept = []
+        for step, index in waiting:
+            needed = step.launch.arrays[index]
+            assert needed is not None
+            if needed._range[0] >= high or needed._range[1] <= low:
+                kept.append((step, index))
+            elif step.needs_after(index):
+                step.contents[index] = self._snapshot(needed)
+        self._pending[held._memory] = kept
+
+    def _snapshot(self, held: array) -> array:
+        """Return a copy of the present contents, one for all who ask."""
+        key = (held._memory, held._memory.version, held._packed)
+        copy = self._snapshots.get(key)
+        if copy is None:
+            copy = new(held.shape, held._element, zero=False)
+            copy._data[...] = held._data
+            self._snapshots[key] = copy
+        return copy
+
+    # -- the user's side ---------------------------------------------------------------------------------------------
+
+    def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
+        """Compute gradients by taking the recorded steps back.
+
+        ``grad`` of every array that has one is increased by the derivative with respect to what the array held when the
+        tape began. Calls add up until :meth:`zero`. The gradients of `loss` and of the arrays in `grads` are set, not
+        added to.
+
+        Parameters
+        ----------
+        loss : array, optional
+            An array of one element, the result; its gradient is set to 1.
+        grads : mapping of array to array, optional
+            For any arrays, the gradient to begin with. Without `loss` and `grads` the gradients begin with what the
+            ``grad`` of the arrays hold.
+
+        Raises
+        ------
+        LaunchError
+            If something that a gradient needs was changed outside the tape. No gradient has changed then.
+        KernelError
+            If a kernel on the way cannot be differentiated.
+        """
+        outer, current.tape = current.tape, None
+        try:
+            self._backward(self._seeds(loss, grads))
+        finally:
+            current.tape = outer
+
+    def zero(self) -> None:
+        """Set the gradients of all recorded arrays to zero."""
+        outer, current.tape = current.tape, None
+        try:
+            for owner in self._owners.values():
+                grad = owner.grad
+                if grad is not None and not grad._memory.is_zero:
+                    grad.zero_()
+        finally:
+            current.tape = outer
+
+    def reset(self) -> None:
+        """Set the gradients to zero and forget everything that was recorded."""
+        self.zero()
+        self._clear()
+
+    @property
+    def gradients(self) -> dict[array, array]:
+        """The gradients of the recorded arrays that have one."""
+        return {a: grad for a in self._arrays.values() if (grad := a.grad) is not None}
+
+    def memory(self) -> int:
+        """Return the bytes of the copies that the tape holds of overwritten arrays."""
+        return sum(copy._data.nbytes for copy in self._snapshots.values())
+
+    # -- the reverse sweep -------------------------------------------------------------------------------------------
+
+    def _seeds(self, loss: Any, grads: Mapping[Any, Any] | None) -> list[tuple[array, Any]] | None:
+        if loss is None and grads is None:
+            return None
+        seeds: list[tuple[array, Any]] = []
+        if loss is not None:
+            if not isinstance(loss, array) or loss._data.size != 1:
+                raise LaunchError(
+                    f"the loss must be an array of one number, not {loss!r}",
+                    remedy="add up into an array of one element, or pass backward(grads={array: gradient})",
+                )
+            seeds.append((loss, 1))
+        for goal, value in (grads or {}).items():
+            values = value._data if isinstance(value, array) else np.asarray(value)
+            if not isinstance(goal, array) or values.shape != goal._data.shape:
+                raise LaunchError(f"the gradient for {goal!r} has shape {values.shape}; it must be that of the array")
+            seeds.append((goal, values))
+        for goal, _ in seeds:
+            if goal._memory not in self._written and goal._memory not in self._versions:
+                raise LaunchError(f"{goal!r} does not occur on the tape", remedy="pass a result of a recorded launch")
+        return seeds
+
+    def _backward(self, seeds: list[tuple[array, Any]] | None) -> None:
+        for memory, version in self._versions.items():
+            if memory.version != version:
+                for step, index in self._pending.get(memory, ()):
+                    step.lost.add(index)
+        sweep = _Sweep(self._owners)
+        if seeds is None:
+            owners = self._owners.items()
+            sweep.live = {m for m, owner in owners if (grad := owner.grad) is not None and not grad._memory.is_zero}
+        else:
+            sweep.live = {goal._memory for goal, _ in seeds}
+        work = [run for step in reversed(self._steps) if (run := step.prepare(sweep)) is not None]
+        if seeds is None:
+            _run(work)
+            return
+        # The cotangent of what the tape wrote begins at zero; what earlier calls left in it is added again afterwards.
+        kept = [(grad, _take(grad)) for memory in self._written if (grad := self._left_over(memory)) is not None]
+        for goal, values in seeds:
+            ct = sweep.of(goal)
+            ct._data[...] = values
+            ct._memory.version += 1
+        _run(work)
+        seeded = {sweep.of(goal)._memory for goal, _ in seeds}
+        for grad, before in kept:
+            if grad._memory not in seeded:
+                accumulate(grad, before)
+                grad._memory.version += 1
+
+    def _left_over(self, memory: Memory) -> array | None:
+        owner = self._owners.get(memory)
+        grad = None if owner is None else owner.grad
+        return None if grad is None or grad._memory.is_zero else grad
+
+
+class _Sweep:
+    """Cotangents of one reverse sweep: the arrays' own gradients, and temporary ones where there are none."""
+
+    def __init__(self, owners: Mapping[Memory, array]) -> None:
+        self.live: set[Memory] = set()
+        self._owners = owners
+        self._temporary: dict[Memory, np.ndarray[Any, Any]] = {}
+
+    def of(self, a: array) -> array:
+        """Return the cotangent of an array."""
+        if a._memory in self._owners and (grad := a.grad) is not None:
+            return grad
+        memory = a._memory
+        whole = self._temporary.get(memory)
+        if whole is None:
+            # The same offset within a cache line as the array, so that elements are aligned alike.
+            whole = np.zeros(memory.nbytes + 128, dtype=np.uint8)
+            shift = (memory.address - whole.ctypes.data) % 64
+            whole = whole[shift : shift + memory.nbytes]
+            self._temporary[memory] = whole
+        data = a._data
+        start = data.ctypes.data - memory.address
+        view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, whole, start, data.strides)
+        return _make(view, a._element, Memory(memory.address, memory.nbytes), True)
+
+
+def _run(work: list[Callable[[], None]]) -> None:
+    for step in work:
+        step()
+
+
+def _take(grad: array) -> array:
+    """Return a copy of a gradient, and set it to zero."""
+    copy = new(grad.shape, grad._element, zero=False)
+    copy._data[...] = grad._data
+    grad.zero_()
+    return copy
+
+
+def _root(held: array) -> array:
+    """Return the array that owns the gradient of a view."""
+    while held._grad is None and held._parent is not None:
+        held = held._parent
+    return held
+
+
+def _two_views(held: array) -> LaunchError:
+    return LaunchError(
+        f"the memory of {held!r} is used on this tape with a gradient and without it, or with two gradients",
+        remedy="set requires_grad before the first use, and pass one array (or views of it) for one block of memory",
+    )
