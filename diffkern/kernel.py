@@ -19,7 +19,7 @@ from diffkern.ir.types import Array, Type, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import resolve_dtype
 from diffkern.lang.func import Func
-from diffkern.runtime.arguments import Parameter
+from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import array, type_of_key, wrap
 from diffkern.runtime.config import config
 from diffkern.runtime.launch import run
@@ -90,7 +90,8 @@ class Kernel:
         from diffkern.frontend.signature import signature
 
         return tuple(
-            Parameter(self.name, index, p.name, p.annotation) for index, p in enumerate(signature(self.func).params)
+            Parameter(self.name, index, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
+            for index, p in enumerate(signature(self.func).params)
         )
 
     @property

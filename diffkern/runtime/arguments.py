@@ -19,7 +19,7 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.runtime.array import array, wrap
 
-__all__ = ["Bound", "Parameter", "bind", "pack_value"]
+__all__ = ["NO_DEFAULT", "Bound", "Parameter", "bind", "pack_value"]
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -28,6 +28,8 @@ _FORMATS = {
 _PACKERS: dict[Scalar, Callable[[Any], bytes]] = {
     SCALARS[name].ir: struct.Struct(code).pack for name, code in _FORMATS.items()
 }
+
+NO_DEFAULT = object()
 
 # What binding gives: the key of each argument's type, its bytes, and the array it is or None.
 Bound = tuple[tuple[str, ...], "list[bytes]", "list[array | None]"]
@@ -46,11 +48,21 @@ class Parameter:
         Its name.
     annotation : ArrayAnnotation, element type, or None
         What it takes; None takes the type of the argument.
+    default
+        The value where none is passed; :data:`NO_DEFAULT` if one has to be passed.
     """
 
-    __slots__ = ("annotation", "index", "is_array", "kernel", "name", "pack", "value_key")
+    __slots__ = ("annotation", "default", "index", "is_array", "kernel", "name", "pack", "value_key")
 
-    def __init__(self, kernel: str, index: int, name: str, annotation: ArrayAnnotation | Element | None) -> None:
+    def __init__(
+        self,
+        kernel: str,
+        index: int,
+        name: str,
+        annotation: ArrayAnnotation | Element | None,
+        default: Any = NO_DEFAULT,
+    ) -> None:
+        self.default = default
         self.kernel = kernel
         self.index = index
         self.name = name
@@ -128,6 +140,8 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
     LaunchError
         If their number is wrong or one of them is nothing that its parameter could take.
     """
+    if len(args) < len(parameters):
+        args = (*args, *(p.default for p in parameters[len(args) :] if p.default is not NO_DEFAULT))
     if len(args) != len(parameters):
         names = ", ".join(p.name for p in parameters)
         raise LaunchError(
