@@ -1,1 +1,1 @@
-"""Targets: what turns the IR into machine code. The only part of diffkern that imports numba and llvmlite's compiler."""
+"""Targets: what turns the IR into machine code. Nothing else in diffkern imports numba or LLVM's compiler."""

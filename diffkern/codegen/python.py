@@ -24,7 +24,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL, FLOAT32, INT32, Element, Mat, Scalar, scalar_of
 from diffkern.ops.table import lookup
 
-__all__ = ["to_python"]
+__all__ = ["function_name", "to_python"]
 
 MAX_FOLDED = 72
 """Longer expressions get a variable."""
@@ -37,6 +37,11 @@ _PRECEDENCE = {
 # These give back one of their operands, so that a bare literal would stay a bare Python number.
 _KEEPS_OPERAND = frozenset({"select", "min", "max"})
 _PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_"))
+
+
+def function_name(fn: Function) -> str:
+    """What the Python spelling is called: as the user called it, unless a primitive has that name."""
+    return f"{fn.name}_kernel" if fn.name in _PRIMITIVES or fn.name == "tid" else fn.name
 
 
 def to_python(fn: Function, *, header: Sequence[str] = ()) -> str:
@@ -91,7 +96,7 @@ class _Writer:
         self.lines: list[str] = []
         self.depth = 1
         self.primitives: set[str] = set()
-        self.names = Names(_PRIMITIVES | {"tid", "range", fn.name})
+        self.names = Names(_PRIMITIVES | {"tid", function_name(fn)})
         self.exprs: dict[Value, _Expr] = {}
         self.variable: dict[Value, str] = {}
         self.holder: dict[str, Value] = {}  # variable → the value it holds now
@@ -105,7 +110,7 @@ class _Writer:
             name = self.names.fresh(p.name or "p")
             self.bind(p, name)
             parameters.append(name)
-        head = f"def {self.fn.name}({', '.join(['tid', *parameters])}):"
+        head = f"def {function_name(self.fn)}({', '.join(['tid', *parameters])}):"
         if self.fn.loc is not None:
             self.line = self.fn.loc.line
         self.region(self.fn.body)
@@ -398,10 +403,7 @@ class _Writer:
             inside = any(self.plan.needed_until(v, r) >= 0 for r in inner)
             old.append(v if once and not inside else None)
         slots = self.slot_names(op, region, position, old)
-        pairs = []
-        for name, v in zip(slots, init, strict=True):
-            pairs.append((name, self.typed(v)))
-        self.yields(pairs)
+        self.yields([(name, self.typed(v)) for name, v in zip(slots, init, strict=True)])
         return slots
 
     def loop_for(self, op: Op, region: Region, position: int) -> None:
@@ -428,9 +430,8 @@ class _Writer:
         for p, q, name in zip(cond.params, body.params, slots, strict=True):
             self.bind(p, name)
             self.bind(q, name)
-        at = len(self.lines)
         self.emit("while True:", op)
-        before, line = len(self.lines), self.line
+        before = len(self.lines)
         self.depth += 1
         self.condition(cond)
         if len(self.lines) == before:
@@ -440,7 +441,6 @@ class _Writer:
             self.emit(f"if not {self.exprs[cond.yields[0]].within(_ATOM)}:")
             self.emit("    break")
         self.depth -= 1
-        del at, line
         self.nested(body, slots)
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)

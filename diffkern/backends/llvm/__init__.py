@@ -1,1 +1,1 @@
-"""IR to LLVM: the scalar spelling of every operation, memory, control flow, the thread loop, and the compiler itself."""
+"""IR to LLVM: scalar operations, memory, control flow, the loop over threads, and the compiler itself."""
