@@ -16,13 +16,14 @@ from diffkern.frontend import coerce, fence
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame
 from diffkern.frontend.flow import Liveness, falls_off
-from diffkern.frontend.scope import Scope, evaluate_annotation
+from diffkern.frontend.scope import Scope
+from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import Source, get_source
 from diffkern.frontend.terms import Binding, Const, Static, Term, Val, View, describe
 from diffkern.ir import types as T
-from diffkern.lang import ArrayAnnotation, Func, resolve_dtype
+from diffkern.lang import ArrayAnnotation, Func
 
-__all__ = ["inline", "make_frame", "parameter_type", "run"]
+__all__ = ["inline", "make_frame", "run"]
 
 
 def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Frame:
@@ -109,31 +110,6 @@ def _arguments(cx: Context, func: Func, node: ast.Call) -> Mapping[str, Term]:
 
 def _names(signature: inspect.Signature) -> str:
     return "(" + ", ".join(signature.parameters) + ")"
-
-
-def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> T.Element | ArrayAnnotation | None:
-    """What a parameter's annotation means; None without one.
-
-    Raises
-    ------
-    TypeError
-        If it means nothing to a kernel.
-    """
-    if annotation is inspect.Parameter.empty or annotation is Any:
-        return None
-    if isinstance(annotation, str):
-        try:
-            annotation = evaluate_annotation(annotation, scope)
-        except Exception as error:
-            raise TypeError(f"the annotation {annotation!r} of {name} cannot be evaluated: {error}") from error
-        if annotation is Any:
-            return None
-    if isinstance(annotation, ArrayAnnotation):
-        return annotation
-    try:
-        return resolve_dtype(annotation)
-    except TypeError as error:
-        raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {error}") from error
 
 
 def _as_annotated(

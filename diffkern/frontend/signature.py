@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
-from diffkern.frontend.inline import parameter_type
-from diffkern.frontend.scope import Scope
+from diffkern.frontend.scope import Scope, evaluate_annotation
 from diffkern.ir import types as T
-from diffkern.lang import ArrayAnnotation
+from diffkern.lang import ArrayAnnotation, resolve_dtype
 
-__all__ = ["Parameter", "Signature", "signature"]
+__all__ = ["Parameter", "Signature", "parameter_type", "signature"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +141,28 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
             ) from error
         params.append(Parameter(name, annotation, p.default))
     return Signature(pyfunc.__name__, tuple(params))
+
+
+def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> T.Element | ArrayAnnotation | None:
+    """What a parameter's annotation means; None without one.
+
+    Raises
+    ------
+    TypeError
+        If it means nothing to a kernel.
+    """
+    if annotation is inspect.Parameter.empty or annotation is Any:
+        return None
+    if isinstance(annotation, str):
+        try:
+            annotation = evaluate_annotation(annotation, scope)
+        except Exception as error:
+            raise TypeError(f"the annotation {annotation!r} of {name} cannot be evaluated: {error}") from error
+        if annotation is Any:
+            return None
+    if isinstance(annotation, ArrayAnnotation):
+        return annotation
+    try:
+        return resolve_dtype(annotation)
+    except TypeError as error:
+        raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {error}") from error

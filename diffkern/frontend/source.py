@@ -87,9 +87,9 @@ def _shown_path(path: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parse(code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]:
-    # linecache also serves IPython's cells and registered sources; stale entries would show lines that moved.
-    linecache.checkcache(code.co_filename)
+def _parse(file: str, code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]:
+    # Code objects are equal without regard to their files, so the file is an argument of its own. linecache also serves IPython's cells and registered sources; stale entries would show lines that moved.
+    linecache.checkcache(file)
     raw, first_line = inspect.getsourcelines(code)
     text = textwrap.dedent("".join(raw))
     indent = len(raw[0]) - len(raw[0].lstrip())
@@ -121,7 +121,7 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
     if code.co_name == "<lambda>":
         raise KernelSyntaxError("a lambda cannot be compiled", loc=loc, remedy="write it as a def")
     try:
-        node, first_line, lines = _parse(code)
+        node, first_line, lines = _parse(code.co_filename, code)
     except (OSError, TypeError) as error:
         raise KernelSyntaxError(
             f"the source of {pyfunc.__name__} cannot be found ({error})",

@@ -1,0 +1,264 @@
+"""What a kernel's source means, as labelled bytes for the cache key.
+
+In: a Python function. Out: its syntax tree and those of the funcs it reaches, and the value of everything it captures,
+in an encoding of our own: equal for the same program in every process, on every machine and Python version. Comments,
+blank lines, docstrings and positions are no part of it; neither are paths, addresses or representations of objects.
+
+The result is kept per function and served again as long as each captured name still means the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import math
+import struct
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.signature import parameter_type
+from diffkern.frontend.source import get_source
+from diffkern.lang import CompositeValue, Func, lowering_key, resolve_dtype
+
+__all__ = ["ENCODING_VERSION", "encode_tree", "encode_value", "fingerprint"]
+
+ENCODING_VERSION: Final = 1
+
+Path = tuple[str, ...]
+
+
+# -- the syntax tree ---------------------------------------------------------------------------------------------------
+
+# Fields that say nothing about what the code does, or that are encoded apart (annotations by what they mean).
+_SKIPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "decorator_list", "returns", "annotation"})
+
+
+def encode_tree(node: ast.AST) -> bytes:
+    """A syntax tree as bytes. Empty fields are left out, so that fields added by later Pythons change nothing."""
+    out: list[bytes] = []
+    _tree(node, out)
+    return b"".join(out)
+
+
+def _tree(node: ast.AST, out: list[bytes]) -> None:
+    out.append(b"(" + type(node).__name__.encode())
+    for name in node._fields:
+        if name in _SKIPPED and not (name == "annotation" and isinstance(node, ast.AnnAssign)):
+            continue
+        value = getattr(node, name, None)
+        if isinstance(node, ast.Constant) and name == "value":
+            out.append(b" " + encode_value(value))
+        elif value is not None and value != []:
+            out.append(b" " + name.encode() + b"=")
+            _field(value, out)
+    out.append(b")")
+
+
+def _field(value: Any, out: list[bytes]) -> None:
+    if isinstance(value, ast.AST):
+        _tree(value, out)
+    elif isinstance(value, list):
+        out.append(b"[")
+        for item in value:
+            if not _is_docstring(item):
+                _field(item, out)
+        out.append(b"]")
+    else:  # an identifier, a number of dots, a default left out
+        out.append(encode_value(value))
+
+
+def _is_docstring(item: Any) -> bool:
+    return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str)
+
+
+# -- captured objects --------------------------------------------------------------------------------------------------
+
+
+def encode_value(value: Any) -> bytes:
+    """A number, a tuple of such, text, or None as tagged bytes of full width.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    if isinstance(value, CompositeValue) and value.composite is not None:
+        return f"composite:{value.composite.ir}:".encode() + np.ascontiguousarray(value).tobytes()
+    if isinstance(value, np.generic):
+        return f"numpy:{value.dtype.name}:".encode() + value.tobytes()
+    if isinstance(value, enum.Enum) and not isinstance(value, (int, float)):
+        return b"enum:" + encode_value(value.value)
+    if isinstance(value, bool):
+        return b"bool:1" if value else b"bool:0"
+    if isinstance(value, int):
+        if -(1 << 63) <= value < 1 << 63:
+            return b"i64:" + struct.pack("<q", value)
+        return b"int:" + str(int(value)).encode()
+    if isinstance(value, float):
+        return b"f64:" + (b"nan" if math.isnan(value) else struct.pack("<d", value))
+    if isinstance(value, complex):
+        return b"c128:" + struct.pack("<dd", value.real, value.imag)
+    if isinstance(value, str):
+        return _counted(b"str", value.encode(errors="surrogatepass"))
+    if isinstance(value, bytes):
+        return _counted(b"bytes", value)
+    if isinstance(value, tuple):
+        return b"tuple:%d:" % len(value) + b"".join(_counted(b"", encode_value(item)) for item in value)
+    if value is None:
+        return b"none"
+    if value is ...:
+        return b"ellipsis"
+    raise TypeError(f"{type(value).__name__} is no constant")
+
+
+def _counted(tag: bytes, data: bytes) -> bytes:
+    return tag + b":%d:" % len(data) + data
+
+
+def _encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
+    """Anything a captured name can refer to. What a kernel cannot use is named by its kind: lowering refuses it."""
+    if obj is MISSING:
+        return b"missing"
+    key = lowering_key(obj)
+    if key is not None:
+        return b"builtin:" + key.encode()
+    if isinstance(obj, Func):
+        return b"func:%d" % number_of(obj)
+    try:
+        return b"dtype:" + str(resolve_dtype(obj)).encode()
+    except TypeError:
+        pass
+    try:
+        return encode_value(obj)
+    except TypeError:
+        return f"object:{type(obj).__module__}.{type(obj).__qualname__}".encode()
+
+
+# -- what a function captures ------------------------------------------------------------------------------------------
+
+
+def _captured(definition: ast.FunctionDef) -> list[Path]:
+    """The names and attribute chains that the body reads from outside, in the order of the source."""
+    arguments = definition.args
+    local = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            local.add(node.id)
+    found: dict[Path, None] = {}
+    for stmt in definition.body:
+        for path in _paths(stmt):
+            if path[0] not in local:
+                found[path] = None
+    return list(found)
+
+
+def _paths(node: ast.AST) -> Iterator[Path]:
+    attributes: list[str] = []
+    inner = node
+    while isinstance(inner, ast.Attribute):
+        attributes.append(inner.attr)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        if isinstance(inner.ctx, ast.Load):
+            yield (inner.id, *reversed(attributes))
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _paths(child)
+
+
+def _resolve(scope: Scope, path: Path) -> Any:
+    """The object at the end of a chain, as far as it leads through modules and classes."""
+    obj = scope.lookup(path[0])
+    for name in path[1:]:
+        following = static_attribute(obj, name)
+        if following is MISSING:
+            return obj if not inspect.ismodule(obj) and not inspect.isclass(obj) else MISSING
+        obj = following
+    return obj
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """A captured name and what it meant; the fingerprint holds as long as it does."""
+
+    scope: Scope
+    path: Path
+    obj: Any
+    code: bytes
+
+    def holds(self) -> bool:
+        obj = _resolve(self.scope, self.path)
+        if obj is self.obj:
+            return True
+        if isinstance(obj, Func) or isinstance(self.obj, Func):
+            return False
+        return _encode_object(obj, lambda _: -1) == self.code
+
+
+_KEPT: Final[weakref.WeakKeyDictionary[Any, tuple[list[tuple[str, bytes]], list[_Guard]]]] = weakref.WeakKeyDictionary()
+
+
+def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
+    """Labelled fields that tell kernels apart by what they compute.
+
+    Parameters
+    ----------
+    pyfunc
+        The kernel's Python function.
+
+    Returns
+    -------
+    list of (label, bytes)
+        The encoding's version; for the kernel (number 0) and each func it reaches, in the order of first use: its
+        tree, the meaning of its annotations and defaults, and each captured name with its value.
+
+    Raises
+    ------
+    KernelSyntaxError
+        If the source of one of the functions cannot be found.
+    """
+    kept = _KEPT.get(pyfunc)
+    if kept is not None and all(guard.holds() for guard in kept[1]):
+        return list(kept[0])
+    fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
+    guards: list[_Guard] = []
+    reached: list[Callable[..., Any]] = [pyfunc]
+
+    def number_of(func: Func) -> int:
+        if func.pyfunc not in reached:
+            reached.append(func.pyfunc)
+        return reached.index(func.pyfunc)
+
+    for k, function in enumerate(reached):  # grows while it is walked
+        definition = get_source(function).node
+        scope = Scope(function)
+        fields.append((f"tree {k}", encode_tree(definition)))
+        fields.extend(_parameters(k, function, scope, number_of))
+        for path in _captured(definition):
+            obj = _resolve(scope, path)
+            code = _encode_object(obj, number_of)
+            fields.append((f"captured {k} {'.'.join(path)}", code))
+            guards.append(_Guard(scope, path, obj, code))
+    _KEPT[pyfunc] = (fields, guards)
+    return list(fields)
+
+
+def _parameters(
+    k: int, function: Callable[..., Any], scope: Scope, number_of: Callable[[Func], int]
+) -> Iterator[tuple[str, bytes]]:
+    for name, parameter in inspect.signature(function).parameters.items():
+        try:
+            annotation = parameter_type(parameter.annotation, scope, name, function.__name__)
+        except TypeError:  # refused when the kernel is lowered
+            yield f"annotation {k} {name}", b"invalid"
+        else:
+            if annotation is not None:
+                yield f"annotation {k} {name}", str(annotation).encode()
+        if parameter.default is not parameter.empty:
+            yield f"default {k} {name}", _encode_object(parameter.default, number_of)
