@@ -298,7 +298,11 @@ def scale(x: Value, n: Value) -> Value:
 
 def clamp(x: Value, low: float, high: float) -> Value:
     """``x`` limited to [low, high]; a nan stays."""
-    x = (x < low).select(low, x)
+    return clamp_above((x < low).select(low, x), high)
+
+
+def clamp_above(x: Value, high: float) -> Value:
+    """``x`` limited to at most ``high``; a nan stays."""
     return (x > high).select(high, x)
 
 
