@@ -129,9 +129,7 @@ def power(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Const |
         if whole and abs(exponent) <= _MAX_UNROLLED_POWER and (is_float or exponent >= 0):
             return _unrolled(cx, a, int(exponent))
         if whole and not is_float:
-            cx.type_error(
-                node, f"an integer to the power {exponent}", "write float(i) ** ..., or multiply in a loop"
-            )
+            cx.type_error(node, f"an integer to the power {exponent}", "write float(i) ** ..., or multiply in a loop")
     left, right, weak = coerce.unify(cx, a, b, node, "**")
     if not T.scalar_of(left.type).is_float:
         cx.type_error(node, f"** of {left.type} with an exponent known only at run time", "write float(a) ** float(b)")

@@ -115,7 +115,9 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
         case Element(view):
             if view.spans:
                 cx.type_error(
-                    node, f"{describe(view)} is assigned as a whole", "assign single elements, in a loop or one per thread"
+                    node,
+                    f"{describe(view)} is assigned as a whole",
+                    "assign single elements, in a loop or one per thread",
                 )
             with cx.b.at(cx.loc(node)):
                 views.store(cx, view, term, node)

@@ -13,7 +13,7 @@ from typing import Final
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, merge
 from diffkern.frontend.context import RETURN, Context
-from diffkern.frontend.terms import Binding, Const, Poison, Term, Val, describe
+from diffkern.frontend.terms import Binding, Const, Poison, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ops import Effect, lookup
@@ -41,7 +41,9 @@ def choose(
     shape = merge.join(merge.shape_of(a), merge.shape_of(b))
     if shape is None:
         cx.type_error(
-            node, f"{what} is {describe(a)} on one side and {describe(b)} on the other", "convert one of them, as in float(i)"
+            node,
+            f"{what} is {describe(a)} on one side and {describe(b)} on the other",
+            "convert one of them, as in float(i)",
         )
     trivial = not regions[0].ops and not regions[1].ops
     for region, term in zip(regions, (a, b), strict=True):
@@ -138,9 +140,8 @@ def merge_branches(
         shape = _joined_shape(cx, name, pair, node)
         for region, term, out in zip(sides, terms, yields, strict=True):
             with cx.b.into(region):
-                out.extend(
-                    merge.zeros(cx, shape) if term is None else merge.emit(cx, term, shape, node, f"the variable {name}")
-                )
+                what = f"the variable {name}"
+                out += merge.zeros(cx, shape) if term is None else merge.emit(cx, term, shape, node, what)
         names += ["" if name.startswith("$") else name] * len(merge.leaves(shape))
         plans.append((name, shape, unset))
     sides[0].yields, sides[1].yields = tuple(yields[0]), tuple(yields[1])
@@ -209,6 +210,12 @@ def conflict(cx: Context, name: str, first: Binding, second: Binding, node: ast.
     assert first.term is not None
     assert second.term is not None
     loc = second.loc or cx.loc(node)
+    if isinstance(first.term, View) and isinstance(second.term, View):
+        return KernelTypeError(
+            f"the variable {name} stands for different arrays on different paths",
+            loc=loc,
+            remedy="choose the element instead, as in where(c, a[i], b[i]), or use two names",
+        )
     where = f" in line {first.loc.line}" if first.loc is not None else " before"
     label = "the result" if name == RETURN else f"the variable {name}"
     return KernelTypeError(

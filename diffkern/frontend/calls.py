@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from typing import Any
+from typing import Any, NoReturn
 
-from diffkern.frontend import coerce, inline, library
+from diffkern.frontend import coerce, fence, inline, library
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
 from diffkern.ir import types as T
@@ -56,14 +56,12 @@ def _called_dtype(obj: Any) -> T.Element | None:
         return None
 
 
-def _refuse(cx: Context, obj: Any, name: str, node: ast.Call) -> None:
+def _refuse(cx: Context, obj: Any, name: str, node: ast.Call) -> NoReturn:
     if obj is print:
-        cx.syntax_error(
-            node, "print is not supported in a kernel", "write values to an array, or step through the kernel's Python source"
-        )
+        cx.syntax_error(node, *fence.PRINT)
     if inspect.isfunction(obj):
         cx.type_error(node, f"{name} is a plain Python function", "decorate it with @dk.func")
-    if hasattr(obj, "pyfunc"):
+    if type(obj).__name__ == "Kernel" and type(obj).__module__.startswith("diffkern"):
         cx.type_error(node, f"{name} is a kernel; a kernel cannot call another", "make the shared part a @dk.func")
     module = getattr(obj, "__module__", None)
     cx.type_error(
@@ -103,7 +101,9 @@ def _construct(cx: Context, t: T.Composite, name: str, node: ast.Call) -> Term:
         component = _component(cx, first, t, node)
         return Val(cx.b.construct(t, [component] * t.size))
     if len(args) == t.size:
-        return Val(cx.b.construct(t, [_component(cx, a, t, n) for a, n in zip(args, _nodes(node, t.size), strict=True)]))
+        return Val(
+            cx.b.construct(t, [_component(cx, a, t, n) for a, n in zip(args, _nodes(node, t.size), strict=True)])
+        )
     if isinstance(t, T.Mat) and len(args) == t.rows:
         rows = [coerce.convert(cx, a, T.Vec(t.dtype, t.cols), node, f"a row of {name}") for a in args]
         return Val(cx.b.construct(t, [c for row in rows for c in cx.b.components(row)]))

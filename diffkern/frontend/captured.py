@@ -38,11 +38,15 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
         return Val(cx.b.construct(t, parts))
     if isinstance(obj, np.ndarray):
         cx.type_error(
-            node, f"{name} is a NumPy array outside the kernel", "pass arrays as parameters; small constants as dk.vec3(...)"
+            node,
+            f"{name} is a NumPy array outside the kernel",
+            "pass arrays as parameters; small constants as dk.vec3(...)",
         )
     if isinstance(obj, (list, dict, set, str)):
         cx.type_error(
-            node, f"{name} is a {type(obj).__name__}", "a kernel can use numbers, tuples of numbers and vectors from outside"
+            node,
+            f"{name} is a {type(obj).__name__}",
+            "a kernel can use numbers, tuples of numbers and vectors from outside",
         )
     return Static(obj, name)
 
@@ -54,6 +58,6 @@ def _numpy_scalar(cx: Context, obj: np.generic[Any], name: str, node: ast.AST) -
     if t is None:
         cx.type_error(node, f"{name} is a NumPy {obj.dtype}", "use a number of one of the kernel's types")
     out = cx.b.const(obj.item(), T.FLOAT32 if t in T.STORAGE_ONLY else t)
-    if t.is_integer and obj >= 0:
+    if t.is_integer and obj.item() >= 0:
         cx.nonneg.add(out)
     return Val(out)

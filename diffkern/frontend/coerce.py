@@ -49,7 +49,11 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
     number = const.value
     if to.is_integer:
         if isinstance(number, float):
-            cx.type_error(node, f"the float {number} cannot become {to}", f"write {int(number) if math.isfinite(number) else 0}, or int(...) to drop the fraction")
+            cx.type_error(
+                node,
+                f"the float {number} cannot become {to}",
+                f"write {int(number) if math.isfinite(number) else 0}, or int(...) to drop the fraction",
+            )
         if not fits(number, to):
             cx.type_error(node, f"{number} does not fit in {to}", "use a wider type, for example dk.int64(...)")
     out = cx.b.const(number, to)
@@ -109,7 +113,9 @@ def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str
     weak_a, weak_b = _is_weak(a), _is_weak(b)
     if T.BOOL in (ta, tb) and ta != tb:
         cx.type_error(
-            node, f"{what} of {describe(a)} and {describe(b)}", "convert the bool first: int(b), float(b) or where(b, 1.0, 0.0)"
+            node,
+            f"{what} of {describe(a)} and {describe(b)}",
+            "convert the bool first: int(b), float(b) or where(b, 1.0, 0.0)",
         )
     if weak_a != weak_b:
         weak, strong = (ta, tb) if weak_a else (tb, ta)
@@ -153,7 +159,7 @@ def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str)
 
 
 def implicit(source: T.Scalar, to: T.Scalar) -> bool:
-    """Whether a value of one type may be stored in another without being asked: nothing is lost but digits of an int."""
+    """Whether a value may be stored in another type unasked: nothing is lost but the last digits of an integer."""
     if source == to:
         return True
     if T.BOOL in (source, to):

@@ -39,7 +39,9 @@ def select_attribute(cx: Context, t: T.Element, node: ast.Attribute) -> Selectio
         letters = [name for name, k in _LETTERS.items() if k < t.length]
         if node.attr in letters:
             return Selection(_LETTERS[node.attr])
-        cx.type_error(node, f"{t} has no component {node.attr!r}{suggest(node.attr, letters)}", f"it has {', '.join(letters)}")
+        cx.type_error(
+            node, f"{t} has no component {node.attr!r}{suggest(node.attr, letters)}", f"it has {', '.join(letters)}"
+        )
     cx.type_error(node, f"{t} has no attribute {node.attr!r}")
 
 

@@ -121,7 +121,7 @@ class Context:
         return term
 
     def block(self, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
-        """Lower statements. The tails tell whether nothing follows them in the innermost loop's body, in the function."""
+        """Lower statements. The tails: nothing follows them in the innermost loop's body, in the function."""
         self._block(self, stmts, tail_body, tail_function)
 
     @contextlib.contextmanager

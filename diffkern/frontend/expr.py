@@ -69,7 +69,9 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         obj = static_attribute(owner.obj, node.attr)
         if obj is MISSING:
             known = attribute_names(owner.obj)
-            remedy = None if known else "a kernel can read attributes of modules and classes; assign the value to a global"
+            remedy = (
+                None if known else "a kernel can read attributes of modules and classes; assign the value to a global"
+            )
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{suggest(node.attr, known)}", remedy)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
     if isinstance(owner, View):
@@ -188,7 +190,9 @@ def _tuple_index(cx: Context, owner: Tup, node: ast.Subscript) -> int:
         cx.syntax_error(node.slice, "slices of tuples are not supported", "index single items")
     index = cx.expr(node.slice)
     if not isinstance(index, Const) or not isinstance(index.value, int):
-        cx.type_error(node.slice, "a tuple is indexed by a constant", "put the numbers in an array to index them by a variable")
+        cx.type_error(
+            node.slice, "a tuple is indexed by a constant", "put the numbers in an array to index them by a variable"
+        )
     if not -len(owner.items) <= index.value < len(owner.items):
         cx.type_error(node, f"index {index.value} of a tuple of {len(owner.items)}")
     return index.value

@@ -14,7 +14,7 @@ from diffkern.errors import KernelError, KernelSyntaxError
 from diffkern.frontend.context import Context
 from diffkern.frontend.source import Source
 
-__all__ = ["check", "refuse_expression"]
+__all__ = ["PRINT", "check", "refuse_expression"]
 
 # node class name → (what it is, what to write instead); by name, because some came with later Pythons
 _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
@@ -52,6 +52,11 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "TypeAlias": ("a type statement", "define it outside"),
 }
 
+PRINT: Final = (
+    "print is not supported in a kernel",
+    "write values to an array, or step through the kernel's Python source in a debugger",
+)
+
 _FALLBACK: Final = "see the kernel language in the documentation for what a kernel can contain"
 
 
@@ -79,6 +84,9 @@ class _Fence(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id == "print":
+            self.refuse(node, *PRINT)
+            return
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.refuse(keyword.value, "** in a call is not supported in a kernel", "name the arguments")

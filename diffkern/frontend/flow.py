@@ -25,8 +25,8 @@ def assigned(stmts: Iterable[ast.AST]) -> list[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 found[node.id] = None
             elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-                if (name := _root(node)) is not None:  # v[0] = ... replaces the vector v
-                    found[name] = None
+                name = _root(node)  # v[0] = ... replaces the vector v
+                found.update({} if name is None else {name: None})
     return list(found)
 
 

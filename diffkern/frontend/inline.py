@@ -118,7 +118,9 @@ def _as_annotated(
     try:
         want = parameter_type(annotation, scope, name, func.name)
     except TypeError as error:
-        raise KernelTypeError(str(error), loc=cx.loc(node), remedy="use a dtype, dk.array(...), or no annotation") from error
+        raise KernelTypeError(
+            str(error), loc=cx.loc(node), remedy="use a dtype, dk.array(...), or no annotation"
+        ) from error
     if want is None:
         return term
     what = f"the parameter {name} of {func.name}"

@@ -100,13 +100,21 @@ def _test(op: str) -> Handler:
     return handler
 
 
+_PYTHON_ROUNDING: Final[Mapping[str, Callable[[float], int]]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "rint": round,
+}
+
+
 def _rounding(op: str, to_int: bool) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {op}")
         if to_int and not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
             if isinstance(arg, Val):
                 return arg
-            return Const(int({"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "rint": round}[op](arg.value)))
+            return Const(_PYTHON_ROUNDING[op](arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
         rounded = cx.b.one(op, x.value)
         return Val(cx.b.cast(rounded, T.INT32)) if to_int else Val(rounded, x.weak)
@@ -321,7 +329,9 @@ def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
     operand = cx.expr(node.args[-1])
     element = views.fixed(cx, array, entries, node)
     if kind != "add" and kind != "sub" and not isinstance(array.array.dtype, T.Scalar):
-        cx.type_error(node, f"{name} on elements of type {array.array.dtype}", "use atomic_add, or one array per component")
+        cx.type_error(
+            node, f"{name} on elements of type {array.array.dtype}", "use atomic_add, or one array per component"
+        )
     return views.atomic(cx, kind, element, operand, node)
 
 

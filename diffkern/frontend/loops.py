@@ -14,7 +14,7 @@ from typing import Final
 
 from diffkern.frontend import branch, coerce, merge
 from diffkern.frontend.context import RETURN, RETURNED, Context, LoopState
-from diffkern.frontend.flow import Names, assigned, contains, is_endless
+from diffkern.frontend.flow import assigned, contains, is_endless
 from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
@@ -245,7 +245,8 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
             at_end = entry.unset
         if name == RETURN or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
             at_end = None
-        at_break = None if name == RETURN or all(name in known for known in breaks) else f"a break of the loop in line {line} comes before it is set"
+        set_at_all = name == RETURN or all(name in known for known in breaks)
+        at_break = None if set_at_all else f"a break of the loop in line {line} comes before it is set"
         exhausted[name] = Binding(terms.get(name), loc, at_end)
         broken[name] = Binding(terms.get(name), loc, at_break)
     for flag, value in zip(plan.flags, flags, strict=True):
@@ -276,7 +277,13 @@ def _else_after_break(
     for outer in cx.frame.loops[-1:]:
         wanted |= liveness.after(outer.node) | liveness.head(outer.node) | {outer.broken, outer.continued}
     branch.merge_branches(
-        cx, flag, (Region(), region), (broken, exhausted), wanted, plan.stmt, f"a break of the loop in line {plan.stmt.lineno}"
+        cx,
+        flag,
+        (Region(), region),
+        (broken, exhausted),
+        wanted,
+        plan.stmt,
+        f"a break of the loop in line {plan.stmt.lineno}",
     )
 
 
@@ -308,7 +315,9 @@ def _range(cx: Context, stmt: ast.For) -> _Trips:
     strong: Const | Val = lo
     for other in (hi, step):
         t = coerce.common(cx, strong, other, call, "range")
-        strong = Val(Value(t)) if not (isinstance(strong, Const) and isinstance(other, Const)) else _wider(strong, other)
+        strong = (
+            Val(Value(t)) if not (isinstance(strong, Const) and isinstance(other, Const)) else _wider(strong, other)
+        )
     scalar = coerce.default_type(strong) if isinstance(strong, Const) else T.scalar_of(strong.type)
     low, high = coerce.to_scalar(cx, lo, scalar, call), coerce.to_scalar(cx, hi, scalar, call)
     if isinstance(step, Const):
@@ -334,7 +343,9 @@ def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
     cx.type_error(node, f"range takes integers, not {describe(term)}", "write int(...) around it")
 
 
-def _loop_variable(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips, index: Value, env: dict[str, Binding]) -> None:
+def _loop_variable(
+    cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips, index: Value, env: dict[str, Binding]
+) -> None:
     if trips.nonneg:
         cx.nonneg.add(index)
     env[_target_name(stmt)] = Binding(Val(index), cx.loc(stmt.target))

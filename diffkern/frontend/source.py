@@ -88,7 +88,8 @@ def _shown_path(path: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _parse(file: str, code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]:
-    # Code objects are equal without regard to their files, so the file is an argument of its own. linecache also serves IPython's cells and registered sources; stale entries would show lines that moved.
+    # Code objects are equal without regard to their files, so the file is an argument of its own.
+    # linecache also serves IPython's cells and registered sources; stale entries would show lines that moved.
     linecache.checkcache(file)
     raw, first_line = inspect.getsourcelines(code)
     text = textwrap.dedent("".join(raw))
@@ -99,12 +100,12 @@ def _parse(file: str, code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]
         raise SyntaxError(f"{type(definition).__name__} instead of a def")
     first_line = max(first_line, 1)
     for node in ast.walk(definition):
-        if hasattr(node, "lineno"):
+        if isinstance(node, (ast.stmt, ast.expr, ast.arg, ast.keyword)):
             node.lineno += first_line - 1
             node.col_offset += indent
-        if getattr(node, "end_lineno", None) is not None:
-            node.end_lineno += first_line - 1  # type: ignore[attr-defined]
-            node.end_col_offset += indent  # type: ignore[attr-defined]
+            if node.end_lineno is not None and node.end_col_offset is not None:
+                node.end_lineno += first_line - 1
+                node.end_col_offset += indent
     return definition, first_line, tuple(line.rstrip("\r\n") for line in raw)
 
 

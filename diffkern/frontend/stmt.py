@@ -253,15 +253,15 @@ def _return(cx: Context, stmt: ast.Return) -> None:
             cx.syntax_error(stmt, "a kernel returns nothing", "write the result to an array parameter")
         cx.env[RETURN] = Binding(cx.expr(stmt.value), cx.loc(stmt.value))
     elif frame.returns_value and len(cx.stack) > 1:
-        cx.type_error(stmt, "this return has no value, and others have one", "return the same number of values everywhere")
+        cx.type_error(
+            stmt, "this return has no value, and others have one", "return the same number of values everywhere"
+        )
     cx.env[RETURNED] = Binding(Const(True), None)
 
 
 def _break(cx: Context, stmt: ast.Break) -> None:
     state = cx.frame.loops[-1]
-    state.set_at_breaks.append(
-        frozenset(n for n, b in cx.env.items() if b.term is not None and b.unset is None)
-    )
+    state.set_at_breaks.append(frozenset(n for n, b in cx.env.items() if b.term is not None and b.unset is None))
     cx.env[state.broken] = Binding(Const(True), None)
 
 

@@ -126,7 +126,8 @@ def describe(term: Term) -> str:
         case Val():
             return str(term.type)
         case View():
-            return f"an array of {term.array.dtype} with {len(term.spans)} axes"
+            axes = len(term.spans)
+            return f"an array of {term.array.dtype} with {axes} {'axis' if axes == 1 else 'axes'}"
         case Tup(items):
             return f"a tuple of {len(items)}"
         case Static(obj, name):

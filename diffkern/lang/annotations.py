@@ -1,7 +1,7 @@
 """Parameter annotations: ``dk.array(dtype=float, ndim=2)`` and the shorthands ``array1d`` to ``array4d``.
 
 In: a dtype as the user spells it. Out: an :class:`ArrayAnnotation`, an immutable description of what a parameter
-takes. The array class itself belongs to the run time, which returns the same annotations when it is called without data.
+takes. The array class itself belongs to the run time, which returns the same annotations when called without data.
 """
 
 from __future__ import annotations

@@ -134,7 +134,15 @@ SCALARS: Final[Mapping[str, DType]] = _scalars()
 
 
 def _composites() -> dict[str, CompositeType]:
-    suffixes = {"": "float32", "f": "float32", "d": "float64", "h": "float16", "i": "int32", "u": "uint32", "l": "int64"}
+    suffixes = {
+        "": "float32",
+        "f": "float32",
+        "d": "float64",
+        "h": "float16",
+        "i": "int32",
+        "u": "uint32",
+        "l": "int64",
+    }
     table = {}
     for suffix, scalar_name in suffixes.items():
         scalar = SCALARS[scalar_name]
