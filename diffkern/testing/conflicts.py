@@ -8,7 +8,7 @@ cannot disturb. A program with a conflict that its manifest does not announce gi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diffkern.codegen.executor import Access
@@ -38,12 +38,29 @@ class ClashCollector:
     """
 
     _touched: dict[int, dict[tuple[int, str], Access]] = field(default_factory=dict)
+    _pending: Access | None = None
 
     def __call__(self, access: Access) -> None:
+        # In Python ``a[i] += v`` is a read and then a write: together they are one addition.
+        read, self._pending = self._pending, None
+        if read is not None:
+            if access.kind == "write" and (read.thread, read.address) == (access.thread, access.address):
+                self._enter(replace(access, kind="plain"))
+                return
+            self._enter(read)
+        if access.kind == "read":
+            self._pending = access
+        else:
+            self._enter(access)
+
+    def _enter(self, access: Access) -> None:
         self._touched.setdefault(access.address, {}).setdefault((access.thread, access.kind), access)
 
     def clashes(self, param: str | None = None) -> Iterator[Clash]:
         """All clashes, of one parameter or of all."""
+        if self._pending is not None:
+            self._enter(self._pending)
+            self._pending = None
         for accesses in self._touched.values():
             seen = sorted(accesses.values(), key=lambda a: (a.thread, a.kind))
             for k, b in enumerate(seen):

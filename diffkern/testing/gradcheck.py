@@ -15,19 +15,30 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from diffkern import pipeline
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.passes.widen import widen
 from diffkern.testing.differences import Differences
-from diffkern.testing.programs import Compiled, Program, as_argument, as_double, one_element, zeros_for
+from diffkern.testing.programs import Compiled, Program, as_argument, as_double, zeros_for
 
-__all__ = ["GradcheckReport", "GradientError", "KinkWarning", "Vjp", "check_function", "check_types"]
+__all__ = [
+    "GradcheckReport",
+    "GradientError",
+    "KinkWarning",
+    "Tolerances",
+    "Vjp",
+    "check_function",
+    "check_vjp",
+    "compare_precisions",
+]
 
 Array64 = np.ndarray[Any, Any]
 
@@ -125,15 +136,34 @@ class Vjp:
         Indices of the parameters to differentiate for; by default all that can carry a gradient.
     """
 
-    def __init__(self, fn: Function, engine: Engine = Compiled, active: frozenset[int] | None = None) -> None:
+    def __init__(
+        self,
+        fn: Function,
+        engine: Engine = Compiled,
+        active: frozenset[int] | None = None,
+        options: pipeline.Options | None = None,
+    ) -> None:
         self.fn = pipeline.prepare(fn)
         can = frozenset(i for i, p in enumerate(fn.params) if is_differentiable(p.type))
         self.active = can if active is None else active
         self.types = tuple(p.type for p in fn.params)
         self.names = fn.param_names
-        self.adjoint = pipeline.differentiate(self.fn, self.active)
-        self.primal_program = engine(self.fn)
+        self.adjoint = pipeline.differentiate(self.fn, self.active, options or {})
+        self._forward = pipeline.optimise(clone_function(fn))
+        self.primal_program = engine(self._forward)
         self.adjoint_program = engine(self.adjoint.fn)
+
+    def running(self, primal: Engine, adjoint: Engine) -> Vjp:
+        """The same two functions, run in another way."""
+        other = copy(self)
+        other.primal_program = primal(self._forward)
+        other.adjoint_program = adjoint(self.adjoint.fn)
+        return other
+
+    def declared_conflicts(self) -> dict[str, dict[str, Any]]:
+        """What the adjoint's manifest says of threads that meet, by name of the cotangent."""
+        found = zip(self.adjoint.buffers, self.adjoint.conflicts, strict=True)
+        return {buffer.name: conflict.to_json() for buffer, conflict in found}
 
     def arguments(self, args: Sequence[Any]) -> list[Any]:
         """Copies of arguments in the parameters' types."""
@@ -211,6 +241,7 @@ def check_function(
     args: Sequence[Any],
     *,
     engine: Engine = Compiled,
+    options: pipeline.Options | None = None,
     float32: bool = True,
     tolerances: Tolerances | None = None,
 ) -> GradcheckReport:
@@ -226,6 +257,8 @@ def check_function(
         One argument per parameter.
     engine
         What makes a function executable: object code by default.
+    options
+        Kernel options, such as ``stack_slots``.
     float32
         Whether to compare the gradient in the function's own types as well.
     tolerances
@@ -239,35 +272,60 @@ def check_function(
         If the function cannot be differentiated.
     """
     tol = tolerances or Tolerances()
+    wide = Vjp(widen(fn), engine, options=options)
+    report = check_vjp(wide, dim, [as_double(p.type, a) for p, a in zip(fn.params, args, strict=True)], tol)
+    if float32 and any(p.type != t for p, t in zip(fn.params, wide.types, strict=True)):
+        worst = compare_precisions(Vjp(fn, engine, options=options), wide, dim, args, tol)
+        report = replace(report, float32_worst=worst)
+    return report
+
+
+def check_vjp(
+    vjp: Vjp, dim: Sequence[int], args: Sequence[Any], tolerances: Tolerances | None = None
+) -> GradcheckReport:
+    """Check a function of float64 and its adjoint against central differences, and by the dot-product test.
+
+    Raises
+    ------
+    GradientError
+        If a gradient is wrong.
+    """
+    tol = tolerances or Tolerances()
     rng = np.random.default_rng(tol.seed)
-    doubles = [as_double(p.type, a) for p, a in zip(fn.params, args, strict=True)]
-    wide = Vjp(widen(fn), engine)
-    point = wide.arguments(doubles)
-
-    weights = wide.weights(point, rng)
-    gradients = wide.gradients(dim, point, weights)
-    comparison, kinks = _against_differences(wide, dim, point, weights, gradients, tol, rng)
+    point = vjp.arguments(args)
+    weights = vjp.weights(point, rng)
+    comparison, kinks = _against_differences(vjp, dim, point, weights, vjp.gradients(dim, point, weights), tol, rng)
     comparison.finish()
-    dot_product_error = _dot_product(wide, dim, point, tol, rng)
-
-    float32_worst = None
-    if float32 and any(p.type != q.type for p, q in zip(fn.params, wide.fn.params, strict=True)):
-        narrow = Vjp(fn, engine)
-        own = narrow.gradients(dim, args, weights)
-        float32_worst = _against_double(narrow, own, gradients, tol.rtol32)
-    names = tuple(wide.names[i] for i in sorted(wide.active))
-    report = GradcheckReport(
-        fn.name, names, comparison.count, comparison.worst, tuple(kinks), dot_product_error, float32_worst
-    )
+    dot_product_error = _dot_product(vjp, dim, point, tol, rng)
     if kinks:
         name, index = kinks[0]
         warnings.warn(
-            f"gradcheck of {fn.name}: {len(kinks)} elements lie too near a kink or jump to be compared, "
+            f"gradcheck of {vjp.fn.name}: {len(kinks)} elements lie too near a kink or jump to be compared, "
             f"the first is {name}{list(index)}",
             KinkWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return report
+    names = tuple(vjp.names[i] for i in sorted(vjp.active))
+    return GradcheckReport(
+        vjp.fn.name, names, comparison.count, comparison.worst, tuple(kinks), dot_product_error, None
+    )
+
+
+def compare_precisions(
+    own: Vjp, wide: Vjp, dim: Sequence[int], args: Sequence[Any], tolerances: Tolerances | None = None
+) -> Element | None:
+    """Compare the gradients of a function with those of its widened form; returns the worst element.
+
+    Raises
+    ------
+    GradientError
+        If an element differs by more than ``rtol32`` of the largest one of its parameter.
+    """
+    tol = tolerances or Tolerances()
+    doubles = [as_double(t, a) for t, a in zip(own.types, args, strict=True)]
+    weights = own.weights(args, np.random.default_rng(tol.seed))
+    reference = wide.gradients(dim, wide.arguments(doubles), weights)
+    return _against_double(own, own.gradients(dim, args, weights), reference, tol.rtol32)
 
 
 def _indices(vjp: Vjp, point: Sequence[Any], limit: int, rng: np.random.Generator) -> list[tuple[int, tuple[int, ...]]]:

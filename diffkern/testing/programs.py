@@ -14,15 +14,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from diffkern.abi import HEADER_FORMAT
 from diffkern.backends.cpu import compile_function
 from diffkern.codegen import executor
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arguments import pack_value
+from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_object
-from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import Cut
 
 __all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
 
@@ -49,18 +49,26 @@ class Compiled:
         symbol = f"testing_{next(_serial)}"
         code = compile_function(fn, symbol)
         addresses = load_object(code.object_code, code.symbols)
-        found = [addresses[name] for name in code.symbols]
-        facts = {"sites": code.sites, "cost": 1.0, "reads": (), "writes": ()}
-        self._executable = Executable(found[0], found[1] if len(found) > 1 else 0, facts)
+        self._addresses = [addresses[name] for name in code.symbols]
+        self._sites = code.sites
         self.types = tuple(p.type for p in fn.params)
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
         """Run all threads, in chunks of `chunk` (by default in one chunk, in order)."""
         n = int(np.prod(dim))
-        padded = (*dim, 1, 1, 1)[:4]
-        cut = Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, n if chunk is None else chunk))
-        block = b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
-        self._executable.run(self._executable.prepared(cut), block)
+        if n == 0:
+            return
+        size = n if chunk is None else chunk
+        chunks = -(-n // size)
+        partials = np.empty(chunks * max(self._sites, 1), np.int64)
+        status = np.zeros(1, np.int64)
+        dims = (*dim, 1, 1, 1)[:4]
+        header = struct.pack(HEADER_FORMAT, status.ctypes.data, *dims, size, partials.ctypes.data)
+        packed = b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
+        block = np.frombuffer(header + packed, np.uint8)
+        pool.run(self._addresses[0], block.ctypes.data, 0, n, size)
+        for finish in self._addresses[1:]:
+            pool.run(finish, block.ctypes.data, 0, chunks, chunks)
 
 
 class Interpreted:

@@ -27,7 +27,7 @@ def if_without_else(x: f1, y: f1):
     y[i] = v * y[i]
 
 
-@case(6, x=spread(6, step=0.4, start=-0.9), y=zeros(6))
+@case(6, x=spread(6, step=0.43, start=-0.9), y=zeros(6))
 def elif_chain(x: f1, y: f1):
     i = dk.tid()
     v = x[i]

@@ -1,0 +1,28 @@
+"""From a case of the corpus to IR and its adjoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern import frontend
+from diffkern.ir.nodes import Function
+from diffkern.passes.widen import widen
+from diffkern.testing.arguments import argument_types
+from diffkern.testing.gradcheck import Vjp
+
+from .cases import Case
+
+
+def lower(case: Case) -> Function:
+    """The IR of a case, as lowered."""
+    return frontend.lower(case.function, argument_types(case.function, values(case)))
+
+
+def widened_vjp(fn: Function, case: Case) -> Vjp:
+    """Primal and adjoint of a case in float64."""
+    return Vjp(widen(fn), options=case.options)
+
+
+def values(case: Case) -> list[Any]:
+    """Fresh arguments in the order of the parameters."""
+    return list(case.make().values())
