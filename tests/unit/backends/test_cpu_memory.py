@@ -251,7 +251,6 @@ def test_a_sum_no_thread_reaches_leaves_the_array_alone():
     """The site's element does not exist, and no thread goes there."""
 
     def body(b, n, total):
-        (i,) = tids(b)
         then = Region()
         with b.into(then):
             b.op("atomic", total, n, b.const(1.0, FLOAT32), kind="add", wrap=(False,))
