@@ -133,6 +133,7 @@ class array:
     @property
     def ptr(self) -> int:
         """Address of the first element."""
+        self._memory.exposed = True
         return self._range[0] if self._type.layout == "C" else int(self._data.ctypes.data)
 
     @property
@@ -158,6 +159,7 @@ class array:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits."""
+        self._memory.exposed = True
         return self._data.view()
 
     def list(self) -> builtins.list[Any]:
@@ -166,11 +168,13 @@ class array:
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        self._memory.exposed = True
         converted = self._data.view() if dtype is None else self._data.astype(dtype, copy=False)
         return converted.copy() if copy else converted
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        self._memory.exposed = True
         return self._data.__array_interface__
 
     # -- gradient ----------------------------------------------------------------------------------------------------

@@ -28,20 +28,23 @@ class Memory:
         Raised by every change.
     zero_version
         The version at which all of it was known to be zero, or -1.
+    exposed
+        Whether somebody outside diffkern may write to it, so that nothing is known about its contents.
     """
 
-    __slots__ = ("__weakref__", "address", "nbytes", "version", "zero_version")
+    __slots__ = ("__weakref__", "address", "exposed", "nbytes", "version", "zero_version")
 
-    def __init__(self, address: int, nbytes: int, zero: bool = False) -> None:
+    def __init__(self, address: int, nbytes: int, zero: bool = False, exposed: bool = False) -> None:
         self.address = address
         self.nbytes = nbytes
         self.version = 0
         self.zero_version = 0 if zero else -1
+        self.exposed = exposed
 
     @property
     def is_zero(self) -> bool:
         """Whether the contents are known to be zero."""
-        return self.zero_version == self.version
+        return self.zero_version == self.version and not self.exposed
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[np.ndarray[Any, Any], Memory]:
@@ -68,10 +71,10 @@ def memory_of(data: np.ndarray[Any, Any]) -> Memory:
     if entry is not None and entry[0]() is owner:
         return entry[1]
     if owner.flags.c_contiguous:
-        memory = Memory(owner.ctypes.data, owner.nbytes)
+        memory = Memory(owner.ctypes.data, owner.nbytes, exposed=True)
     else:
         low, high = byte_range(owner)
-        memory = Memory(low, high - low)
+        memory = Memory(low, high - low, exposed=True)
     _foreign[key] = (weakref.ref(owner, lambda _: _foreign.pop(key, None)), memory)
     return memory
 
