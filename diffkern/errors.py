@@ -85,8 +85,6 @@ class KernelError(Exception):
     ----------
     message, loc, remedy
         As given.
-    errors : tuple of KernelError
-        The single mistakes that are reported together; ``(self,)`` for one mistake.
     """
 
     def __init__(self, message: str, *, loc: Loc | None = None, remedy: str | None = None) -> None:
