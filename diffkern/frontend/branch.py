@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, merge
-from diffkern.frontend.context import RETURN, Context
+from diffkern.frontend.context import RETURN, RETURNED, Context
 from diffkern.frontend.terms import Binding, Const, Poison, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ops import Effect, lookup
 
-__all__ = ["choose", "logical", "merge_branches"]
+__all__ = ["Side", "choose", "conflict", "has_left", "logical", "merge_branches"]
 
 _EAGER_OPS: Final = 8
 
@@ -91,14 +92,36 @@ def _is_cheap(ops: Sequence[Op]) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One lowered side of a branch.
+
+    Attributes
+    ----------
+    region
+        Its ops; yields are added when the sides are merged.
+    env
+        The variables at its end.
+    left
+        Whether control never reaches that end (it has left by ``return``, ``break`` or ``continue``), so that it does
+        not matter which variables are set there.
+    """
+
+    region: Region
+    env: dict[str, Binding]
+    left: bool
+
+
+def has_left(cx: Context, env: dict[str, Binding]) -> bool:
+    """Whether one of the flags of the frame is known to be set."""
+    names = [RETURNED]
+    if cx.frame.loops:
+        names += [cx.frame.loops[-1].broken, cx.frame.loops[-1].continued]
+    return any(name in env and _is_const(env[name].term, True) for name in names)
+
+
 def merge_branches(
-    cx: Context,
-    cond: Value,
-    sides: tuple[Region, Region],
-    envs: tuple[dict[str, Binding], dict[str, Binding]],
-    wanted: Iterable[str],
-    node: ast.AST,
-    describe_condition: str,
+    cx: Context, cond: Value, then: Side, orelse: Side, wanted: Iterable[str], node: ast.AST, describe_condition: str
 ) -> None:
     """Append the ``if`` op of two lowered sides and bind the wanted variables to what they are after it.
 
@@ -106,8 +129,8 @@ def merge_branches(
     ----------
     cond
         The condition's value.
-    sides, envs
-        Region and variables of the side where it holds, and of the other.
+    then, orelse
+        The side where it holds, and the other.
     wanted
         Names that may be read later.
     node
@@ -115,19 +138,20 @@ def merge_branches(
     describe_condition
         How the condition is called in a message, as in ``the condition in line 7``.
     """
+    sides = (then, orelse)
     keep = set(wanted)
     plans: list[tuple[str, merge.Shape, str | None]] = []
     negations: list[str] = []
     yields: tuple[list[Value], list[Value]] = ([], [])
     names: list[str] = []
-    changed = [n for n in {**envs[0], **envs[1]} if envs[0].get(n) is not envs[1].get(n)]
+    changed = [n for n in {**then.env, **orelse.env} if then.env.get(n) is not orelse.env.get(n)]
     for name in changed:
-        pair = (envs[0].get(name), envs[1].get(name))
+        pair = _relevant(name, then, orelse)
         if name not in keep:
             cx.env.pop(name, None)
             continue
         terms = tuple(None if b is None else b.term for b in pair)
-        unset = _unset(name, pair, describe_condition)
+        unset = _unset(name, sides, describe_condition)
         if terms[0] is None and terms[1] is None:
             cx.env[name] = Binding(None, None, unset)
             continue
@@ -138,21 +162,21 @@ def merge_branches(
             negations.append(name)
             continue
         shape = _joined_shape(cx, name, pair, node)
-        for region, term, out in zip(sides, terms, yields, strict=True):
-            with cx.b.into(region):
+        for side, term, out in zip(sides, terms, yields, strict=True):
+            with cx.b.into(side.region):
                 what = f"the variable {name}"
                 out += merge.zeros(cx, shape) if term is None else merge.emit(cx, term, shape, node, what)
         names += ["" if name.startswith("$") else name] * len(merge.leaves(shape))
         plans.append((name, shape, unset))
-    sides[0].yields, sides[1].yields = tuple(yields[0]), tuple(yields[1])
+    then.region.yields, orelse.region.yields = tuple(yields[0]), tuple(yields[1])
     results: tuple[Value, ...] = ()
-    if sides[0].ops or sides[1].ops or sides[0].yields:
-        results = cx.b.if_(cond, *sides, names=names)
+    if then.region.ops or orelse.region.ops or then.region.yields:
+        results = cx.b.if_(cond, then.region, orelse.region, names=names)
     rest = iter(results)
     for name, shape, unset in plans:
         term = merge.build(shape, rest)
-        terms_known = [b.term for b in (envs[0].get(name), envs[1].get(name)) if b is not None and b.term is not None]
-        if isinstance(term, Val) and all(cx.is_nonneg(t) for t in terms_known):
+        known = [b.term for b in _relevant(name, then, orelse) if b is not None and b.term is not None]
+        if isinstance(term, Val) and all(cx.is_nonneg(t) for t in known):
             cx.nonneg.add(term.value)
         cx.env[name] = Binding(term, cx.loc(node), unset)
     if negations:
@@ -171,20 +195,35 @@ def _is_const(term: Term | None, value: bool) -> bool:
     return isinstance(term, Const) and term.value is value
 
 
-def _unset(name: str, pair: tuple[Binding | None, Binding | None], condition: str) -> str | None:
+def _relevant(name: str, then: Side, orelse: Side) -> tuple[Binding | None, Binding | None]:
+    """A variable on both sides; a side that has returned has no say, except about the result and the flags."""
+    pair = (then.env.get(name), orelse.env.get(name))
+    if name.startswith("$"):
+        return pair
+    returned = [_is_const(side.env[RETURNED].term, True) if RETURNED in side.env else False for side in (then, orelse)]
+    if returned[0] and pair[1] is not None:
+        return None, pair[1]
+    if returned[1] and pair[0] is not None:
+        return pair[0], None
+    return pair
+
+
+def _unset(name: str, sides: tuple[Side, Side], condition: str) -> str | None:
     """Why a variable may not be set after a branch. A func's result is known to be set where it is read."""
     if name == RETURN:
         return None
-    then, orelse = pair
-    if then is None or then.term is None:
-        return f"it is not set where {condition} holds" if orelse is not None and orelse.unset is None else _first(pair)
-    if orelse is None or orelse.term is None:
-        return f"it is not set where {condition} does not hold" if then.unset is None else then.unset
-    return then.unset or orelse.unset
+    reasons = [_unset_in(side.env.get(name)) for side in sides if not side.left]
+    for side, word in zip(sides, ("holds", "does not hold"), strict=True):
+        binding = side.env.get(name)
+        if not side.left and (binding is None or binding.term is None) and any(reason is None for reason in reasons):
+            return f"it is not set where {condition} {word}"
+    return next((reason for reason in reasons if reason is not None), None)
 
 
-def _first(pair: tuple[Binding | None, Binding | None]) -> str:
-    return next((b.unset for b in pair if b is not None and b.unset is not None), "no path sets it")
+def _unset_in(binding: Binding | None) -> str | None:
+    if binding is None:
+        return "no path sets it"
+    return binding.unset or (None if binding.term is not None else "no path sets it")
 
 
 def _joined_shape(cx: Context, name: str, pair: tuple[Binding | None, Binding | None], node: ast.AST) -> merge.Shape:

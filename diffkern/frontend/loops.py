@@ -276,15 +276,10 @@ def _else_after_break(
     wanted = set(liveness.after(plan.stmt)) | {RETURN, RETURNED}
     for outer in cx.frame.loops[-1:]:
         wanted |= liveness.after(outer.node) | liveness.head(outer.node) | {outer.broken, outer.continued}
-    branch.merge_branches(
-        cx,
-        flag,
-        (Region(), region),
-        (broken, exhausted),
-        wanted,
-        plan.stmt,
-        f"a break of the loop in line {plan.stmt.lineno}",
-    )
+    by_break = branch.Side(Region(), broken, left=False)
+    by_end = branch.Side(region, exhausted, branch.has_left(cx, exhausted))
+    label = f"a break of the loop in line {plan.stmt.lineno}"
+    branch.merge_branches(cx, flag, by_break, by_end, wanted, plan.stmt, label)
 
 
 # -- range -------------------------------------------------------------------------------------------------------------

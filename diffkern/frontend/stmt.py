@@ -106,21 +106,20 @@ def _guarded(
             stays[name] = Binding(Const(False), None)
         if len(flags) == 1:
             left[flags[0][0]] = Binding(Const(True), None)
-        region = _side(cx, stmts, stays, tail_body, tail_function)
+        going_on = _side(cx, stmts, stays, tail_body, tail_function)
         wanted = _wanted(cx, stmts[-1], tail_body, tail_function, escaping=True)
         line = stmts[0].lineno
-        branch.merge_branches(
-            cx, go_on, (region, Region()), (stays, left), wanted, stmts[0], f"the condition to reach line {line}"
-        )
+        gone = branch.Side(Region(), left, left=True)
+        branch.merge_branches(cx, go_on, going_on, gone, wanted, stmts[0], f"the condition to reach line {line}")
 
 
 def _side(
     cx: Context, stmts: Sequence[ast.stmt], env: dict[str, Binding], tail_body: bool, tail_function: bool
-) -> Region:
+) -> branch.Side:
     region = Region()
     with cx.b.into(region), cx.branch(env):
         cx.block(stmts, tail_body, tail_function)
-    return region
+    return branch.Side(region, env, branch.has_left(cx, env))
 
 
 def _wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, escaping: bool) -> Names:
@@ -160,13 +159,10 @@ def _if(cx: Context, stmt: ast.If, rest: Sequence[ast.stmt], tail_body: bool, ta
     last = rest[-1] if takes_rest else stmt
     if rest and not takes_rest:
         tail_body = tail_function = False
-    envs = (dict(cx.env), dict(cx.env))
-    regions = (
-        _side(cx, then, envs[0], tail_body, tail_function),
-        _side(cx, orelse, envs[1], tail_body, tail_function),
-    )
+    holds = _side(cx, then, dict(cx.env), tail_body, tail_function)
+    fails = _side(cx, orelse, dict(cx.env), tail_body, tail_function)
     wanted = _wanted(cx, last, tail_body, tail_function, escaping)
-    branch.merge_branches(cx, test.value, regions, envs, wanted, stmt, f"the condition in line {stmt.test.lineno}")
+    branch.merge_branches(cx, test.value, holds, fails, wanted, stmt, f"the condition in line {stmt.test.lineno}")
     return takes_rest
 
 

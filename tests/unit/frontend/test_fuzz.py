@@ -1,0 +1,36 @@
+"""Random programs: the lowered IR does what Python does, bit by bit."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+
+from .fuzz import write_program
+from .hostrun import assert_same
+
+
+def compiled(source: str, name: str) -> Callable[..., Any]:
+    """The function ``kernel`` of a source text that inspect can find."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {"dk": dk}
+    exec(compile(source, name, "exec"), namespace)
+    return namespace["kernel"]
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_random_programs_do_what_python_does(block: int) -> None:
+    generator = np.random.default_rng(block)
+    for seed in range(block * 40, block * 40 + 40):
+        source = write_program(seed)
+        kernel = compiled(source, f"<random kernel {seed}>")
+        x, y = generator.normal(size=6), generator.normal(size=6)
+        try:
+            assert_same(kernel, [x, y, 3])
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error}\n{source}") from error
