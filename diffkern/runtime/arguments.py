@@ -25,8 +25,9 @@ _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
     "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q", "float32": "f4x", "float64": "d",
 }  # fmt: skip
+# With a byte order stated, struct checks that a float fits; by default it does not.
 _PACKERS: dict[Scalar, Callable[[Any], bytes]] = {
-    SCALARS[name].ir: struct.Struct(code).pack for name, code in _FORMATS.items()
+    SCALARS[name].ir: struct.Struct("=" + code).pack for name, code in _FORMATS.items()
 }
 
 NO_DEFAULT = object()
@@ -69,7 +70,7 @@ class Parameter:
         self.annotation = annotation
         self.is_array = isinstance(annotation, ArrayAnnotation)
         # For the common case, a Python number for a scalar parameter, key and bytes are one look-up and one call.
-        self.value_key = str(annotation) if isinstance(annotation, Scalar) else ""
+        self.value_key = str(annotation) if isinstance(annotation, Scalar) and annotation != BOOL else ""
         self.pack: Callable[[Any], bytes] | None = _packer(annotation) if isinstance(annotation, Scalar) else None
 
     def error(self, message: str, remedy: str | None = None) -> LaunchError:

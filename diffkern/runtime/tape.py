@@ -1,9 +1,9 @@
 """The tape: records launches, copies and overwrites, and takes them back in reverse order for gradients.
 
 In: whatever happens to arrays inside the ``with`` block. Out: after :meth:`Tape.backward`, the ``grad`` of every array
-that has one holds the derivative with respect to what the array held when the tape began. Contents that an adjoint needs
-and a later step overwrites are copied at that moment, and only then. Nothing is computed from contents that changed
-unseen.
+that has one holds the derivative with respect to what the array held when the tape began. Contents that an adjoint
+needs and a later step overwrites are copied at that moment, and only then. Nothing is computed from contents that
+changed unseen.
 """
 
 from __future__ import annotations

@@ -1,0 +1,146 @@
+"""The store: what is written comes back; what is damaged, foreign or unwritable does no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import threading
+import warnings
+
+import pytest
+
+from diffkern.cache.key import key
+from diffkern.cache.manifest import Entry
+from diffkern.cache.store import Store, default_directory, entries
+
+ENTRY = Entry(
+    b"\x7fELF object", ("dk_a", "dk_a_finish"), "def f(): …\n", {"sites": 1, "cost": 2.5}, {"types": "float32"}
+)
+KEY = key([("a", b"b")])
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+not_as_root = pytest.mark.skipif(hasattr(os, "getuid") and os.getuid() == 0, reason="root may write anywhere")
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "cache"
+
+
+def test_what_is_put_is_got_also_by_another_process(directory):
+    Store(directory).put(KEY, ENTRY)
+    assert Store(directory).get(KEY) == ENTRY
+    assert [place.name for place in entries(directory)] == [KEY]
+
+
+def test_nothing_there(directory):
+    assert Store(directory).get(KEY) is None
+    assert not directory.exists()
+
+
+@posix_only
+def test_the_directory_is_private(directory):
+    Store(directory).put(KEY, ENTRY)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_the_manifest_is_readable_json(directory):
+    Store(directory).put(KEY, ENTRY)
+    content = json.loads((directory / KEY[:2] / KEY / "manifest.json").read_text())
+    assert content["key"] == KEY
+    assert content["ingredients"] == {"types": "float32"}
+    assert content["program"] == {"sites": 1, "cost": 2.5}
+    assert set(content["sha256"]) == {"kernel.o", "source.py"}
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "kernel.o", "source.py"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "missing"])
+def test_damage_is_noticed_and_repaired(directory, name, damage):
+    store = Store(directory)
+    store.put(KEY, ENTRY)
+    path = directory / KEY[:2] / KEY / name
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "flip":
+        position = data.index(b":") if name == "manifest.json" else 3
+        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+    else:
+        path.write_bytes(data[: len(data) // 2] if damage == "truncate" else b"")
+    assert Store(directory).get(KEY) is None
+    store.put(KEY, ENTRY)
+    assert Store(directory).get(KEY) == ENTRY
+    assert not list(directory.glob("**/.new-*"))
+
+
+def test_an_entry_under_another_key_is_foreign(directory):
+    Store(directory).put(KEY, ENTRY)
+    other = KEY[:2] + "0" * 62
+    os.rename(directory / KEY[:2] / KEY, directory / KEY[:2] / other)
+    assert Store(directory).get(other) is None
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "null", '{"format": 2}', "\xff"])
+def test_a_manifest_of_another_kind(directory, content):
+    Store(directory).put(KEY, ENTRY)
+    (directory / KEY[:2] / KEY / "manifest.json").write_text(content, encoding="latin-1")
+    assert Store(directory).get(KEY) is None
+
+
+def test_a_directory_that_cannot_be_made_costs_one_warning(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    store = Store(blocked / "cache")
+    with pytest.warns(RuntimeWarning, match="kept in memory"):
+        store.put(KEY, ENTRY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.put(key([]), ENTRY)
+        assert store.get(KEY) == ENTRY
+
+
+@posix_only
+@not_as_root
+def test_a_read_only_directory_is_read(directory):
+    Store(directory).put(KEY, ENTRY)
+    directory.chmod(0o500)
+    try:
+        store = Store(directory)
+        assert store.get(KEY) == ENTRY
+        with pytest.warns(RuntimeWarning, match="kept in memory"):
+            store.put(key([]), ENTRY)
+        assert store.get(key([])) == ENTRY
+    finally:
+        directory.chmod(0o700)
+
+
+@posix_only
+def test_a_directory_that_others_can_write_to_is_not_used(directory):
+    Store(directory).put(KEY, ENTRY)
+    directory.chmod(0o777)
+    store = Store(directory)
+    with pytest.warns(RuntimeWarning, match="others can write"):
+        assert store.get(KEY) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.put(KEY, ENTRY)
+    assert store.get(KEY) == ENTRY
+
+
+def test_many_writers_of_one_key(directory):
+    stores = [Store(directory) for _ in range(8)]
+    threads = [threading.Thread(target=store.put, args=(KEY, ENTRY)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Store(directory).get(KEY) == ENTRY
+    assert not list(directory.glob("**/.new-*"))
+
+
+def test_the_default_directory(monkeypatch, tmp_path):
+    monkeypatch.setenv("DIFFKERN_CACHE_DIR", str(tmp_path))
+    assert default_directory() == tmp_path
+    monkeypatch.delenv("DIFFKERN_CACHE_DIR")
+    assert "diffkern" in default_directory().parts
