@@ -375,12 +375,8 @@ class _Writer:
         slots = self.slot_names(op, region, position, old)
         self.emit(f"if {cond}:", op)
         held = dict(self.holder)
-        for name, before in zip(slots, old, strict=True):
-            if before is None or self.variable.get(before) != name:
-                self.holder.pop(name, None)
-        inside = dict(self.holder)
         self.nested(then, slots)
-        self.holder = inside
+        self.holder = dict(held)
         at = len(self.lines)
         self.emit("else:")
         self.nested(orelse, slots)
@@ -398,10 +394,14 @@ class _Writer:
         self, op: Op, region: Region, position: int, init: Sequence[Value], inner: list[Region]
     ) -> list[str]:
         old: list[Value | None] = []
-        for v in init:
-            once = init.count(v) == 1
-            inside = any(self.plan.needed_until(v, r) >= 0 for r in inner)
-            old.append(v if once and not inside else None)
+        for r, v in zip(op.results, init, strict=True):
+            inside = any(self.plan.needed_until(v, inner_region) >= 0 for inner_region in inner)
+            keeps = init.count(v) == 1 and not inside
+            old.append(v if keeps else None)
+            # The variable is set before the loop begins, so nothing in the loop may want what it holds now.
+            held = self.holder.get(self.assigned.get(r, ""))
+            if held is not None and (held is not v or not keeps) and self.plan.needed_until(held, region) >= position:
+                del self.assigned[r]
         slots = self.slot_names(op, region, position, old)
         self.yields([(name, self.typed(v)) for name, v in zip(slots, init, strict=True)])
         return slots
