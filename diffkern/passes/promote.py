@@ -39,9 +39,6 @@ class _Promoter:
         self.mapping: dict[Value, Value] = {}
         self.wrapped: set[Key] = set()
         self.written = set()
-        for op in walk(fn.body):
-            if op.name in ("load", "store", "atomic") and any(op.attrs["wrap"]):
-                self.wrapped.add(_key(op))
         for array in written_arrays(fn.body):
             if isinstance(array.type, Array) and scalar_of(array.type) not in STORAGE_ONLY:
                 self.written.add(array)
@@ -53,7 +50,10 @@ class _Promoter:
 
     def key(self, op: Op) -> Key:
         array, index = _key(op)
-        return array, tuple(self.resolve(v) for v in index)
+        key = array, tuple(self.resolve(v) for v in index)
+        if any(op.attrs["wrap"]):
+            self.wrapped.add(key)
+        return key
 
     def distinct(self, a: Key, b: Key) -> bool:
         """Whether two accesses of one array, at one moment of one thread, surely name different elements."""
@@ -73,9 +73,29 @@ class _Promoter:
 
     def region(self, region: Region, contents: Contents) -> None:
         kept: list[Op] = []
-        for op in region.ops:
+        for position, op in enumerate(region.ops):
+            if op.name == "if":
+                kept.extend(self.before_branch(op, region.ops[position + 1 :], contents))
             kept.extend(self.op(op, contents))
         region.ops[:] = kept
+
+    def before_branch(self, op: Op, later: list[Op], contents: Contents) -> list[Op]:
+        """Load elements that a branch stores to and that are accessed in any case, so that both paths know them."""
+        stores = [inner for sub in op.regions for inner in walk(sub) if self.tracked(inner, ("store",))]
+        unknown = [k for k in dict.fromkeys(map(self.key, stores)) if k not in contents]
+        if not unknown:
+            return []
+        branches = [{self.key(inner) for inner in sub.ops if self.tracked(inner)} for sub in op.regions]
+        always = (branches[0] & branches[1]) | {self.key(inner) for inner in later if self.tracked(inner)}
+        local = defined_in(op.regions[0]) | defined_in(op.regions[1])
+        b = Builder(Region(), op.loc)
+        for key in unknown:
+            if key in always and not local.intersection(key[1]):
+                contents[key] = b.one("load", key[0], *key[1], wrap=self.wraps(key), hint=key[0].name)
+        return b.region.ops
+
+    def tracked(self, op: Op, names: tuple[str, ...] = ("load", "store")) -> bool:
+        return op.name in names and op.operands[0] in self.written
 
     def op(self, op: Op, contents: Contents) -> list[Op]:
         op.operands = tuple(self.resolve(v) for v in op.operands)
