@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_differentiable
 from diffkern.ops.table import Diff, lookup
 
@@ -93,3 +93,34 @@ class Activity:
         self._use(params, body.yields)
         self._use(op.operands[3:] if op.name == "for" else op.operands, params)
         self._use(op.operands[3:] if op.name == "for" else op.operands, op.results)
+
+
+class HiddenPaths:
+    """Paths from active parameters to active parameters that lead through arrays without a cotangent.
+
+    A value stored to such an array and loaded again would lose its cotangent without a word. Arrays that receive
+    varied values and arrays whose contents are useful are found as least fixpoints; a load from an array that is both
+    lies on such a path if what it loads is useful.
+    """
+
+    def __init__(self, fn: Function, active: Iterable[Value]) -> None:
+        accesses = [op for op in walk(fn.body) if op.name in ("load", "store", "atomic")]
+        self.carriers = self.useful = frozenset[Value]()
+        roots = frozenset(active)
+        arrays: frozenset[Value] | None = None
+        while arrays != self.carriers:
+            arrays = self.carriers
+            varied = Activity(fn, roots | arrays).varied
+            stores = (op for op in accesses if op.name != "load" and op.operands[-1] in varied)
+            self.carriers = arrays.union(op.operands[0] for op in stores)
+        sinks: frozenset[Value] | None = None
+        wider = frozenset[Value]()
+        while sinks != wider:
+            sinks = wider
+            self.useful = frozenset(Activity(fn, roots | sinks).useful)
+            loads = (op for op in accesses if op.name != "store" and op.result in self.useful)
+            wider = sinks.union(op.operands[0] for op in loads)
+
+    def through(self, load: Op) -> bool:
+        """Whether a load (or an atomic, for what it returns) from an array without cotangent is on such a path."""
+        return load.operands[0] in self.carriers and load.result in self.useful

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from diffkern.ad.activity import Activity
+from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
 from diffkern.ad.replay import Replay, ReplayContext, used_poison
@@ -117,43 +117,42 @@ class _Reverse:
 
     def check_memory(self) -> None:
         """Refuse what the sweep through memory cannot get right, whatever the values are."""
-        plain = {op.operands[0]: op for op in walk(self.fn.body) if op.name == "store"}
+        self.check_atomics()
+        hidden = HiddenPaths(self.fn, self.active_params)
         for op in walk(self.fn.body):
-            if op.name == "atomic" and op.operands[0] in self.ct_params:
-                if op.operands[0] in plain:
-                    raise AutodiffError(
-                        f"{op.operands[0].name} is both stored to and updated atomically in one kernel",
-                        loc=op.loc,
-                        remedy="do the two in separate launches",
-                    )
-            if op.name != "load" or not is_differentiable(op.result.type):
+            if op.name not in ("load", "atomic") or not is_differentiable(op.result.type):
                 continue
-            fact = self.context.facts.get(op)
-            if fact is None or not self.activity_of_load(op):
-                continue
-            if fact.source is Source.RACING:
+            array, fact = op.operands[0], self.context.facts.get(op)
+            if fact is not None and fact.source is Source.RACING and op.result in self.activity.useful:
                 line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
                 raise AutodiffError(
-                    f"this reads {op.operands[0].name}, which another thread of the same launch may write{line}",
+                    f"this reads {array.name}, which another thread of the same launch may write{line}",
                     loc=op.loc,
                     remedy="read from a copy of the array, or split the kernel in two launches",
                 )
-            if op.operands[0] not in self.ct_params and self.carries_active(op.operands[0]):
+            sees_stores = fact is None or fact.source is not Source.ENTRY
+            if array not in self.ct_params and sees_stores and hidden.through(op):
                 raise AutodiffError(
-                    f"{op.operands[0].name} carries active values inside the kernel but has no gradient",
+                    f"{array.name} carries active values inside the kernel but has no gradient",
                     loc=op.loc,
-                    remedy=f"make {op.operands[0].name} an array with requires_grad=True",
+                    remedy=f"make {array.name} an array with requires_grad=True",
                 )
 
-    def activity_of_load(self, op: Op) -> bool:
-        return op.result in self.activity.useful
-
-    def carries_active(self, array: Value) -> bool:
-        return any(
-            op.operands[0] is array and op.operands[-1] in self.activity.varied
-            for op in walk(self.fn.body)
-            if op.name in ("store", "atomic")
-        )
+    def check_atomics(self) -> None:
+        """Refuse arrays updated in ways whose order decides about the result."""
+        updates: dict[Value, set[str]] = {}
+        for op in walk(self.fn.body):
+            if op.name in ("store", "atomic") and op.operands[0] in self.ct_params:
+                kind = op.attrs.get("kind", "store")
+                updates.setdefault(op.operands[0], set()).add("add" if kind == "sub" else kind)
+        for op in walk(self.fn.body):
+            if op.name == "atomic" and len(updates.get(op.operands[0], ())) > 1:
+                name = op.operands[0].name
+                mixed = "stored to and updated atomically" if "store" in updates[op.operands[0]] else (
+                    "updated by atomics of different kinds")
+                raise AutodiffError(
+                    f"{name} is {mixed} in one kernel", loc=op.loc, remedy="do the two in separate launches"
+                )
 
     # -- regions -----------------------------------------------------------------------------------------------------
 
@@ -235,12 +234,15 @@ class _Reverse:
                 f"atomic_{kind} has no derivative", loc=op.loc,
                 remedy="keep it out of differentiated arrays, or use atomic_add, atomic_min or atomic_max",
             )  # fmt: skip
-        if not self.activity.active(value):
-            return
         index = [env[v] for v in op.operands[1:-1]]
         wrap = op.attrs["wrap"]
+        active = self.activity.active(value)
         if kind in ("min", "max"):
-            cts.add(value, self.extremum(op, env, buffer, index))
+            ct = self.extremum(op, env, buffer, index)  # a constant may win too: the old content then gets nothing
+            if active:
+                cts.add(value, ct)
+            return
+        if not active:
             return
         ct = self.b.one("load", buffer, *index, wrap=wrap, hint=_ct_name(value))
         cts.add(value, ct if kind == "add" else self.b.neg(ct))
@@ -250,6 +252,12 @@ class _Reverse:
         b, wrap = self.b, op.attrs["wrap"]
         array = self.params[op.operands[0]]
         value = env[op.operands[-1]]
+        if value.type != array.type.dtype:  # type: ignore[union-attr]
+            raise AutodiffError(
+                f"atomic_{op.attrs['kind']} of {array.type.dtype} has no derivative: the element is rounded, "  # type: ignore[union-attr]
+                "so that it is not known which thread's value it is",
+                loc=op.loc, remedy=f"make {array.name} an array of float32",
+            )  # fmt: skip
         if not isinstance(value.type, Scalar):
             raise AutodiffError(
                 f"atomic_{op.attrs['kind']} of {value.type} has no derivative", loc=op.loc,

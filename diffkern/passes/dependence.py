@@ -157,9 +157,12 @@ def _solve_axis(forms: AffineForms, x: Affine, y: Affine, common: list[Op]) -> d
     step = forms.of(loop.operands[2])
     if not step.is_constant or step.const == 0:
         return {}
-    # c * k + x.const == c * k' + y.const, and k' - k is a whole number of steps
+    # c * k + x.const == c * k' + y.const; k' - k is a whole number of steps if both count from the same start
     d, remainder = divmod(x.const - y.const, c * step.const)
-    return None if remainder else {loop: d}
+    if not remainder:
+        return {loop: d}
+    same_start = all(_fixed(forms, t, common) for t in forms.of(loop.operands[0]).terms)
+    return None if same_start or (x.const - y.const) % c else {}
 
 
 def _fixed(forms: AffineForms, term: object, common: list[Op]) -> bool:

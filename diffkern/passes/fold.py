@@ -7,6 +7,7 @@ code and loops that make no trip become their initial values.
 
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Callable
 
@@ -32,6 +33,11 @@ _COMPARE: dict[str, Callable[[Number, Number], bool]] = {
     "ne": operator.ne,
 }
 _LOGIC: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+
+
+def rounded(value: float, t: Scalar) -> float:
+    """The value a float takes in a register of type ``t``."""
+    return ctypes.c_float(value).value if t.bits < 64 else float(value)
 
 
 def wrap_integer(value: int, t: Scalar) -> int:
@@ -87,7 +93,8 @@ class _Folder:
         if replacement is not None:
             op.name, op.operands, op.attrs = "const", (), {"value": replacement, "type": op.result.type}
         if op.name == "const":
-            self.constants[op.result] = op.attrs["value"]
+            value, t = op.attrs["value"], op.result.type
+            self.constants[op.result] = rounded(value, t) if isinstance(t, Scalar) and t.is_float else value
         self.producers[op.result] = op
         return [op]
 
@@ -154,13 +161,13 @@ class _Folder:
         if name == "neg":
             return -values[0] if t.is_float else wrap_integer(-int(values[0]), t)
         if name == "div":
-            return float(values[0]) / float(values[1]) if values[1] != 0 else None
+            return rounded(float(values[0]) / float(values[1]), t) if values[1] != 0 else None
         if name in ("floordiv", "mod") and t.is_integer and values[1] != 0:
             a, b = int(values[0]), int(values[1])
             return wrap_integer(a // b if name == "floordiv" else a % b, t)
         if name in _ARITHMETIC:
             out = _ARITHMETIC[name](values[0], values[1])
-            return float(out) if t.is_float else wrap_integer(int(out), t)
+            return rounded(out, t) if t.is_float else wrap_integer(int(out), t)
         return None
 
 
@@ -168,7 +175,7 @@ def _cast(value: Number, t: Scalar) -> Number | None:
     if t.kind is Kind.BOOL:
         return bool(value)
     if t.is_float:
-        return float(value)
+        return rounded(value, t)
     if isinstance(value, float):
         return None  # saturation is the target's business
     return wrap_integer(int(value), t)

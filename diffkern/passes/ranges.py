@@ -28,7 +28,6 @@ def clear_wraps(fn: Function) -> Function:
 class _Ranges:
     def __init__(self) -> None:
         self.producer: dict[Value, Op] = {}
-        self.upper: dict[Value, int] = {}
 
     def region(self, region: Region, facts: Facts) -> None:
         for op in region.ops:
@@ -94,8 +93,7 @@ class _Ranges:
             case "tid" | "shape":
                 return 0
             case "cast":
-                source = op.operands[0].type
-                return low(0) if isinstance(source, Scalar) and source.is_integer else None
+                return low(0) if _keeps_value(op) else None
             case "add" | "mul" | "min" | "max" | "floordiv" | "and" | "or" | "xor" | "shr" | "sub":
                 return self.arithmetic(op, low(0), low(1))
             case "mod":
@@ -154,7 +152,6 @@ class _Ranges:
 
     def visit_while(self, op: Op, facts: Facts) -> None:
         cond, body = op.regions
-        self.region(cond, dict(facts))
         self.loop(op, body, body.params, op.operands, facts, dict(facts), cond)
 
     def loop(
@@ -174,7 +171,7 @@ class _Ranges:
             trial.update({params[k]: low for k, low in guess.items()})
             if cond is not None:
                 trial.update({cond.params[k]: low for k, low in guess.items()})
-                self.region(cond, trial)
+                self.region_without_flags(cond, trial)
                 self.assume(cond.yields[0], True, trial)
                 for p, q in zip(cond.params, body.params, strict=True):
                     if p in trial:
@@ -184,6 +181,8 @@ class _Ranges:
             if kept == guess:
                 break
             guess = kept
+        if cond is not None:
+            self.region(cond, {**facts, **{cond.params[k]: low for k, low in guess.items()}})
         self.region(body, trial)
         facts.update({op.results[k]: low for k, low in guess.items()})
 
@@ -232,6 +231,16 @@ class _Ranges:
             constant = self.producer.get(y)
             if constant is not None and constant.name == "const" and facts.get(x) == low:
                 facts[x] = low + 1
+
+
+def _keeps_value(op: Op) -> bool:
+    """Whether a cast is between integers and the target holds every non-negative value of the source."""
+    source, to = op.operands[0].type, op.result.type
+    if not (isinstance(source, Scalar) and isinstance(to, Scalar)) or source.is_float:
+        return False
+    if source.kind is Kind.BOOL:
+        return True
+    return to.bits - (to.kind is Kind.INT) >= source.bits - (source.kind is Kind.INT)
 
 
 class _Probe(_Ranges):

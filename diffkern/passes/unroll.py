@@ -5,8 +5,10 @@ Unrolled code needs no loop stack in the adjoint, and its index expressions are 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from diffkern.ir.builder import Builder
-from diffkern.ir.clone import Cloner, substitute
+from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops
 from diffkern.passes.fold import fold
 
@@ -20,7 +22,6 @@ def unroll(fn: Function) -> Function:
     while changed:
         u = _Unroller()
         u.region(fn.body)
-        substitute(fn.body, u.mapping)
         changed = bool(u.count)
         fold(fn)
     return fn
@@ -32,9 +33,14 @@ class _Unroller:
         self.constants: dict[Value, int] = {}
         self.count = 0
 
+    def resolve(self, vs: Iterable[Value]) -> tuple[Value, ...]:
+        """Values with the results of unrolled loops replaced: a body is copied only after this was done to it."""
+        return tuple(self.mapping.get(v, v) for v in vs)
+
     def region(self, region: Region) -> None:
         kept: list[Op] = []
         for op in region.ops:
+            op.operands = self.resolve(op.operands)
             for sub in op.regions:
                 self.region(sub)
             if op.name == "const" and not isinstance(op.attrs["value"], float):
@@ -45,6 +51,7 @@ class _Unroller:
             else:
                 kept.extend(self.expand(op, trips))
         region.ops[:] = kept
+        region.yields = self.resolve(region.yields)
 
     def trips(self, op: Op) -> range | None:
         if op.name != "for":
