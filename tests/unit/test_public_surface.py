@@ -27,12 +27,6 @@ def test_import_loads_no_compiler_and_no_framework():
     assert heavy.isdisjoint(loaded)
 
 
-def test_import_is_quick():
-    code = "import numpy, time; t = time.perf_counter(); import diffkern; print(time.perf_counter() - t)"
-    # The best of several: what counts is diffkern's own work, not that of the machine's other processes.
-    assert min(float(run_python(code)) for _ in range(5)) <= 0.1
-
-
 def test_names_in_all_exist_and_are_sorted_out():
     assert len(set(diffkern.__all__)) == len(diffkern.__all__)
     missing = [name for name in diffkern.__all__ if not hasattr(diffkern, name)]
