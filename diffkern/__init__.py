@@ -72,4 +72,4 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-__all__ += [name for name in _language if name not in __all__]
+__all__ += [name for name in _language if name not in __all__ and name != "bool"]  # `import *` keeps Python's bool

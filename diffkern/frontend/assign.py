@@ -75,10 +75,14 @@ def place(cx: Context, target: ast.expr) -> Place:
         return Variable(target)
     if not isinstance(target, (ast.Subscript, ast.Attribute)):
         cx.syntax_error(target, "this cannot be assigned to", "assign to a variable, an element or a component")
-    parent = place(cx, target.value) if isinstance(target.value, (ast.Name, ast.Subscript, ast.Attribute)) else None
-    if parent is None:
+    if not isinstance(target.value, (ast.Name, ast.Subscript, ast.Attribute)):
         cx.syntax_error(target.value, "the result of an expression cannot be changed", "assign it to a variable first")
+    parent = place(cx, target.value)
     with cx.b.at(cx.loc(target)):
+        if isinstance(parent, Part) and parent.part.row and isinstance(target, ast.Subscript):
+            matrix = parent.owner.type
+            assert isinstance(matrix, T.Mat)
+            return Part(parent.parent, parent.owner, components.in_row(cx, matrix, parent.part, target))
         return _inside(cx, parent, target)
 
 

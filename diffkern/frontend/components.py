@@ -17,7 +17,7 @@ from diffkern.frontend.terms import Const, Term, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
-__all__ = ["Selection", "attribute", "extract", "insert", "select_attribute", "select_subscript", "subscript"]
+__all__ = ["Selection", "attribute", "extract", "in_row", "insert", "select_attribute", "select_subscript", "subscript"]
 
 _LETTERS: Final = {"x": 0, "y": 1, "z": 2, "w": 3}
 
@@ -83,6 +83,12 @@ def _flat(cx: Context, known: Sequence[int | Value], cols: int) -> int | Value:
         return row * cols + col
     first = cx.b.i32(row * cols) if isinstance(row, int) else cx.b.mul(row, cx.b.i32(cols))
     return cx.b.add(first, cx.b.i32(col) if isinstance(col, int) else col)
+
+
+def in_row(cx: Context, t: T.Mat, row: Selection, column: ast.Subscript) -> Selection:
+    """``m[i][j]``: the component of a selected row, without making the row."""
+    inner = select_subscript(cx, T.Vec(t.dtype, t.cols), column)
+    return Selection(_flat(cx, (row.index, inner.index), t.cols))
 
 
 def extract(cx: Context, a: Value, part: Selection) -> Value:

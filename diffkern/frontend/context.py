@@ -52,7 +52,6 @@ class Frame:
     env: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopState] = field(default_factory=list)
     returns_value: bool = False
-    uid: int = 0
 
 
 class Context:

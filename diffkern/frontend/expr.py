@@ -167,8 +167,16 @@ def _tuple(cx: Context, node: ast.Tuple) -> Term:
 
 
 def _subscript(cx: Context, node: ast.Subscript) -> Term:
-    owner = cx.expr(node.value)
-    return subscript_term(cx, owner, node)
+    if not isinstance(node.value, ast.Subscript):
+        return subscript_term(cx, cx.expr(node.value), node)
+    inner = cx.expr(node.value.value)
+    if not (isinstance(inner, Val) and isinstance(inner.type, T.Mat)):
+        return subscript_term(cx, subscript_term(cx, inner, node.value), node)
+    with cx.b.at(cx.loc(node.value)):
+        part = components.select_subscript(cx, inner.type, node.value)
+    if part.row:
+        return Val(components.extract(cx, inner.value, components.in_row(cx, inner.type, part, node)))
+    cx.type_error(node, f"a component of {inner.type} cannot be indexed")
 
 
 def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:

@@ -84,7 +84,7 @@ def is_endless(loop: Loop) -> bool:
 
 
 class Liveness:
-    """Which names may still be read after each statement of a function.
+    """Which names may still be read after a branch, a loop, or the last statement of a block.
 
     The analysis is the usual backward one, over structured statements; loops are iterated until nothing changes.
     """
@@ -95,7 +95,7 @@ class Liveness:
         self._block(body, frozenset(), None, None)
 
     def after(self, stmt: ast.stmt) -> Names:
-        """Names read after a statement, on some path."""
+        """Names read after a branch, a loop or the last statement of a block, on some path."""
         return self._after.get(stmt, frozenset())
 
     def head(self, loop: ast.stmt) -> Names:
@@ -103,10 +103,19 @@ class Liveness:
         return self._head.get(loop, frozenset())
 
     def _block(self, stmts: Sequence[ast.stmt], live: Names, brk: Names | None, cont: Names | None) -> Names:
-        for stmt in reversed(stmts):
-            self._after[stmt] = self._after.get(stmt, frozenset()) | live
-            live = self._stmt(stmt, live, brk, cont)
-        return live
+        now = set(live)
+        for k in range(len(stmts) - 1, -1, -1):
+            stmt = stmts[k]
+            compound = isinstance(stmt, (ast.If, ast.For, ast.While, ast.Break, ast.Continue, ast.Return))
+            if compound or k == len(stmts) - 1:  # a set for each statement would take quadratic memory
+                self._after[stmt] = self._after.get(stmt, frozenset()) | now
+            if compound:
+                now = set(self._stmt(stmt, frozenset(now), brk, cont))
+            else:
+                read, stored = _uses(stmt)
+                now -= stored
+                now |= read
+        return frozenset(now)
 
     def _stmt(self, stmt: ast.stmt, live: Names, brk: Names | None, cont: Names | None) -> Names:
         if isinstance(stmt, ast.Break):
@@ -124,7 +133,7 @@ class Liveness:
         if isinstance(stmt, ast.For):
             head = self._loop(stmt, frozenset(), frozenset(assigned([stmt.target])), live, brk, cont)
             return head | names_read(stmt.iter)
-        return self._simple(stmt, live)
+        raise AssertionError(f"{type(stmt).__name__} has no control flow")
 
     def _loop(
         self, stmt: Loop, test: Names, target: Names, live: Names, brk: Names | None, cont: Names | None
@@ -139,12 +148,14 @@ class Liveness:
         self._head[stmt] = head
         return head
 
-    def _simple(self, stmt: ast.stmt, live: Names) -> Names:
-        killed = set()
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                killed.add(node.id)
-        read = set(names_read(stmt))
-        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
-            read.add(stmt.target.id)
-        return (live - killed) | read
+
+def _uses(stmt: ast.stmt) -> tuple[set[str], set[str]]:
+    """Names that a simple statement reads, and names it sets."""
+    read: set[str] = set()
+    stored: set[str] = set()
+    for node in ast.walk(stmt):
+        if isinstance(node, ast.Name):
+            (stored if isinstance(node.ctx, ast.Store) else read).add(node.id)
+    if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
+        read.add(stmt.target.id)
+    return read, stored

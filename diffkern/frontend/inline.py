@@ -39,14 +39,15 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Frame
         cx.errors.extend(refused)
         raise Cascade
     body = source.node.body
-    stored = {n.id for stmt in body for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    parameters = frozenset(inspect.signature(pyfunc).parameters)
-    frame = Frame(pyfunc, source, Scope(pyfunc), frozenset(stored) | parameters, Liveness(body), uid=cx.new_uid())
-    frame.returns_value = any(
-        isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value)
-        for stmt in body
-        for n in ast.walk(stmt)
-    )
+    variables = set(inspect.signature(pyfunc).parameters)
+    returns_value = False
+    for stmt in body:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                variables.add(node.id)
+            elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
+                returns_value = True
+    frame = Frame(pyfunc, source, Scope(pyfunc), frozenset(variables), Liveness(body), returns_value=returns_value)
     frame.env[RETURNED] = Binding(Const(False), None)
     return frame
 

@@ -134,6 +134,9 @@ def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
         if node is None:
             return default
         term = cx.expr(node)
+        if isinstance(term, Const) and isinstance(term.value, int) and term.value < 0:
+            # counts from the end, and so lies before it
+            return cx.b.one("max", cx.b.sub(n, cx.b.i32(-term.value)), first)
         index = cx.b.cast(integer_index(cx, term, node).value, T.INT32)
         if not cx.is_nonneg(term):
             index = _wrapped(cx, index, n)

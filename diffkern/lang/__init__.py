@@ -5,6 +5,10 @@ A leaf package: both the compiler and the run time import it, and it knows neith
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Final
+
 from diffkern.lang.annotations import (
     ANY,
     ArrayAnnotation,
@@ -51,11 +55,26 @@ __all__ = [
 ]
 
 
+_CONSTANTS: Final[Mapping[str, float]] = {
+    name: value
+    for names, value in (
+        (("E", "e"), math.e),
+        (("INF", "inf"), math.inf),
+        (("NAN", "nan"), math.nan),
+        (("PI", "pi"), math.pi),
+        (("HALF_PI", "half_pi"), math.pi / 2.0),
+        (("TAU", "tau"), math.tau),
+    )
+    for name in names
+}
+
+
 def public_names() -> dict[str, object]:
     """Everything of the kernel language that ``diffkern`` exports, by public name."""
-    names: dict[str, object] = {("bool_" if n == "bool" else n): dtype for n, dtype in SCALARS.items()}
+    names: dict[str, object] = {**SCALARS, "bool_": SCALARS["bool"]}
     names.update(COMPOSITES)
     names.update(INTRINSICS)
+    names.update(_CONSTANTS)
     names.update(
         ANY=ANY, array1d=array1d, array2d=array2d, array3d=array3d, array4d=array4d, constant=constant, func=func
     )
