@@ -34,6 +34,7 @@ _PRECEDENCE = {
     "add": 9, "sub": 9, "mul": 10, "div": 10, "scale": 10, "unscale": 10, "neg": 11, "invert": 11, "not": 3,
     "and": 7, "or": 5, "xor": 6, "shl": 8, "shr": 8, "lt": 4, "le": 4, "gt": 4, "ge": 4, "eq": 4, "ne": 4,
 }  # fmt: skip
+_AUGMENTED = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 # These give back one of their operands, so that a bare literal would stay a bare Python number.
 _KEEPS_OPERAND = frozenset({"select", "min", "max"})
 _PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_"))
@@ -78,15 +79,37 @@ def _import_line(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Expr:
-    """Text, how tightly it binds, whether it is a bare literal, and the variables it reads."""
+    """A spelled expression.
+
+    Attributes
+    ----------
+    text, precedence
+        How it reads, and how tightly it binds.
+    literal
+        The type of a bare literal, None for anything else.
+    reads
+        The variables in it.
+    update
+        ``(left, sign, right)`` where it may be written as the augmented assignment ``left sign= right``.
+    negated
+        What it is the negative of, if it is one.
+    """
 
     text: str
     precedence: int = _ATOM
     literal: Scalar | None = None
     reads: frozenset[str] = frozenset()
+    update: tuple[str, str, str] | None = None
+    negated: str | None = None
 
     def within(self, precedence: int) -> str:
         return self.text if self.precedence >= precedence else f"({self.text})"
+
+    def assigned_to(self, name: str) -> str:
+        """The statement that gives the value to a variable."""
+        if self.update is not None and self.update[0] == name:
+            return f"{name} {self.update[1]}= {self.update[2]}"
+        return f"{name} = {self.text}"
 
 
 class _Writer:
@@ -152,7 +175,7 @@ class _Writer:
         name = self.assigned.get(v) or self.choose(v, region, position)
         if expr.literal is not None and expr.literal != BOOL:
             expr = _Expr(f"{self.prim(expr.literal.name)}({expr.text})")
-        self.emit(f"{name} = {expr.text}", op)
+        self.emit(expr.assigned_to(name), op)
         self.bind(v, name)
 
     def choose(self, v: Value, region: Region, position: int) -> str:
@@ -203,7 +226,7 @@ class _Writer:
                 self.emit(f"{left} = {right}")
                 return
         for n, e in pairs:
-            self.emit(f"{n} = {e.text}")
+            self.emit(e.assigned_to(n))
 
     def nested(self, region: Region, slots: Sequence[str] = ()) -> None:
         before = len(self.lines)
@@ -228,8 +251,9 @@ class _Writer:
             case "accumulate":
                 self.accumulate(op)
             case "stack_set":
-                slot, *values = (self.typed(v).text for v in op.operands[1:])
-                self.emit(f"{self.exprs[op.operands[0]].text}.set({', '.join([slot, *values])})", op)
+                stack, slot = (self.exprs[v].text for v in op.operands[:2])
+                values = [self.typed(v).text for v in op.operands[2:]]
+                self.emit(f"{stack}.set({', '.join([slot, *values])})", op)
             case "atomic" if not self.is_used(op.result):
                 self.emit(self.expression(op).text, op)
             case _:
@@ -293,7 +317,12 @@ class _Writer:
         text = spelling.format(*operands)
         if precedence == _ATOM:
             self.prim(spelling.partition("(")[0])
-        return _Expr(text, precedence, reads=self.reads(op))
+        update = None
+        if op.name in _AUGMENTED and isinstance(op.result.type, Scalar):  # in place, an array would change for all
+            left, right = (self.exprs[v].text for v in op.operands)
+            update = (left, _AUGMENTED[op.name], right)
+        negated = self.exprs[op.operands[0]].text if op.name == "neg" else None
+        return _Expr(text, precedence, reads=self.reads(op), update=update, negated=negated)
 
     def literal(self, t: Scalar, value: float) -> _Expr:
         if t == BOOL:
@@ -339,9 +368,11 @@ class _Writer:
         return indices[0] if len(indices) == 1 else f"({', '.join(indices)})"
 
     def accumulate(self, op: Op) -> None:
-        value, mode = self.exprs[op.operands[-1]].text, op.attrs["mode"]
+        expr, mode = self.exprs[op.operands[-1]], op.attrs["mode"]
+        value = expr.text
         if mode == "plain":
-            self.emit(f"{self.item(op)} += {value}", op)
+            subtract = expr.negated is not None
+            self.emit(f"{self.item(op)} {'-=' if subtract else '+='} {expr.negated if subtract else value}", op)
             return
         array = self.exprs[op.operands[0]].text
         self.emit(f'{self.prim("accumulate")}({array}, {self.index_tuple(op)}, {value}, "{mode}")', op)
@@ -371,17 +402,22 @@ class _Writer:
     def branch(self, op: Op, region: Region, position: int) -> None:
         then, orelse = op.regions
         old = [self.unchanged(r, a, b) for r, a, b in zip(op.results, then.yields, orelse.yields, strict=True)]
-        cond = self.exprs[op.operands[0]].text
+        cond = self.exprs[op.operands[0]]
         slots = self.slot_names(op, region, position, old)
-        self.emit(f"if {cond}:", op)
+        self.emit(f"if {cond.text}:", op)
+        head = len(self.lines)
         held = dict(self.holder)
         self.nested(then, slots)
         self.holder = dict(held)
-        at = len(self.lines)
+        middle = len(self.lines)
         self.emit("else:")
         self.nested(orelse, slots)
-        if self.lines[at + 1 :] == ["    " * (self.depth + 1) + "pass"]:
-            del self.lines[at:]
+        nothing = ["    " * (self.depth + 1) + "pass"]
+        if self.lines[middle + 1 :] == nothing:
+            del self.lines[middle:]
+        elif self.lines[head:middle] == nothing:
+            del self.lines[head : middle + 1]
+            self.lines[head - 1] = f"{'    ' * self.depth}if not {cond.within(_PRECEDENCE['not'] + 1)}:"
         self.holder = held
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)

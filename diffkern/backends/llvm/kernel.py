@@ -55,7 +55,7 @@ class KernelModule:
     text: str
     symbols: tuple[str, ...]
     sites: int
-    weight: int  # LLVM instructions before optimisation
+    weight: int  # LLVM instructions of the kernel with everything inlined
 
 
 def emit_kernel(
@@ -86,8 +86,20 @@ def emit_kernel(
     if sites:
         symbols += (f"{symbol}_finish",)
         _emit_finish(module, fn, facts, symbols[1])
-    weight = sum(len(block.instructions) for f in module.functions for block in f.blocks)
-    return KernelModule(str(module), symbols, sites, weight)
+    return KernelModule(str(module), symbols, sites, _weight(module.globals[symbol], {}))
+
+
+def _weight(function: Any, known: dict[str, int]) -> int:
+    """Instructions of a function with those of the functions that LLVM will inline into it."""
+    if function.name not in known:
+        total = 0
+        for block in function.blocks:
+            for instruction in block.instructions:
+                callee = getattr(instruction, "callee", None)
+                inlined = callee is not None and "alwaysinline" in callee.attributes
+                total += _weight(callee, known) if inlined else 1
+        known[function.name] = total
+    return known[function.name]
 
 
 def _width(op: Op) -> int:

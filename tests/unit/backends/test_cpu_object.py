@@ -1,4 +1,4 @@
-"""The object code: what it exports and needs, that it is the same every time, that it is vectorised, how long it takes."""
+"""The object code: what it exports and needs, that it is reproducible and vectorised, and how long it takes."""
 
 from __future__ import annotations
 
