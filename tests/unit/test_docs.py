@@ -36,3 +36,10 @@ def test_readme_example_prints_what_readme_shows(tmp_path):
     done = run_file(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip() == found[2].rstrip()
+
+
+def test_generated_texts_are_current():
+    command = [sys.executable, ROOT / "tools" / "docs_output.py", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun: python tools/docs_output.py"
