@@ -158,17 +158,16 @@ def check_aliases(kernel: Launchable, launch: Launch, cotangents: Mapping[int, a
     LaunchError
         If a written array or a cotangent shares memory with another argument, so that the adjoint would be wrong.
     """
-    ranges = [(*held._range, False, i) for i, held in enumerate(launch.arrays) if held is not None]
-    ranges += [(*ct._range, True, i) for i, ct in cotangents.items()]
+    ranges = [held._range for held in launch.arrays if held is not None]
+    ranges += [ct._range for ct in cotangents.values()]
     ranges.sort()
     end = 0
-    for low, high, _, _ in ranges:
+    for low, high in ranges:
         if low < end and high > low:
-            break
-        end = max(end, high)
-    else:
-        return False
-    return _explain_overlaps(kernel, launch, cotangents)
+            return _explain_overlaps(kernel, launch, cotangents)
+        if high > end:
+            end = high
+    return False
 
 
 def _explain_overlaps(kernel: Launchable, launch: Launch, cotangents: Mapping[int, array]) -> bool:

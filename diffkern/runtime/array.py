@@ -61,8 +61,8 @@ class array:
     """
 
     __slots__ = (
-        "__weakref__", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range", "_type",
-        "_view", "_writable", "shape",
+        "__weakref__", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range", "_smooth",
+        "_type", "_view", "_writable", "shape",
     )  # fmt: skip
 
     _data: np.ndarray[Any, Any]
@@ -73,6 +73,7 @@ class array:
     _packed: bytes
     _parent: array | None
     _range: tuple[int, int]
+    _smooth: bool
     _type: Array
     _view: Any
     _writable: bool
@@ -344,12 +345,15 @@ def wrap(data: np.ndarray[Any, Any], element: Element | None = None) -> array:
 
 
 @functools.cache
-def array_type(element: Element, ndim: int, layout: str) -> tuple[Array, str]:
-    """Return an array type and its spelling, one object each: their identity makes look-ups quick."""
+def array_type(element: Element, ndim: int, layout: str) -> tuple[Array, str, bool]:
+    """Return an array type, its spelling, and whether it can have a gradient.
+
+    Type and spelling are one object each: their identity makes look-ups quick.
+    """
     t = Array(element, ndim, layout)
     key = str(t)
     _TYPES[key] = t
-    return t, key
+    return t, key, is_differentiable(t)
 
 
 def type_of_key(key: str) -> Type:
@@ -368,7 +372,7 @@ def _make(data: np.ndarray[Any, Any], element: Element, memory: Memory, writable
     made._writable = writable
     made._grad = made._parent = made._view = None
     made.shape = data.shape[:ndim]
-    made._type, made._key = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
+    made._type, made._key, made._smooth = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
     address = data.ctypes.data
     made._packed = _PACK[ndim](address, *made.shape, *data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)

@@ -48,7 +48,7 @@ class Memory:
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[np.ndarray[Any, Any], Memory]:
-    """Return a new C-contiguous array on a cache line boundary, and its memory."""
+    """Return a new C-contiguous array that begins with a cache line, and its memory."""
     nbytes = dtype.itemsize
     for extent in shape:
         nbytes *= extent

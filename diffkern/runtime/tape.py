@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import is_differentiable
 from diffkern.runtime.adjoint import check_aliases
 from diffkern.runtime.array import _make, accumulate, array, new
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
@@ -66,16 +65,14 @@ class Tape:
     def record_launch(self, launch: Launch) -> None:
         """Run a launch and keep what its adjoint will need."""
         executable, arrays = launch.executable, launch.arrays
-        number = self._launches
-        place = f"launch {number} (kernel {launch.kernel.name!r})"
         for held in arrays:
             if held is not None:
-                self._look_at(held, place)
+                self._look_at(held, launch.kernel.name)
         step = None
         active = self._active(launch)
         if active and launch.geometry[0]:
             check_aliases(launch.kernel, launch, {})
-            step = LaunchStep(launch, number, active)
+            step = LaunchStep(launch, self._launches, active)
             if not set(executable.reads).isdisjoint(executable.writes):
                 for index in step.saves():
                     if (held := arrays[index]) is not None:
@@ -121,16 +118,17 @@ class Tape:
         """Take the present contents of a block of memory as the tape's own doing."""
         self._versions[memory] = memory.version
 
-    def _look_at(self, held: array, place: str) -> None:
+    def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
         known = self._versions.get(memory)
-        if known is not None and known != memory.version:
-            for step, index in self._pending.pop(memory, ()):
-                step.lost.add(index)
-            self._steps.append(ChangeStep(memory, place))
-        self._versions[memory] = memory.version
-        if not is_differentiable(held._element):
+        if known != memory.version:
+            if known is not None:
+                for step, index in self._pending.pop(memory, ()):
+                    step.lost.add(index)
+                self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
+            self._versions[memory] = memory.version
+        if not held._smooth:
             return
         grad = held.grad
         if grad is None:
@@ -140,7 +138,11 @@ class Tape:
             return
         self._arrays[id(held)] = held
         owner = self._owners.setdefault(memory, _root(held))
-        if memory in self._without or (owner.grad is not None and owner.grad._memory is not grad._memory):
+        if owner is not held:
+            whole = owner.grad
+            if whole is not None and whole._memory is not grad._memory:
+                raise _two_views(held)
+        if memory in self._without:
             raise _two_views(held)
 
     def _carries(self, held: array) -> bool:
@@ -154,13 +156,13 @@ class Tape:
         varies = False
         for index in executable.reads:
             held = arrays[index]
-            if held is not None and is_differentiable(held._element) and self._carries(held):
+            if held is not None and held._smooth and self._carries(held):
                 active.add(index)
                 varies = True
         outputs = set()
         for index in executable.writes:
             held = arrays[index]
-            if held is not None and is_differentiable(held._element) and (varies or self._carries(held)):
+            if held is not None and held._smooth and (varies or self._carries(held)):
                 outputs.add(index)
         # What is read and reaches no array of numbers has no gradient to pass on.
         return frozenset(active | outputs) if outputs else frozenset()
