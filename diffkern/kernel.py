@@ -10,7 +10,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from diffkern.runtime.config import config
 from diffkern.runtime.launch import run
 from diffkern.runtime.program import Executable
 from diffkern.specialize import Specialization, load
+
+if TYPE_CHECKING:
+    from diffkern.frontend.canonical import Place
 
 __all__ = ["Kernel", "kernel"]
 
@@ -59,6 +62,10 @@ class Kernel:
         self._own_options = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
         self.programs: dict[tuple[str, ...], Executable] = {}
         self._adjoints: dict[_AdjointKey, Executable] = {}
+        # What the function takes from its surroundings, as of the last look: compared at every launch.
+        self._captures: list[tuple[Place, str, Any]] = []
+        self._fingerprint: list[tuple[str, bytes]] | None = None
+        self._generation = 0
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = threading.RLock()
         _kernels.add(self)
@@ -99,6 +106,29 @@ class Kernel:
         """The options that have a say in the compiled code."""
         return {**self._own_options, "mode": config.mode}
 
+    def generation(self) -> int:
+        """Return a number that grows when something the kernel captured changed; programs are current after it."""
+        for place, name, value in self._captures:
+            if place.get(name) is not value:
+                self._notice_changes()
+                break
+        return self._generation
+
+    def _notice_changes(self) -> None:
+        """Forget the programs if a captured name really means something else, not just another equal number."""
+        with self._lock:
+            before = self._fingerprint
+            self._watch()
+            if self._fingerprint != before:
+                self._generation += 1
+                self.forget_programs()
+
+    def _watch(self) -> None:
+        from diffkern.frontend.canonical import captures, fingerprint
+
+        self._fingerprint = fingerprint(self.func)
+        self._captures = captures(self.func)
+
     # -- programs ----------------------------------------------------------------------------------------------------
 
     def forward(self, keys: tuple[str, ...]) -> Executable:
@@ -108,6 +138,8 @@ class Kernel:
             if found is None:
                 types = self._checked_types(keys)
                 found = load(Specialization(self.func, types, self.options))
+                if self._fingerprint is None:
+                    self._watch()
                 self.programs[keys] = found
             return found
 

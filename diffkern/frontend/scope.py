@@ -10,6 +10,7 @@ import builtins
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
+from types import CellType
 from typing import Any, Final
 
 __all__ = ["MISSING", "Scope", "attribute_names", "evaluate_annotation", "static_attribute", "suggest"]
@@ -40,6 +41,10 @@ class Scope:
         if name in self._globals:
             return self._globals[name]
         return getattr(builtins, name, MISSING)
+
+    def cell(self, name: str) -> CellType | None:
+        """The closure variable of that name, or None."""
+        return self._cells.get(name)
 
     def names(self) -> list[str]:
         """All names that can be looked up, built-ins last."""

@@ -35,8 +35,9 @@ class Launchable(Protocol):
         """Forward programs by the keys of the argument types."""
         ...
 
-    @property
-    def enable_backward(self) -> bool: ...
+    def generation(self) -> int:
+        """Return a number that grows when something the kernel captured changed; programs are current after it."""
+        ...
 
     def forward(self, keys: tuple[str, ...]) -> Executable:
         """Return the forward program for argument types, built if need be."""
@@ -64,12 +65,15 @@ class Launch:
         For each parameter the array that was passed, None for a parameter by value.
     parts
         For each parameter its bytes in the argument block.
+    generation
+        What the kernel captured at the time of the launch.
     """
 
-    __slots__ = ("arrays", "dim", "executable", "geometry", "kernel", "keys", "parts")
+    __slots__ = ("arrays", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts")
 
     def __init__(self, kernel: Launchable, dim: Any, args: Sequence[Any]) -> None:
         self.kernel = kernel
+        self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
         self.dim = tuple(dim) if isinstance(dim, list) else dim
@@ -153,6 +157,7 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
     if record_tape and current.tape is not None:
         current.tape.record_launch(Launch(kernel, dim, args))
         return
+    kernel.generation()
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = kernel.programs.get(keys) or kernel.forward(keys)
     geometry = _geometry(kernel, executable, dim)

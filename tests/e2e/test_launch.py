@@ -287,3 +287,57 @@ def test_many_python_threads_at_once():
         thread.join()
     assert not failures
     assert len(fresh.programs) == 1
+
+
+FACTOR = 2.0
+
+
+class Settings:
+    offset = 1.0
+
+
+@dk.func
+def shaped(v):
+    return v + Settings.offset
+
+
+def test_captured_values_that_change_are_noticed(monkeypatch):
+    exponent = 1.0
+
+    @dk.kernel
+    def fresh(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = FACTOR * shaped(x[i]) * exponent
+
+    x, y = floats(1, 2), dk.zeros(2)
+
+    def result():
+        fresh[2](x, y)
+        return y.numpy().tolist()
+
+    assert result() == [4, 6]
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert result() == [6, 9]
+    monkeypatch.setitem(globals(), "FACTOR", 1.0 + 2.0)  # another object, the same number
+    assert result() == [6, 9]
+    assert fresh.generation() == 1
+    monkeypatch.setattr(Settings, "offset", 0.0)
+    assert result() == [3, 6]
+    exponent = 10.0
+    assert result() == [30, 60]
+    monkeypatch.undo()
+    assert result() == [40, 60]
+
+
+def test_a_captured_value_that_changes_before_backward_is_refused(monkeypatch):
+    @dk.kernel
+    def fresh(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = FACTOR * x[i]
+
+    x, y = dk.ones(2, requires_grad=True), dk.zeros(2, requires_grad=True)
+    with dk.Tape() as tape:
+        fresh[2](x, y)
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    with pytest.raises(dk.LaunchError, match="captures was changed after launch 0"):
+        tape.backward(grads={y: np.ones(2, np.float32)})
