@@ -64,7 +64,10 @@ class AdjointLaunch:
 
     def run(self) -> None:
         """Run the adjoint once."""
-        given = {index: _contiguous(ct, self._wants_contiguous(index)) for index, ct in self.cotangents.items()}
+        given = self.cotangents
+        if any([ct._type.layout == "A" for ct in given.values()]):
+            wanted = self.executable.contiguous_cotangents
+            given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         private = self.plan.private
         if private:
             copies = {i: [given[i], *self._private(given[i])] for i in private}
@@ -84,8 +87,10 @@ class AdjointLaunch:
     def _plan(self, shared: bool) -> Plan:
         """Decide how to run; may replace the program by the one with atomics."""
         plain, dims, cotangents = self.executable, self.launch.dims, self.cotangents
-        shared = shared or any(0 in ct.strides and ct.size > 1 for ct in cotangents.values())
-        key = (dims, shared, tuple([ct.size for ct in cotangents.values()]))
+        for ct in cotangents.values():
+            if ct._type.layout == "A" and 0 in ct.strides and ct.size > 1:
+                shared = True
+        key = (dims, shared, tuple([ct.shape for ct in cotangents.values()]))
         found = plain.plans.get(key)
         if found is None:
             conflicts = conflicts_of(plain.manifest, dims, shared)
@@ -103,9 +108,6 @@ class AdjointLaunch:
 
     def _private(self, ct: array) -> list[array]:
         return [new(ct.shape, ct._element, zero=True) for _ in range(self.plan.cut.chunks - 1)]
-
-    def _wants_contiguous(self, index: int) -> bool:
-        return index in self.executable.contiguous_cotangents
 
     def _pack(self, cotangents: Mapping[int, array]) -> bytes:
         """Return the argument block behind the header."""
@@ -230,8 +232,8 @@ def _cotangent(launch: Launch, index: int, given: Any) -> array:
     return value
 
 
-def _contiguous(ct: array, wanted: bool) -> array:
-    if not wanted or ct._type.layout == "C":
+def _contiguous(ct: array) -> array:
+    if ct._type.layout == "C":
         return ct
     made = new(ct.shape, ct._element, zero=False)
     made._data[...] = ct._data
