@@ -17,7 +17,7 @@ _INTRINSICS = frozenset({"exp", "exp2", "log", "log2", "log10", "sin", "cos", "p
 def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
     """The function, declared or defined in ``module``, that computes operation ``name`` on values of type ``t``."""
     if name in vecmath.NAMES:
-        return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32")
+        return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", masked=True)
     ty = value_type(t)
     fnty = ir.FunctionType(ty, [ty] * (2 if name in ("pow", "atan2") else 1))
     if name in _INTRINSICS:

@@ -17,6 +17,8 @@ import numba
 from llvmlite import binding as llvm
 from numba.core.registry import cpu_target
 
+from diffkern.backends.vecmath.masked import PREFIX
+
 VECTORIZE_LIMIT = 2500
 """Kernels of more instructions are compiled without the loop vectoriser, whose time grows with the square of a loop."""
 
@@ -74,7 +76,21 @@ def optimise(text: str, weight: int) -> Any:
         options.slp_vectorization = False
         passes = llvm.create_pass_builder(target().machine, options)
         passes.getModulePassManager().run(module, passes)
+        _inline_masked(module, passes)
         return module
+
+
+def _inline_masked(module: Any, passes: Any) -> None:
+    """Inline the vector forms of rare calls where the vectoriser put them, and drop the others."""
+    forms = [f for f in module.functions if f.name.startswith(PREFIX) and f.linkage == llvm.Linkage.external]
+    if not forms:
+        return
+    for f in forms:
+        f.linkage = llvm.Linkage.internal
+    after = llvm.create_new_module_pass_manager()
+    after.add_always_inliner_pass()
+    after.add_global_dead_code_eliminate_pass()
+    after.run(module, passes)
 
 
 def object_code(module: Any) -> bytes:

@@ -15,6 +15,7 @@ from llvmlite import ir
 from diffkern.backends.vecmath import error_function, explog, hyper, inverse, trig
 from diffkern.backends.vecmath.emitter import Formula, Kind, Value
 from diffkern.backends.vecmath.llvm_emitter import LLVMEmitter, vector_type
+from diffkern.backends.vecmath.masked import variants
 from diffkern.backends.vecmath.numpy_emitter import NumpyEmitter
 
 DType = Literal["float32", "float64"]
@@ -96,7 +97,9 @@ def host_has_fma() -> bool:
     return bool(llvm.get_host_cpu_features().get("fma", False))
 
 
-def declare(module: ir.Module, name: str, dtype: DType, lanes: int = 1, *, fma: bool | None = None) -> ir.Function:
+def declare(
+    module: ir.Module, name: str, dtype: DType, lanes: int = 1, *, fma: bool | None = None, masked: bool = False
+) -> ir.Function:
     """Define the function in a module, once.
 
     Parameters
@@ -112,6 +115,9 @@ def declare(module: ir.Module, name: str, dtype: DType, lanes: int = 1, *, fma: 
     fma
         Whether the target has a fused multiply-add instruction; by default, whether this machine has one.  A wrong
         answer costs speed, not correctness.
+    masked
+        Give the out-of-line functions vector forms (see ``masked.py``): for a caller who inlines them after
+        vectorisation.
 
     Returns
     -------
@@ -122,11 +128,20 @@ def declare(module: ir.Module, name: str, dtype: DType, lanes: int = 1, *, fma: 
         raise ValueError(f"lanes must be at least 1, not {lanes}")
     formula, arity = FORMULAS[name]
     full = f"dkm.{name}.{kind}" + ("" if lanes == 1 else f".v{lanes}")
-    return _define(module, full, formula, arity, kind, lanes, host_has_fma() if fma is None else fma, "alwaysinline")
+    has_fma = host_has_fma() if fma is None else fma
+    return _define(module, full, formula, arity, kind, lanes, has_fma, "alwaysinline", masked)
 
 
 def _define(
-    module: ir.Module, full: str, formula: Formula, arity: int, kind: Kind, lanes: int, fma: bool, attribute: str
+    module: ir.Module,
+    full: str,
+    formula: Formula,
+    arity: int,
+    kind: Kind,
+    lanes: int,
+    fma: bool,
+    attribute: str,
+    masked: bool,
 ) -> ir.Function:
     found = module.globals.get(full)
     if found is not None:
@@ -144,12 +159,15 @@ def _define(
         # it never picks: so it vectorises the loop, and leaves the call as a branch for each lane whose condition
         # holds.  llvmlite's list of attributes lacks this one, hence set.add.  If a linker renames the function, the
         # name here no longer fits, and the loop is merely not vectorised.
-        set.add(function.attributes, f'"vector-function-abi-variant"="_ZGV_LLVM_M3v_{full}({full})"')
+        forms = f"_ZGV_LLVM_M3v_{full}({full})"
+        if masked:
+            forms += "," + variants(module, function)
+        set.add(function.attributes, f'"vector-function-abi-variant"="{forms}"')
     builder = ir.IRBuilder(function.append_basic_block())
 
     def out_of_line(slow: str, slow_kind: Kind) -> ir.Function:
         slow_name = f"dkm.{slow}.{slow_kind}"
-        return _define(module, slow_name, trig.OUT_OF_LINE[slow], 1, slow_kind, 1, fma, "noinline")
+        return _define(module, slow_name, trig.OUT_OF_LINE[slow], 1, slow_kind, 1, fma, "noinline", masked)
 
     emitter = LLVMEmitter(builder, lanes, fma, out_of_line)
     result = formula(*(Value(emitter, kind, argument) for argument in function.args))

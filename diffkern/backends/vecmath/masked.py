@@ -1,0 +1,91 @@
+"""Vector forms of the rare, out-of-line calls: one test for all lanes instead of one branch for each.
+
+In: a scalar function that the loop vectoriser may meet under a condition. Out: functions of a vector and a mask for the
+numbers of lanes that processors have, and the attribute that tells the vectoriser about them. A vector form tests
+whether any lane is active and calls a slow loop if so; inlined after vectorisation, that test is all that a loop pays.
+
+The vector forms are external, because nothing calls them before vectorisation; whoever runs the passes makes them
+internal afterwards and inlines them (``PREFIX`` marks them).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+PREFIX = "dkm.masked."
+"""Start of the names of the vector forms."""
+
+_LANES = {"float": (4, 8, 16), "double": (2, 4, 8)}
+_I32 = ir.IntType(32)
+
+
+def variants(module: ir.Module, function: Any) -> str:
+    """Define the vector forms of a scalar function of one argument; returns the vectoriser's names for them."""
+    scalar = function.function_type.return_type
+    names = []
+    for lanes in _LANES[str(scalar)]:
+        name = f"{PREFIX}{function.name}.v{lanes}"
+        _test(module, name, lanes, scalar, _slow(module, name, lanes, scalar, function))
+        names.append(f"_ZGV_LLVM_M{lanes}v_{function.name}({name})")
+    return ",".join(names)
+
+
+def _signature(lanes: int, scalar: Any) -> Any:
+    vector = ir.VectorType(scalar, lanes)
+    return ir.FunctionType(vector, [vector, ir.VectorType(ir.IntType(1), lanes)])
+
+
+def _test(module: ir.Module, name: str, lanes: int, scalar: Any, slow: Any) -> None:
+    """``x`` where no lane is active, which is nearly always."""
+    form = ir.Function(module, _signature(lanes, scalar), name)
+    for item in ("alwaysinline", "nounwind", "readnone"):
+        form.attributes.add(item)
+    x, mask = form.args
+    b = ir.IRBuilder(form.append_basic_block())
+    bits = ir.IntType(lanes)
+    some = b.icmp_unsigned("!=", b.bitcast(mask, bits), ir.Constant(bits, 0))
+    before = b.block
+    with b.if_then(some, likely=False):
+        value = b.call(slow, [x, mask], cconv=slow.calling_convention)
+        inside = b.block
+    out: Any = b.phi(x.type)
+    out.add_incoming(x, before)
+    out.add_incoming(value, inside)
+    b.ret(out)
+
+
+def _slow(module: ir.Module, name: str, lanes: int, scalar: Any, function: Any) -> Any:
+    """The scalar function for each active lane, one after the other."""
+    slow = ir.Function(module, _signature(lanes, scalar), f"{name}.slow")
+    slow.linkage = "internal"
+    slow.calling_convention = function.calling_convention
+    for item in ("noinline", "nounwind", "readnone"):
+        slow.attributes.add(item)
+    x, mask = slow.args
+    b = ir.IRBuilder(slow.append_basic_block("entry"))
+    entry = b.block
+    lane_block, active, following, done = (b.append_basic_block(n) for n in ("lane", "active", "next", "done"))
+    b.branch(lane_block)
+    b.position_at_end(lane_block)
+    lane: Any = b.phi(_I32)
+    values: Any = b.phi(x.type)
+    b.cbranch(b.extract_element(mask, lane), active, following)
+    b.position_at_end(active)
+    value = b.call(function, [b.extract_element(x, lane)], cconv=function.calling_convention)
+    changed = b.insert_element(values, value, lane)
+    b.branch(following)
+    b.position_at_end(following)
+    after: Any = b.phi(x.type)
+    after.add_incoming(values, lane_block)
+    after.add_incoming(changed, active)
+    next_lane = b.add(lane, ir.Constant(_I32, 1))
+    lane.add_incoming(ir.Constant(_I32, 0), entry)
+    lane.add_incoming(next_lane, following)
+    values.add_incoming(x, entry)
+    values.add_incoming(after, following)
+    b.cbranch(b.icmp_unsigned("<", next_lane, ir.Constant(_I32, lanes)), lane_block, done)
+    b.position_at_end(done)
+    b.ret(after)
+    return slow
