@@ -107,7 +107,7 @@ class _Writer:
         self.depth = 1
         self.loop_vars: list[str] = []
         self.names = 0
-        self.budget = 16 + choose(10)  # statements left to write
+        self.budget = 9 + choose(9)  # statements left to write
 
     def pick(self, items: Sequence[T]) -> T:
         return items[self.choose(len(items))]
@@ -345,7 +345,7 @@ class _Writer:
     def while_loop(self) -> None:
         c = self.fresh("c")
         self.emit(f"{c} = 0")
-        with self.block(f"while {c} < {self.pick(('m', '4', 'idx[i] + 1'))} and {self.condition()}:"):
+        with self.block(f"while {c} < {self.pick(('m', '4', 'idx[i] + 1'))} and ({self.condition()}):"):
             self.emit(f"{c} += 1")
             self.loop_vars.append(c)
             self.statements(3)

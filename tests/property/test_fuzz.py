@@ -1,0 +1,112 @@
+"""Random kernels: the adjoint against central differences in float64, thousands of programs if one asks for them.
+
+``DIFFKERN_FUZZ_EXAMPLES=N`` asks for N kernels per batch instead of the default, and for new ones each time. A kernel
+may be refused, with a reason, but not many may; a kernel whose point lies too near a kink is compared where it can be.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+
+from diffkern import frontend
+from diffkern.errors import AutodiffError
+from diffkern.passes.widen import widen
+from diffkern.testing.arguments import argument_types
+from diffkern.testing.conflicts import ClashCollector, undeclared
+from diffkern.testing.fuzz import RandomKernel, load_module, random_kernel
+from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
+from diffkern.testing.programs import Interpreted, as_double
+
+BATCHES = 6
+MAX_REFUSED = 0.10
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> RandomKernel:
+    """Random kernels, which shrink towards few and simple statements."""
+    return random_kernel(lambda n: draw(st.integers(0, n - 1)))
+
+
+class Tally:
+    """What became of the kernels of a batch."""
+
+    def __init__(self) -> None:
+        self.refused: Counter[str] = Counter()
+        self.checked = self.elements = self.kinks = 0
+
+    def __str__(self) -> str:
+        lines = [f"{self.checked} checked ({self.elements} elements, {self.kinks} more near kinks)"]
+        lines += [f"{count} refused: {reason}" for reason, count in self.refused.most_common()]
+        return "\n".join(lines)
+
+    def refuse(self, error: AutodiffError) -> None:
+        for single in error.errors:
+            self.refused[re.sub(r"\(?\bline \d+\)?|\b(y|s|q|acc|loss)\b", "_", single.message)] += 1
+
+
+def check(kernel: RandomKernel, tally: Tally, directory: str) -> None:
+    """Check one kernel in two ways."""
+    function = load_module(kernel.source, directory).fuzzed.func
+    fn = frontend.lower(function, argument_types(function, kernel.arguments))
+    try:
+        vjp = Vjp(widen(fn))
+    except AutodiffError as error:
+        tally.refuse(error)
+        return
+    point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, kernel.arguments, strict=True)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KinkWarning)  # they are counted
+        report = check_vjp(vjp, kernel.dim, point, Tolerances(max_elements=24, seed=tally.checked))
+    tally.checked += 1
+    tally.elements += report.checked
+    tally.kinks += len(report.kinks)
+    if tally.checked % 4 == 0:
+        check_python(vjp, kernel, point)
+
+
+def check_python(vjp: Vjp, kernel: RandomKernel, point: list[object]) -> None:
+    """The readable spelling computes the same, and threads meet only where the analysis says so."""
+    weights = vjp.weights(point, np.random.default_rng(1))
+    collector = ClashCollector()
+    found = vjp.running(Interpreted, lambda fn: Interpreted(fn, collector)).gradients(kernel.dim, point, weights)
+    for i, gradient in vjp.gradients(kernel.dim, point, weights).items():
+        np.testing.assert_allclose(found[i], gradient, rtol=1e-8, atol=1e-9, err_msg=vjp.names[i])
+    clashes = undeclared(collector, vjp.declared_conflicts(), kernel.dim)
+    assert not clashes, "\n".join(map(str, clashes[:5]))
+
+
+def batch(number: int) -> Callable[..., None]:
+    def test(tmp_path_factory: pytest.TempPathFactory, record_property: Callable[[str, object], None]) -> None:
+        directory: Path = tmp_path_factory.mktemp("fuzz")
+        tally = Tally()
+
+        @given(kernels())
+        def run(kernel: RandomKernel) -> None:
+            try:
+                check(kernel, tally, str(directory))
+            except Exception:
+                print(kernel.source)
+                raise
+
+        (seed(number)(run) if settings.default.derandomize else run)()
+        record_property("fuzz", str(tally))
+        print(f"batch {number}: {tally}")
+        refused = sum(tally.refused.values())
+        assert refused <= MAX_REFUSED * (refused + tally.checked), str(tally)
+
+    test.__name__ = f"test_random_kernels_{number}"
+    test.__doc__ = f"Batch {number} of random kernels."
+    return test
+
+
+for _number in range(BATCHES):
+    globals()[f"test_random_kernels_{_number}"] = batch(_number)
