@@ -17,7 +17,7 @@ import numpy as np
 from diffkern.errors import KernelError, raise_all
 from diffkern.ir.types import Array, Type, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.dtypes import resolve_dtype
+from diffkern.lang.dtypes import CompositeValue, resolve_dtype
 from diffkern.lang.func import Func
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import array, type_of_key, wrap
@@ -255,7 +255,7 @@ def _type_of(value: Any, parameter: Parameter) -> Type:
         return value
     if isinstance(value, array):
         return value._type
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not isinstance(value, CompositeValue):
         element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
         return wrap(value, element)._type
     try:

@@ -25,7 +25,9 @@ from diffkern import pipeline
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
+from diffkern.kernel import Kernel
 from diffkern.passes.widen import widen
+from diffkern.runtime.array import array
 from diffkern.testing.differences import Differences
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, zeros_for
 
@@ -38,6 +40,7 @@ __all__ = [
     "check_function",
     "check_vjp",
     "compare_precisions",
+    "gradcheck",
 ]
 
 Array64 = np.ndarray[Any, Any]
@@ -233,6 +236,65 @@ class _Comparison:
             f"kernel {self.kernel!r}: the gradient of {ordered[0].parameter!r} is wrong against {self.against}; "
             f"{len(ordered)} of {self.count} compared elements differ, the worst is\n  {ordered[0]}{more}"
         )
+
+
+def gradcheck(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any] = (),
+    *,
+    eps: float = 1e-4,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    rtol32: float = 1e-3,
+    max_elements: int = 64,
+    seed: int = 0,
+) -> GradcheckReport:
+    """Check the gradients of a kernel; the arguments are not changed.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    dim : int or sequence of int
+        The launch's dimensions.
+    inputs, outputs : sequence
+        The arguments, as for a launch. All that can have a gradient are checked, numbers and vectors passed by value
+        included; arrays that the kernel writes count with the contents they have here.
+    eps : float, optional
+        Largest step of the differences, relative to the size of what is changed; smaller ones are tried near kinks.
+    rtol, atol : float, optional
+        Tolerances of the float64 gradient against the differences.
+    rtol32 : float, optional
+        How far the gradient in the kernel's own types may be from the one in float64, relative to the largest element.
+    max_elements : int, optional
+        Elements to compare one by one; a random choice of them if there are more.
+    seed : int, optional
+        Of the random projections, directions and choices.
+
+    Returns
+    -------
+    GradcheckReport
+
+    Raises
+    ------
+    GradientError
+        If a gradient is wrong; names the kernel and the worst elements.
+    AutodiffError
+        If the kernel cannot be differentiated.
+
+    Warns
+    -----
+    KinkWarning
+        If elements lie too near a kink or a jump to be compared.
+    """
+    given = (*inputs, *outputs)
+    fn = pipeline.lower_kernel(kernel.func, kernel._types(given), kernel.options)
+    args = [np.array(a.numpy()) if isinstance(a, array) else a for a in given]
+    tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
+    dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
+    return check_function(fn, dims, args, options=kernel.options, tolerances=tolerances)
 
 
 def check_function(

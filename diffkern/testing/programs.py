@@ -112,7 +112,7 @@ def _numpy(t: Element) -> np.dtype[Any]:
 def as_argument(t: Type, value: Any) -> Any:
     """A copy of an argument in the type of a parameter: what :meth:`Program.run` takes."""
     if isinstance(t, Array):
-        return np.array(value, dtype=_numpy(t.dtype))
+        return np.array(value, dtype=_numpy(t.dtype), order="C")
     if isinstance(t, Scalar):
         return _numpy(t).type(value)
     assert not _is_stack(t)

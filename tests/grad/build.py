@@ -6,8 +6,8 @@ from typing import Any
 
 from diffkern import frontend
 from diffkern.ir.nodes import Function
+from diffkern.kernel import Kernel
 from diffkern.passes.widen import widen
-from diffkern.testing.arguments import argument_types
 from diffkern.testing.gradcheck import Vjp
 
 from .cases import Case
@@ -15,7 +15,7 @@ from .cases import Case
 
 def lower(case: Case) -> Function:
     """The IR of a case, as lowered."""
-    return frontend.lower(case.function, argument_types(case.function, values(case)))
+    return frontend.lower(case.function, Kernel(case.function)._types(tuple(values(case))))
 
 
 def widened_vjp(fn: Function, case: Case) -> Vjp:

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from diffkern import frontend
 from diffkern.errors import AutodiffError
 from diffkern.passes.widen import widen
-from diffkern.testing.arguments import argument_types
 from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.fuzz import RandomKernel, load_module, random_kernel
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
@@ -55,8 +54,8 @@ class Tally:
 
 def check(kernel: RandomKernel, tally: Tally, directory: str) -> None:
     """Check one kernel in two ways."""
-    function = load_module(kernel.source, directory).fuzzed.func
-    fn = frontend.lower(function, argument_types(function, kernel.arguments))
+    fuzzed = load_module(kernel.source, directory).fuzzed
+    fn = frontend.lower(fuzzed.func, fuzzed._types(kernel.arguments))
     try:
         vjp = Vjp(widen(fn))
     except AutodiffError as error:

@@ -1,0 +1,135 @@
+"""gradcheck: what it accepts, what it finds, and what it says at a kink."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+from diffkern.ad.rules import RULES
+from diffkern.errors import AutodiffError
+from diffkern.testing import GradientError, KinkWarning, gradcheck
+
+
+@dk.func
+def bend(v: float):
+    return dk.sin(v) * 0.1
+
+
+@dk.kernel
+def chain(x: dk.array(dtype=float), a: float, y: dk.array(dtype=float), n: int):
+    i = dk.tid()
+    v = x[i]
+    for _ in range(n):
+        v = v * a + bend(v)
+    y[i] = y[i] * v
+
+
+@dk.kernel
+def fold(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = dk.abs(x[i])
+
+
+@dk.kernel
+def jump(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[i] + (1.0 if x[i] > 0.5 else 0.0)
+
+
+@dk.kernel
+def offset(x: dk.array(dtype=dk.vec3), c: dk.vec3, y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = dk.length(x[i] - c)
+
+
+def _x(n: int = 4) -> np.ndarray:
+    return np.linspace(0.2, 1.1, n, dtype=np.float32)
+
+
+def test_accepts_a_right_gradient_and_reports_it() -> None:
+    x, y = _x(), _x()
+    report = gradcheck(chain, 4, [x, 0.7, y, 5])
+    assert report.parameters == ("x", "a", "y")
+    assert report.checked == 9
+    assert report.kinks == ()
+    assert report.dot_product_error < 1e-6
+    assert "9 elements of x, a, y" in str(report)
+    np.testing.assert_array_equal(x, _x())
+    np.testing.assert_array_equal(y, _x())
+
+
+def test_takes_diffkern_arrays_and_vectors_by_value() -> None:
+    x = dk.array(np.random.default_rng(0).uniform(size=(3, 3)).astype(np.float32), dtype=dk.vec3)
+    report = gradcheck(offset, 3, [x, dk.vec3(0.5, -1.0, 2.0)], [dk.zeros(3, dtype=float)])
+    assert report.parameters == ("x", "c", "y")
+    assert report.checked == 9 + 3 + 3
+
+
+def test_large_inputs_are_sampled() -> None:
+    n = 1000
+    report = gradcheck(fold, n, [np.linspace(1, 2, n, dtype=np.float32)], [np.zeros(n, np.float32)], max_elements=10)
+    assert report.checked == 10
+
+
+def test_finds_a_wrong_rule_and_names_the_worst_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = RULES["sin"]
+    monkeypatch.setitem(RULES, "sin", lambda b, a: [b.mul(right(b, a)[0], b.const(1.01, a.ct.type))])
+    with pytest.raises(GradientError, match=r"kernel 'chain'.*'(x|a)' is wrong against central differences") as caught:
+        gradcheck(chain, 4, [_x(), 0.7, _x(), 5])
+    assert "relative error" in str(caught.value)
+
+
+def test_says_where_a_kink_forbids_the_comparison() -> None:
+    x = np.array([-1.0, 0.0, 2.0], np.float32)
+    with pytest.warns(KinkWarning, match=r"1 elements .* x\[1\]"):
+        report = gradcheck(fold, 3, [x], [np.zeros(3, np.float32)])
+    assert report.kinks == (("x", (1,)),)
+    assert report.checked == 5
+
+
+def test_sees_a_kink_beside_the_point() -> None:
+    x = np.array([1.0, 2e-7], np.float32)
+    with pytest.warns(KinkWarning):
+        report = gradcheck(fold, 2, [x], [np.zeros(2, np.float32)])
+    assert report.kinks == (("x", (1,)),)
+
+
+def test_takes_smaller_steps_near_a_kink() -> None:
+    x = np.array([1.0, 3e-5], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KinkWarning)
+        report = gradcheck(fold, 2, [x], [np.zeros(2, np.float32)])
+    assert report.kinks == ()
+    assert report.checked == 4
+
+
+def test_sees_a_jump() -> None:
+    x = np.array([0.5, 2.0], np.float32)
+    with pytest.warns(KinkWarning):
+        report = gradcheck(jump, 2, [x], [np.zeros(2, np.float32)])
+    assert report.kinks == (("x", (0,)),)
+
+
+def test_a_kernel_that_cannot_be_differentiated_is_refused() -> None:
+    @dk.kernel
+    def smooth(x: dk.array(dtype=float)):
+        i = dk.tid()
+        if i > 0:
+            x[i] = 0.5 * (x[i] + x[i - 1])
+
+    with pytest.raises(AutodiffError, match="another thread"):
+        gradcheck(smooth, 4, [_x()])
+
+
+def test_float32_is_compared_with_float64() -> None:
+    @dk.kernel
+    def cancel(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        big = x[i] + 1.0e5
+        y[i] = dk.sin((big - 1.0e5) * 3.0)
+
+    with pytest.raises(GradientError, match="the same kernel in float64"):
+        gradcheck(cancel, 4, [_x()], [np.zeros(4, np.float32)])
