@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -21,7 +20,6 @@ from diffkern.lang.dtypes import CompositeValue, resolve_dtype
 from diffkern.lang.func import Func
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import array, type_of_key, wrap
-from diffkern.runtime.config import config
 from diffkern.runtime.launch import run
 from diffkern.runtime.program import Executable
 from diffkern.specialize import Specialization, load
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Kernel", "kernel"]
 
 _AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
-_kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
 
 class Kernel:
@@ -68,7 +65,6 @@ class Kernel:
         self._generation = 0
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = threading.RLock()
-        _kernels.add(self)
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
@@ -104,7 +100,7 @@ class Kernel:
     @property
     def options(self) -> dict[str, Any]:
         """The options that have a say in the compiled code."""
-        return {**self._own_options, "mode": config.mode}
+        return dict(self._own_options)
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
@@ -296,11 +292,3 @@ def kernel(
     if func is None:
         return lambda f: Kernel(f, enable_backward, stack_bytes)
     return Kernel(func, enable_backward, stack_bytes)
-
-
-def _forget_all() -> None:
-    for known in list(_kernels):
-        known.forget_programs()
-
-
-config.on_change(_forget_all)

@@ -65,7 +65,7 @@ class AdjointLaunch:
     def run(self) -> None:
         """Run the adjoint once."""
         given = self.cotangents
-        if any([ct._type.layout == "A" for ct in given.values()]):
+        if any(ct._type.layout == "A" for ct in given.values()):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         private = self.plan.private

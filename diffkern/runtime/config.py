@@ -1,17 +1,13 @@
 """Settings of the process: ``dk.config``.
 
-In: attributes set by the user, or environment variables at the start. Out: checked values. Who depends on a setting
-asks to be told when it changes.
+In: attributes set by the user, or environment variables at the start. Out: checked values.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 __all__ = ["Config", "config"]
-
-_MODES = ("release", "debug")
 
 
 class Config:
@@ -19,38 +15,41 @@ class Config:
 
     Attributes
     ----------
-    mode : {"release", "debug"}
-        Debug programs check every array index. DIFFKERN_MODE sets the initial value.
     verbose : bool
-        Whether to print what is compiled. DIFFKERN_VERBOSE=1 sets it at the start.
+        Whether to print what is compiled, on standard error. DIFFKERN_VERBOSE=1 sets it at the start.
+    quiet : bool
+        Whether nothing is printed; setting it to True ends ``verbose``.
+    mode : str
+        ``"release"``; this version has no other programs.
     """
 
+    __slots__ = ("verbose",)
+
     def __init__(self) -> None:
-        self._listeners: list[Callable[[], None]] = []
-        self._mode = "release"
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
-        self.mode = os.environ.get("DIFFKERN_MODE", "").strip() or "release"
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is printed."""
+        return not self.verbose
+
+    @quiet.setter
+    def quiet(self, value: bool) -> None:
+        if value:
+            self.verbose = False
 
     @property
     def mode(self) -> str:
-        """``"release"`` or ``"debug"``."""
-        return self._mode
+        """``"release"``: array indices are not checked."""
+        return "release"
 
     @mode.setter
     def mode(self, value: str) -> None:
-        if value not in _MODES:
-            raise ValueError(f"the mode is 'release' or 'debug', not {value!r}")
-        if value != self._mode:
-            self._mode = value
-            for listener in self._listeners:
-                listener()
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever a setting that compiled programs depend on changes."""
-        self._listeners.append(listener)
+        if value != "release":
+            raise ValueError(f"this version of diffkern has release programs only, not {value!r}")
 
     def __repr__(self) -> str:
-        return f"<dk.config mode={self.mode!r} verbose={self.verbose!r}>"
+        return f"<dk.config verbose={self.verbose}>"
 
 
 config = Config()

@@ -30,16 +30,18 @@ class Memory:
         The version at which all of it was known to be zero, or -1.
     exposed
         Whether somebody outside diffkern may write to it, so that nothing is known about its contents.
+    foreign
+        Whether somebody else allocated it, so that another object may describe the same bytes.
     """
 
-    __slots__ = ("__weakref__", "address", "exposed", "nbytes", "version", "zero_version")
+    __slots__ = ("__weakref__", "address", "exposed", "foreign", "nbytes", "version", "zero_version")
 
-    def __init__(self, address: int, nbytes: int, zero: bool = False, exposed: bool = False) -> None:
+    def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
         self.address = address
         self.nbytes = nbytes
         self.version = 0
         self.zero_version = 0 if zero else -1
-        self.exposed = exposed
+        self.exposed = self.foreign = foreign
 
     @property
     def is_zero(self) -> bool:
@@ -71,10 +73,10 @@ def memory_of(data: np.ndarray[Any, Any]) -> Memory:
     if entry is not None and entry[0]() is owner:
         return entry[1]
     if owner.flags.c_contiguous:
-        memory = Memory(owner.ctypes.data, owner.nbytes, exposed=True)
+        memory = Memory(owner.ctypes.data, owner.nbytes, foreign=True)
     else:
         low, high = byte_range(owner)
-        memory = Memory(low, high - low, exposed=True)
+        memory = Memory(low, high - low, foreign=True)
     _foreign[key] = (weakref.ref(owner, lambda _: _foreign.pop(key, None)), memory)
     return memory
 

@@ -157,7 +157,7 @@ def plan_adjoint(
     """
     distance = _distance(dims, conflicts.reach)
     plain = cut(dims, cost)
-    if plain.chunks == 1:
+    if plain.chunks <= 1:
         return Plan(plain)
     if not conflicts.general:
         if not distance:

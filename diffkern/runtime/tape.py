@@ -48,6 +48,7 @@ class Tape:
         self._without: set[Memory] = set()
         self._written: set[Memory] = set()
         self._arrays: dict[int, array] = {}
+        self._foreign: list[Memory] = []
 
     def __enter__(self) -> Tape:
         if current.tape is not None:
@@ -123,7 +124,10 @@ class Tape:
         memory = held._memory
         known = self._versions.get(memory)
         if known != memory.version:
-            if known is not None:
+            if known is None:
+                if memory.foreign:
+                    self._check_foreign(memory)
+            else:
                 for step, index in self._pending.pop(memory, ()):
                     step.lost.add(index)
                 self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
@@ -144,6 +148,16 @@ class Tape:
                 raise _two_views(held)
         if memory in self._without:
             raise _two_views(held)
+
+    def _check_foreign(self, memory: Memory) -> None:
+        """Refuse memory that lies in other memory on the tape without a common owner: overwrites would go unnoticed."""
+        for other in self._foreign:
+            if memory.address < other.address + other.nbytes and other.address < memory.address + memory.nbytes:
+                raise LaunchError(
+                    "two arrays on this tape lie over the same memory, and NumPy does not know that they are one",
+                    remedy="make both views of one NumPy array, or wrap the memory once with dk.array(copy=False)",
+                )
+        self._foreign.append(memory)
 
     def _carries(self, held: array) -> bool:
         """Whether an array has a cotangent in the reverse sweep."""

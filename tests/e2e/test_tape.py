@@ -464,6 +464,17 @@ def test_two_arrays_over_one_memory_are_refused():
             square[2](b, y)
 
 
+def test_memory_that_numpy_sees_twice_is_refused():
+    data = bytearray(8)
+    first, second = np.frombuffer(data, np.float32), np.frombuffer(data, np.float32)
+    y = dk.zeros(2, requires_grad=True)
+    with dk.Tape():
+        square[2](first, y)
+        square[2](first[:], y)
+        with pytest.raises(dk.LaunchError, match="same memory"):
+            square[2](second, y)
+
+
 def test_a_kernel_without_backward_on_the_way():
     @dk.kernel(enable_backward=False)
     def one_way(x: dk.array(dtype=float), y: dk.array(dtype=float)):
