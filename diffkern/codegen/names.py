@@ -12,7 +12,9 @@ class Names:
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self._reserved = frozenset(reserved) | frozenset(keyword.kwlist)
-        self._taken: list[str] = []
+        self._taken: list[tuple[str, str]] = []  # (base, name) in the order in which they were given out
+        self._live: set[str] = set()
+        self._next: dict[str, int] = {}  # base → the first number not known to be taken
 
     def taken(self) -> int:
         """A mark for :meth:`release`."""
@@ -20,6 +22,9 @@ class Names:
 
     def release(self, mark: int) -> None:
         """Give up all names taken since the mark."""
+        for base, name in self._taken[mark:]:
+            self._live.discard(name)
+            self._next[base] = 0
         del self._taken[mark:]
 
     def fresh(self, hint: str) -> str:
@@ -27,9 +32,12 @@ class Names:
         base = re.sub(r"\W", "_", hint) or "t"
         if base[0].isdigit():
             base = f"t{base}"
-        name, n = base, 0
-        while name in self._reserved or name in self._taken:
+        n = self._next.get(base, 0)
+        name = f"{base}_{n}" if n else base
+        while name in self._reserved or name in self._live:
             n += 1
             name = f"{base}_{n}"
-        self._taken.append(name)
+        self._next[base] = n + 1
+        self._live.add(name)
+        self._taken.append((base, name))
         return name

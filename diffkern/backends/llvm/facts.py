@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import BOOL, Array, Kind, Scalar, Stack, scalar_of
+from diffkern.ir.types import BOOL, Kind, Scalar, Stack, scalar_of
 from diffkern.ops.table import Effect, lookup
 
 _CHAIN = frozenset({"add", "sub", "mul", "neg"})
@@ -23,8 +23,8 @@ class Facts:
 
     Attributes
     ----------
-    definitions
-        The op that defines each value that an op defines.
+    invariant
+        Values that are the same for every thread, each with the op that computes it (None for a parameter).
     exact
         Integer results of which an index is computed: they are computed once more in 64 bits, where nothing wraps.
     reduced
@@ -33,7 +33,7 @@ class Facts:
         Bytes of loop stacks per nesting level; stacks of one level are never alive together.
     """
 
-    definitions: dict[Value, Op] = field(default_factory=dict)
+    invariant: dict[Value, Op | None] = field(default_factory=dict)
     exact: set[Value] = field(default_factory=set)
     reduced: list[Op] = field(default_factory=list)
     stack_bytes: dict[int, int] = field(default_factory=dict)
@@ -50,7 +50,6 @@ def analyse(fn: Function) -> Facts:
     ops = list(walk(fn.body))
     used: set[Value] = set(fn.body.yields)
     for op in ops:
-        facts.definitions.update(dict.fromkeys(op.results, op))
         used.update(op.operands)
         for region in op.regions:
             used.update(region.yields)
@@ -58,7 +57,8 @@ def analyse(fn: Function) -> Facts:
             t = op.attrs["type"]
             facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
     facts.exact = _exact(ops)
-    facts.reduced = [op for op in ops if _is_reduced(op, facts, used, fn.params, ops)]
+    facts.invariant = _invariant(ops, fn.params)
+    facts.reduced = [op for op in ops if _is_reduced(op, facts, used, ops)]
     return facts
 
 
@@ -84,14 +84,15 @@ def _exact(ops: Iterable[Op]) -> set[Value]:
 
 
 def _is_signed(v: Value) -> bool:
-    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT
+    """Narrow integers wrap on purpose; int32 and int64 do not, where they index."""
+    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT and v.type.bits >= 32
 
 
 def _bits(v: Value) -> int:
     return v.type.bits if isinstance(v.type, Scalar) else 0
 
 
-def _is_reduced(op: Op, facts: Facts, used: set[Value], params: tuple[Value, ...], ops: list[Op]) -> bool:
+def _is_reduced(op: Op, facts: Facts, used: set[Value], ops: list[Op]) -> bool:
     if op.name == "accumulate":
         if op.attrs["mode"] != "reduce":
             return False
@@ -101,7 +102,7 @@ def _is_reduced(op: Op, facts: Facts, used: set[Value], params: tuple[Value, ...
         return False  # the thread may look at what it added
     if scalar_of(op.operands[0].type) == BOOL:
         return False
-    return all(is_invariant(v, facts, params) for v in index_operands(op))
+    return all(v in facts.invariant for v in index_operands(op))
 
 
 def _only_accumulates(op: Op, used: set[Value]) -> bool:
@@ -110,15 +111,15 @@ def _only_accumulates(op: Op, used: set[Value]) -> bool:
     return op.name in ("accumulate", "shape")
 
 
-def is_invariant(v: Value, facts: Facts, params: tuple[Value, ...]) -> bool:
-    """Whether a value is the same for every thread: computed from parameters, shapes and literals alone."""
-    if v in params:
-        return True
-    op = facts.definitions.get(v)
-    if op is None or op.regions or op.name == "tid":
-        return False
-    if lookup(op.name).effect is not Effect.PURE:
-        return False
-    if op.name == "shape":
-        return isinstance(op.operands[0].type, Array)
-    return all(is_invariant(x, facts, params) for x in op.operands)
+def _invariant(ops: Iterable[Op], params: tuple[Value, ...]) -> dict[Value, Op | None]:
+    """Values that are the same for every thread, computed from parameters, shapes and literals alone, and by which op.
+
+    In the order of the program, so that definitions stand before uses.
+    """
+    out: dict[Value, Op | None] = dict.fromkeys(params)
+    for op in ops:
+        if op.name == "tid" or op.regions or lookup(op.name).effect is not Effect.PURE:
+            continue
+        if all(v in out for v in op.operands):
+            out.update(dict.fromkeys(op.results, op))
+    return out

@@ -304,19 +304,13 @@ def _finish_site(frame: _Frame, array: ArrayRef, pointer: Any, k: int, sites: in
 
 def _invariant_ops(op: Op, facts: Facts) -> list[Op]:
     """The ops that the indices of an access are computed by, definitions before uses."""
-    order: dict[int, Op] = {}
-
-    def visit(v: Value) -> None:
-        definition = facts.definitions.get(v)
-        if definition is None or id(definition) in order:
-            return
-        for x in definition.operands:
-            visit(x)
-        order[id(definition)] = definition
-
-    for v in index_operands(op):
-        visit(v)
-    return list(order.values())
+    wanted = set(index_operands(op))
+    needed: list[Op] = []
+    for value, definition in reversed(facts.invariant.items()):
+        if value in wanted and definition is not None:
+            needed.append(definition)
+            wanted.update(definition.operands)
+    return needed[::-1]
 
 
 def _with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
