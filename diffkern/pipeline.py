@@ -109,10 +109,10 @@ def prepare(fn: Function) -> Function:
     fn = clone_function(fn)
     unroll(fold(fn))
     clear_wraps(eliminate_common(fn))
-    eliminate_common(hoist_integers(fn))
-    promote(fn)
-    sink_singular(eliminate(fn))
-    return eliminate(eliminate_common(fn, loads=True))
+    eliminate_common(hoist_integers(fn), loads=True)
+    eliminate(promote(fn))
+    eliminate(eliminate_common(fn, loads=True))
+    return eliminate(sink_singular(fn))  # last: sharing would undo it
 
 
 def differentiate(fn: Function, active: Iterable[int], options: Options = MappingProxyType({})) -> Derivative:

@@ -11,6 +11,7 @@ The sweep visits each region's ops backwards. Statement forms that survive norma
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -192,6 +193,8 @@ class _Reverse:
         found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want))
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
+                if op.attrs.get("guarded"):
+                    contribution = self.b.select(_is_zero(self.b, ct), self.b.zero(v.type), contribution)
                 _name(contribution, v)
                 cts.add(v, contribution)
 
@@ -424,6 +427,12 @@ def _cotangent_type(p: Value) -> Array:
     if isinstance(p.type, Array):
         return p.type
     return Array(value_type(p.type), 1, "C")  # type: ignore[arg-type]
+
+
+def _is_zero(b: Builder, ct: Value) -> Value:
+    """Whether every component of a cotangent is exactly zero."""
+    tests = [b.one("eq", c, b.zero(c.type)) for c in b.components(ct)]
+    return functools.reduce(lambda x, y: b.one("and", x, y), tests)
 
 
 def _ct_name(v: Value) -> str:

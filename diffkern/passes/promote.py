@@ -2,18 +2,21 @@
 
 Only arrays that the function stores to matter. A load whose element's content is known (stored or loaded before, with
 no store in between that may name the same element) is replaced by that content. Elements updated in a loop at an index
-that does not change there become carried values of the loop. Stores stay where they are, so the program does the same;
-what changes is that replay in the adjoint needs no memory to know these values.
+that does not change there become carried values of the loop, and an element that only one branch of an ``if`` knows
+becomes a result of it; where the other path did not access the element it is loaded there, provided that it exists.
+Stores stay where they are, so the program does the same; what changes is that replay in the adjoint needs no memory to
+know these values.
 
 Valid only where parameters do not overlap, as differentiated launches guarantee.
 """
 
 from __future__ import annotations
 
+from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
-from diffkern.ir.clone import Cloner, defined_in, substitute
+from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import STORAGE_ONLY, Array, scalar_of
+from diffkern.ir.types import INT64, STORAGE_ONLY, Array, Scalar, scalar_of
 from diffkern.passes.affine import AffineForms
 from diffkern.passes.cse import written_arrays
 
@@ -38,7 +41,8 @@ class _Promoter:
         self.forms = AffineForms(fn)
         self.mapping: dict[Value, Value] = {}
         self.wrapped: set[Key] = set()
-        self.written = set()
+        self.written: set[Value] = set()
+        self.loaded = {op.operands[0] for op in walk(fn.body) if op.name == "load"}
         for array in written_arrays(fn.body):
             if isinstance(array.type, Array) and scalar_of(array.type) not in STORAGE_ONLY:
                 self.written.add(array)
@@ -73,29 +77,12 @@ class _Promoter:
 
     def region(self, region: Region, contents: Contents) -> None:
         kept: list[Op] = []
-        for position, op in enumerate(region.ops):
-            if op.name == "if":
-                kept.extend(self.before_branch(op, region.ops[position + 1 :], contents))
+        for op in region.ops:
             kept.extend(self.op(op, contents))
         region.ops[:] = kept
 
-    def before_branch(self, op: Op, later: list[Op], contents: Contents) -> list[Op]:
-        """Load elements that a branch stores to and that are accessed in any case, so that both paths know them."""
-        stores = [inner for sub in op.regions for inner in walk(sub) if self.tracked(inner, ("store",))]
-        unknown = [k for k in dict.fromkeys(map(self.key, stores)) if k not in contents]
-        if not unknown:
-            return []
-        branches = [{self.key(inner) for inner in sub.ops if self.tracked(inner)} for sub in op.regions]
-        always = (branches[0] & branches[1]) | {self.key(inner) for inner in later if self.tracked(inner)}
-        local = defined_in(op.regions[0]) | defined_in(op.regions[1])
-        b = Builder(Region(), op.loc)
-        for key in unknown:
-            if key in always and not local.intersection(key[1]):
-                contents[key] = b.one("load", key[0], *key[1], wrap=self.wraps(key), hint=key[0].name)
-        return b.region.ops
-
-    def tracked(self, op: Op, names: tuple[str, ...] = ("load", "store")) -> bool:
-        return op.name in names and op.operands[0] in self.written
+    def tracked(self, op: Op) -> bool:
+        return op.name in ("load", "store", "atomic") and op.operands[0] in self.written
 
     def op(self, op: Op, contents: Contents) -> list[Op]:
         op.operands = tuple(self.resolve(v) for v in op.operands)
@@ -103,7 +90,7 @@ class _Promoter:
             self.branch(op, contents)
         elif op.regions:
             return self.loop(op, contents)
-        elif op.name in ("load", "store", "atomic") and op.operands[0] in self.written:
+        elif self.tracked(op):
             key = self.key(op)
             if op.name == "load":
                 if key in contents:
@@ -124,6 +111,12 @@ class _Promoter:
             sub.yields = tuple(self.resolve(v) for v in sub.yields)
         then, orelse = branches
         local = defined_in(op.regions[0]) | defined_in(op.regions[1])
+        stored = {self.key(inner) for sub in op.regions for inner in walk(sub) if inner.name == "store"}
+        for sub, here, there in ((op.regions[0], then, orelse), (op.regions[1], orelse, then)):
+            for key in there:
+                if key not in here and key in stored and key[0] in self.loaded and not local.intersection(key[1]):
+                    here[key] = self.content(key, sub, op.loc)
+                    local.update(defined_in(sub))
         for key in [k for k in then if k in orelse and not local.intersection(k[1])]:
             a, b = self.resolve(then[key]), self.resolve(orelse[key])
             if a is b and a not in local:
@@ -140,34 +133,28 @@ class _Promoter:
 
     def loop(self, op: Op, contents: Contents) -> list[Op]:
         accesses = self.accesses(op)
-        touched = {key[0] for key, store, _ in accesses if store}
+        written = {key: inner.loc for key, inner in accesses if inner.name != "load"}
+        touched = {key[0] for key in written}
         for key in [k for k in contents if k[0] in touched and not self.carriable(op, k, accesses)]:
             del contents[key]
-        carried: list[Key] = [k for k in contents if k[0] in touched]
-        before: list[Op] = []
-        for key in self.candidates(op, accesses):
-            if key not in contents:
-                contents[key] = self.initial(op, key, before)
-                carried.append(key)
-        self.carry(op, carried, contents)
-        return [*before, op]
+        before = Region()
+        for key, loc in written.items():
+            if key not in contents and key[0] in self.loaded and self.carriable(op, key, accesses):
+                contents[key] = self.content(key, before, loc)
+        self.carry(op, [k for k in contents if k in written], contents)
+        return [*before.ops, op]
 
-    def accesses(self, op: Op) -> list[tuple[Key, bool, bool]]:
-        """Keys accessed in a loop, whether each is written, and whether it is accessed in every iteration."""
-        every = set(op.regions[-1].ops) | set(op.regions[0].ops)
-        out = []
-        for sub in op.regions:
-            for inner in walk(sub):
-                if inner.name in ("load", "store", "atomic") and inner.operands[0] in self.written:
-                    out.append((self.key(inner), inner.name != "load", inner in every))
-        return out
+    def accesses(self, op: Op) -> list[tuple[Key, Op]]:
+        """Accesses in a loop to arrays that the function writes."""
+        return [(self.key(inner), inner) for sub in op.regions for inner in walk(sub) if self.tracked(inner)]
 
-    def carriable(self, op: Op, key: Key, accesses: list[tuple[Key, bool, bool]]) -> bool:
+    def carriable(self, op: Op, key: Key, accesses: list[tuple[Key, Op]]) -> bool:
         """Whether the loop touches the element through this very index only."""
         inner = set().union(*(defined_in(sub) for sub in op.regions))
         if inner.intersection(key[1]):
             return False
-        return all(k == key or not store or self.apart(k, key, inner) for k, store, _ in accesses if k[0] is key[0])
+        stores = [(k, a) for k, a in accesses if k[0] is key[0] and a.name != "load"]
+        return all(a.name == "store" if k == key else self.apart(k, key, inner) for k, a in stores)
 
     def apart(self, varying: Key, fixed: Key, inner: set[Value]) -> bool:
         """Whether an access in the loop names another element in every iteration."""
@@ -179,29 +166,32 @@ class _Promoter:
                 return True
         return False
 
-    def candidates(self, op: Op, accesses: list[tuple[Key, bool, bool]]) -> list[Key]:
-        """Elements worth carrying: read and written in the loop, and accessed in every iteration."""
-        written = {k for k, store, _ in accesses if store}
-        always = {k for k, _, every in accesses if every}
-        read = {k for k, store, _ in accesses if not store}
-        return [k for k in dict.fromkeys(k for k, _, _ in accesses) if k in written & always & read
-                and self.carriable(op, k, accesses)]  # fmt: skip
-
-    def initial(self, op: Op, key: Key, before: list[Op]) -> Value:
-        """The element's content before the loop, loaded only if the loop makes a trip."""
-        b = Builder(Region(), op.loc)
-        if op.name == "for":
-            runs = _makes_trip(b, op)
-        else:
-            (runs,) = Cloner(b, {}).inline(op.regions[0], op.operands)
+    def content(self, key: Key, region: Region, loc: Loc | None) -> Value:
+        """The element's content at the end of a region that does not know it, or 0 if there is no such element."""
+        array, index = key
+        b = Builder(region, loc)
+        exists = self.exists(b, key)
         load, skip = Region(), Region()
         with b.into(load):
-            load.yields = (b.one("load", key[0], *key[1], wrap=self.wraps(key), hint=key[0].name),)
+            load.yields = (b.one("load", array, *index, wrap=self.wraps(key), hint=array.name),)
         with b.into(skip):
             skip.yields = (b.zero(load.yields[0].type),)
-        (value,) = b.if_(runs, load, skip, names=(key[0].name,))
-        before.extend(b.region.ops)
+        (value,) = b.if_(exists, load, skip, names=(array.name,))
         return value
+
+    def exists(self, b: Builder, key: Key) -> Value:
+        """Whether an index is inside the array: the element is not accessed for certain."""
+        array, index = key
+        found: Value | None = None
+        for axis, v in enumerate(index):
+            assert isinstance(v.type, Scalar)
+            extent = b.cast(b.one("shape", array, axis=axis), INT64)
+            position = b.cast(v, INT64)
+            least = b.neg(extent) if key in self.wrapped else b.const(0, INT64)
+            inside = b.one("and", b.one("ge", position, least), b.one("lt", position, extent))
+            found = inside if found is None else b.one("and", found, inside)
+        assert found is not None
+        return found
 
     def wraps(self, key: Key) -> tuple[bool, ...]:
         return (key in self.wrapped,) * len(key[1])
@@ -224,11 +214,3 @@ class _Promoter:
         results = tuple(Value(v.type, v.name) for v in entries)
         op.results = (*op.results, *results)
         contents.update(zip(carried, results, strict=True))
-
-
-def _makes_trip(b: Builder, op: Op) -> Value:
-    lo, hi, step = op.operands[:3]
-    zero = b.const(0, step.type)  # type: ignore[arg-type]
-    up = b.one("and", b.one("gt", step, zero), b.one("lt", lo, hi))
-    down = b.one("and", b.one("lt", step, zero), b.one("gt", lo, hi))
-    return b.one("or", up, down)

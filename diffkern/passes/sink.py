@@ -3,16 +3,23 @@
 In ``t = sqrt(x); y = where(x > 0, t, 0.0)`` the derivative of the root at 0 is infinite, and ``0 * inf`` would poison
 the gradient although the root is not used there. Before differentiation the pure computation behind each value that a
 branch takes from outside is therefore copied into the branch, if it contains an operation whose derivative can be
-infinite; what nobody needs outside any more is removed by dead code elimination. In place.
+infinite; what nobody needs outside any more is removed by dead code elimination. A ``select`` between such values
+becomes an ``if``. In place.
+
+Nothing is copied into a loop, where it would be computed in every iteration. What a branch in a loop, or the loop
+itself, takes from outside of the loop stays there and its operations are marked ``guarded``: their rules multiply
+nothing by a cotangent that is exactly zero.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import is_differentiable
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.table import Diff, Effect, lookup
 
 SINGULAR = frozenset({
     "div", "mod", "pow", "atan2", "sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
@@ -29,21 +36,34 @@ def sink_singular(fn: Function) -> Function:
 
 class _Sinker:
     def __init__(self) -> None:
-        self.pure: dict[Value, Op] = {}  # pure ops of the current iteration of the innermost loop
+        self.near: dict[Value, Op] = {}  # pure ops of the current iteration of the innermost loop
+        self.far: dict[Value, Op] = {}  # those around that loop
+        self.position: dict[Op, int] = {}
 
     def region(self, region: Region) -> None:
         for op in region.ops:
+            if op.name == "select" and is_differentiable(op.result.type):
+                self.select(op)
             if op.name == "if":
                 for sub in op.regions:
                     self.sink_into(sub)
                     self.region(sub)
             elif op.regions:
+                near, far = self.near, self.far
+                self.near, self.far = {}, {**far, **near}
                 for sub in op.regions:
-                    outer, self.pure = self.pure, {}
+                    self.guard(sub)
                     self.region(sub)
-                    self.pure = outer
+                self.near, self.far = near, far
             elif lookup(op.name).effect is Effect.PURE:
-                self.pure.update(dict.fromkeys(op.results, op))
+                self.near.update(dict.fromkeys(op.results, op))
+                self.position[op] = len(self.position)
+
+    def select(self, op: Op) -> None:
+        """Make a choice between computed values a branch, if there is something to sink into it."""
+        if any(_singular(self.cone(v, scope)) for v in op.operands[1:] for scope in (self.near, self.far)):
+            op.regions = tuple(Region(yields=(v,)) for v in op.operands[1:])
+            op.name, op.operands, op.attrs = "if", op.operands[:1], {"types": (op.result.type,)}
 
     def sink_into(self, branch: Region) -> None:
         """Prepend copies of the cones behind the branch's free values."""
@@ -53,24 +73,40 @@ class _Sinker:
         for v in free_values(branch):
             if not is_differentiable(v.type):
                 continue
-            cone = self.cone(v)
-            if cone and any(op.name in SINGULAR for op in cone):
+            cone = self.cone(v, self.near)
+            if _singular(cone) and len(cone) > MAX_CONE:
+                _guard(cone)
+            elif _singular(cone):
                 cloner.ops(op for op in cone if op.results[0] not in cloner.env)
                 mapping[v] = cloner.env[v]
         substitute(branch, mapping)
         branch.ops[:0] = b.region.ops
+        self.guard(branch)
 
-    def cone(self, v: Value) -> list[Op]:
-        """The pure ops behind a value, operands first; empty if it is not computed by pure ops or too large."""
-        out: dict[Op, None] = {}
+    def cone(self, v: Value, scope: Mapping[Value, Op]) -> list[Op]:
+        """The pure ops of a scope behind a value, in program order."""
+        found: set[Op] = set()
+        pending = [v]
+        while pending:
+            op = scope.get(pending.pop())
+            if op is not None and op not in found:
+                found.add(op)
+                pending.extend(op.operands)
+        return sorted(found, key=self.position.__getitem__)
 
-        def visit(x: Value) -> None:
-            op = self.pure.get(x)
-            if op is None or op in out or len(out) > MAX_CONE:
-                return
-            for operand in op.operands:
-                visit(operand)
-            out.setdefault(op)
+    def guard(self, region: Region) -> None:
+        """Mark the operations behind what a region takes from outside of the loop."""
+        for v in free_values(region):
+            cone = self.cone(v, self.far)
+            if is_differentiable(v.type) and _singular(cone):
+                _guard(cone)
 
-        visit(v)
-        return list(out) if len(out) <= MAX_CONE else []
+
+def _guard(cone: list[Op]) -> None:
+    for op in cone:
+        if lookup(op.name).diff is Diff.RULE:
+            op.attrs = {**op.attrs, "guarded": True}
+
+
+def _singular(cone: list[Op]) -> bool:
+    return any(op.name in SINGULAR for op in cone)
