@@ -20,14 +20,32 @@ _NAME = "dk_checkpoint_split"
 
 
 def split_function(module: ir.Module) -> Any:
-    """``int64 split(int64 steps, int64 free)``, defined in the module on first use."""
+    """``int64 split(int64 steps, int64 free)``, defined in the module on first use.
+
+    The common case, a slot for every step, is inlined; the schedule stays out of line, because a kernel with many
+    loops calls it at many places.
+    """
     known = module.globals.get(_NAME)
-    return known if known is not None else _define(module)
+    return known if known is not None else _define_quick(module)
 
 
-def _define(module: ir.Module) -> Any:
+def _define_quick(module: ir.Module) -> Any:
     fn = ir.Function(module, ir.FunctionType(I64, [I64, I64]), _NAME)
     fn.linkage = "internal"
+    fn.attributes.add("alwaysinline")
+    steps, free = fn.args
+    b = ir.IRBuilder(fn.append_basic_block("entry"))
+    with b.if_then(b.icmp_signed(">=", free, steps)):
+        b.ret(i64(1))
+    b.ret(b.call(_define_schedule(module), fn.args))
+    return fn
+
+
+def _define_schedule(module: ir.Module) -> Any:
+    fn = ir.Function(module, ir.FunctionType(I64, [I64, I64]), f"{_NAME}_schedule")
+    fn.linkage = "internal"
+    fn.attributes.add("noinline")
+    fn.attributes.add("nounwind")
     steps, free = fn.args
     b = ir.IRBuilder(fn.append_basic_block("entry"))
 
