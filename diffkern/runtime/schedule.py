@@ -132,7 +132,7 @@ def conflicts_of(manifest: Mapping[str, Any], dims: tuple[int, ...], all_general
             copyable = copyable and bool(entry["private"])
         elif entry["class"] == "bounded":
             for axis, (low, high) in enumerate(entry["reach"]):
-                reach[axis] = max(reach[axis], high - low)
+                reach[axis] = max(reach[axis], -low, high)
     return Conflicts(tuple(sorted(general)), tuple(reach), copyable)
 
 

@@ -33,7 +33,7 @@ def manifest(arity, **classes):
 
 def test_conflicts_are_read_from_the_manifest():
     m = manifest(2, p0=("bounded", [[-1, 1], [0, 2]]), p1=("none", []), p2=("reduce", []), p3=("general", []))
-    assert conflicts_of(m, (10, 10), all_general=False) == Conflicts((3,), (2, 2), True)
+    assert conflicts_of(m, (10, 10), all_general=False) == Conflicts((3,), (1, 2), True)
     assert conflicts_of(m, (10, 10), all_general=True).general == (0, 1, 2, 3)
     # The third axis is one the kernel does not ask about: threads that differ in it alone have the same index.
     assert conflicts_of(m, (10, 10, 2), all_general=False).general == (0, 1, 2, 3)
