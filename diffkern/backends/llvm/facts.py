@@ -1,7 +1,7 @@
 """Facts about a function that the LLVM spelling needs before it starts.
 
 In: a function without composite mathematics. Out: which values are needed as exact 64-bit indices, which sites are
-summed per chunk, how large the loop stacks are, and how many operations the largest region tree holds.
+summed per chunk, how large the loop stacks are, and which literals occur.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ class Facts:
         ``atomic`` and ``accumulate`` ops whose address is the same for all threads: summed per chunk.
     stack_bytes
         Bytes of loop stacks per nesting level; stacks of one level are never alive together.
+    literals
+        The different floating-point literals, each of which a vectorised loop keeps in a register or on the stack.
     """
 
     invariant: dict[Value, Op | None] = field(default_factory=dict)
     exact: set[Value] = field(default_factory=set)
     reduced: list[Op] = field(default_factory=list)
     stack_bytes: dict[int, int] = field(default_factory=dict)
+    literals: set[float] = field(default_factory=set)
 
 
 def index_operands(op: Op) -> tuple[Value, ...]:
@@ -53,7 +56,9 @@ def analyse(fn: Function) -> Facts:
         used.update(op.operands)
         for region in op.regions:
             used.update(region.yields)
-        if op.name == "stack_new":
+        if op.name == "const" and op.attrs["type"].is_float:
+            facts.literals.add(op.attrs["value"])
+        elif op.name == "stack_new":
             t = op.attrs["type"]
             facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
     facts.exact = _exact(ops)

@@ -55,7 +55,7 @@ class KernelModule:
     text: str
     symbols: tuple[str, ...]
     sites: int
-    weight: int  # LLVM instructions of the kernel with everything inlined
+    weight: int  # instructions of the kernel with everything inlined, and its literals
 
 
 def emit_kernel(
@@ -86,7 +86,8 @@ def emit_kernel(
     if sites:
         symbols += (f"{symbol}_finish",)
         _emit_finish(module, fn, facts, symbols[1])
-    return KernelModule(str(module), symbols, sites, _weight(module.globals[symbol], {}))
+    weight = _weight(module.globals[symbol], {}) + len(facts.literals)
+    return KernelModule(str(module), symbols, sites, weight)
 
 
 def _weight(function: Any, known: dict[str, int]) -> int:

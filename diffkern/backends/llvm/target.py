@@ -20,7 +20,8 @@ from numba.core.registry import cpu_target
 from diffkern.backends.vecmath.masked import PREFIX
 
 VECTORIZE_LIMIT = 2500
-"""Kernels of more instructions are compiled without the loop vectoriser, whose time grows with the square of a loop."""
+"""Kernels of more instructions and literals are compiled without the loop vectoriser, whose time grows with the square
+of a loop: 0.6 s at this limit, where the rest of the compilation takes 0.2 s."""
 
 _FULL_WIDTH = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids"})
 """Processors whose 512-bit vectors are worth using. LLVM prefers 256 bits on all of Intel's because the early ones slow
@@ -65,7 +66,7 @@ def description() -> dict[str, str]:
 
 
 def optimise(text: str, weight: int) -> Any:
-    """Parse, verify and optimise a module; ``weight`` is its number of instructions."""
+    """Parse, verify and optimise a module; ``weight`` is the length of its kernel."""
     with _lock:
         module = llvm.parse_assembly(text)
         module.verify()
