@@ -63,6 +63,10 @@ class _Positions:
         taken = dict(self.branches[b])
         return any(op in taken and taken[op] != k for op, k in self.branches[a])
 
+    def implies(self, a: Op, b: Op) -> bool:
+        """Whether whoever executes ``a`` executes ``b``, as far as branches go."""
+        return set(self.branches[b]) <= set(self.branches[a])
+
 
 def classify_loads(fn: Function) -> dict[Op, LoadFact]:
     """A fact for each load from an array that the function stores to or updates atomically."""
@@ -86,7 +90,8 @@ def _classify(
 ) -> LoadFact:
     total = _Order()
     for write in writes:
-        if write.name == "atomic" or not _same_thread(forms, load, write, arity):
+        implied = order.implies(load, write) and _begins(loops[write], loops[load])
+        if write.name == "atomic" or not _same_thread(forms, load, write, arity, implied):
             return LoadFact(Source.RACING, write)
         found = _order(load, write, forms, loops, order)
         total.before |= found.before
@@ -98,9 +103,17 @@ def _classify(
     return LoadFact(Source.UNKNOWN, writes[0])
 
 
-def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int) -> bool:
-    """Whether no other thread writes the element: proved, or the very index of a store (one thread per element)."""
-    if access_index(load) == access_index(write):
+def _begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
+    return inner[: len(outer)] == outer
+
+
+def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int, implied: bool) -> bool:
+    """Whether no other thread writes the element: proved, or because the thread that reads also stores there.
+
+    The latter rests on the precondition of stores (one thread per element), so it holds only where a thread that comes
+    to the load comes to the store as well, with the very same index, or where the kernel has one thread anyway.
+    """
+    if access_index(load) == access_index(write) and (implied or arity == 0):
         return True
     relation = relate(forms, load, write)
     return isinstance(relation, Never) or relation.same_thread(arity)
