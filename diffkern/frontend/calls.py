@@ -60,9 +60,9 @@ def _refuse(cx: Context, obj: Any, name: str, node: ast.Call) -> NoReturn:
     if obj is print:
         cx.syntax_error(node, *fence.PRINT)
     if inspect.isfunction(obj):
-        cx.type_error(node, f"{name} is a plain Python function", "decorate it with @dk.func")
+        cx.type_error(node.func, f"{name} is a plain Python function", "decorate it with @dk.func")
     if type(obj).__name__ == "Kernel" and type(obj).__module__.startswith("diffkern"):
-        cx.type_error(node, f"{name} is a kernel; a kernel cannot call another", "make the shared part a @dk.func")
+        cx.type_error(node.func, f"{name} is a kernel; a kernel cannot call another", "make the shared part a @dk.func")
     module = getattr(obj, "__module__", None)
     cx.type_error(
         node,

@@ -150,9 +150,13 @@ def to_scalar(cx: Context, term: Const | Val, to: T.Scalar, node: ast.AST) -> Va
 
 
 def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str) -> tuple[Value, Value, bool]:
-    """Two operands as values of one scalar type, and whether the result stays weak."""
+    """Two operands as values of one scalar type, and whether the result is weak.
+
+    A float made of an integer and a literal is weak as well: nothing but the default has chosen its width.
+    """
     t = common(cx, a, b, node, what)
-    return to_scalar(cx, a, t, node), to_scalar(cx, b, t, node), _is_weak(a) and _is_weak(b)
+    weak = all(_is_weak(x) or (t.is_float and _scalar_type(x).is_integer) for x in (a, b))
+    return to_scalar(cx, a, t, node), to_scalar(cx, b, t, node), weak
 
 
 # -- conversion --------------------------------------------------------------------------------------------------------

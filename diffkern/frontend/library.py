@@ -44,7 +44,7 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
 
 
 def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
-    """A number as a float; integers become float32."""
+    """A number as a float; integers become float32, which is as weak as a literal."""
     scalar = coerce.scalar_term(cx, term, node, what)
     if isinstance(scalar, Const):
         if isinstance(scalar.value, bool):
@@ -54,7 +54,7 @@ def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
         cx.type_error(node, f"{what} must be a number, not a bool", "write float(b)")
     if T.scalar_of(scalar.type).is_float:
         return scalar
-    return Val(cx.b.cast(scalar.value, T.FLOAT32), scalar.weak)
+    return Val(cx.b.cast(scalar.value, T.FLOAT32), weak=True)
 
 
 _PYTHON_MATH: Final[Mapping[str, Callable[[float], float]]] = {
@@ -323,9 +323,11 @@ def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
     entries: list[Term] = []
     for arg in node.args[1:-1]:
         term = cx.expr(arg)
-        entries.extend(term.items if isinstance(term, Tup) else (term,))
+        for item in term.items if isinstance(term, Tup) else (term,):
+            views.check_index(cx, item, arg)
+            entries.append(item)
     if len(entries) != len(array.spans):
-        cx.type_error(node, f"{name} got {len(entries)} indices for an array with {len(array.spans)} axes")
+        cx.type_error(node, f"{name} got {len(entries)} indices for an array with {views.count_axes(array)}")
     operand = cx.expr(node.args[-1])
     element = views.fixed(cx, array, entries, node)
     if kind != "add" and kind != "sub" and not isinstance(array.array.dtype, T.Scalar):

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from diffkern.frontend import branch, coerce, merge
+from diffkern.errors import KernelTypeError
+from diffkern.frontend import branch, coerce, merge, ranges
 from diffkern.frontend.context import RETURN, RETURNED, Context, LoopState
 from diffkern.frontend.flow import assigned, contains, is_endless
-from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Val, describe
+from diffkern.frontend.terms import Binding, Const, Poison, Term, Val
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
-from diffkern.lang import lowering_key
 
 __all__ = ["lower_loop"]
 
@@ -35,6 +35,7 @@ class _Plan:
     flags: list[str]
     entry: dict[str, Binding | None]
     shapes: dict[str, merge.Shape] = field(default_factory=dict)
+    conflicts: list[KernelTypeError] = field(default_factory=list)
     placeholders: bool = False  # whether a variable may be set at a break though it was not set before the loop
 
 
@@ -51,7 +52,7 @@ def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
     plan = _plan(cx, stmt)
     early = bool(plan.flags)
     if isinstance(stmt, ast.For):
-        trips = _range(cx, stmt)
+        trips = ranges.trips_of(cx, stmt)
         if early:
             _counted_while(cx, plan, stmt, trips)
         else:
@@ -144,10 +145,12 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
                 cx.frame.loops.pop()
         found = _shapes_after(cx, plan, env)
         if found == plan.shapes:
+            cx.errors.extend(plan.conflicts)
             return _Body(region, env)
         plan.shapes = found
         for name, shape in found.items():
-            cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
+            if shape != merge.Same(Poison()):
+                cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
         del cx.errors[mark:]
     raise AssertionError("the types of loop-carried variables do not settle")
 
@@ -167,7 +170,7 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str
         if joined is None:
             entry = plan.entry[name]
             first = entry if entry is not None and entry.term is not None else Binding(merge.sample(found[name]), None)
-            cx.errors.append(branch.conflict(cx, name, first, end, plan.stmt))
+            plan.conflicts.append(branch.conflict(cx, name, first, end, plan.stmt))
             joined = merge.Same(Poison())
         found[name] = joined
     return found
@@ -282,71 +285,18 @@ def _else_after_break(
     branch.merge_branches(cx, flag, by_break, by_end, wanted, plan.stmt, label)
 
 
-# -- range -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Trips:
-    """Bounds and step of a ``range``; ``step`` known now is an int."""
-
-    lo: Value
-    hi: Value
-    step: int | Value
-    type: T.Scalar
-    nonneg: bool  # whether the loop variable is never negative
-
-
-def _range(cx: Context, stmt: ast.For) -> _Trips:
-    call = stmt.iter
-    assert isinstance(call, ast.Call)  # the fence has seen to it
-    callee = cx.expr(call.func)
-    if not isinstance(callee, Static) or lowering_key(callee.obj) != "range":
-        cx.syntax_error(stmt.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
-    if call.keywords or not 1 <= len(call.args) <= 3:
-        cx.type_error(call, "range takes 1 to 3 integers")
-    terms = [_bound_term(cx, arg) for arg in call.args]
-    lo, hi = (Const(0), terms[0]) if len(terms) == 1 else (terms[0], terms[1])
-    step: Const | Val = terms[2] if len(terms) == 3 else Const(1)
-    strong: Const | Val = lo
-    for other in (hi, step):
-        t = coerce.common(cx, strong, other, call, "range")
-        strong = (
-            Val(Value(t)) if not (isinstance(strong, Const) and isinstance(other, Const)) else _wider(strong, other)
-        )
-    scalar = coerce.default_type(strong) if isinstance(strong, Const) else T.scalar_of(strong.type)
-    low, high = coerce.to_scalar(cx, lo, scalar, call), coerce.to_scalar(cx, hi, scalar, call)
-    if isinstance(step, Const):
-        if step.value == 0:
-            cx.type_error(call.args[2], "the step of range is 0")
-        up = step.value > 0
-        nonneg = cx.is_nonneg(lo) if up else cx.is_nonneg(lo) and isinstance(hi, Const) and hi.value >= -1
-        nonneg = nonneg or (not up and (cx.is_nonneg(hi) or (isinstance(hi, Const) and hi.value >= -1)))
-        return _Trips(low, high, int(step.value), scalar, nonneg)
-    return _Trips(low, high, coerce.to_scalar(cx, step, scalar, call), scalar, False)
-
-
-def _wider(a: Const, b: Const) -> Const:
-    return max(a, b, key=lambda c: coerce.default_type(c).bits)
-
-
-def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
-    term = cx.expr(node)
-    if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
-        return term
-    if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
-        return term
-    cx.type_error(node, f"range takes integers, not {describe(term)}", "write int(...) around it")
+# -- for --------------------------------------------------------------------------------------------------------------
 
 
 def _loop_variable(
-    cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips, index: Value, env: dict[str, Binding]
+    cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips, index: Value, env: dict[str, Binding]
 ) -> None:
     if trips.nonneg:
         cx.nonneg.add(index)
     env[_target_name(stmt)] = Binding(Val(index), cx.loc(stmt.target))
 
 
-def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips) -> None:
+def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
     def start(env: dict[str, Binding]) -> Sequence[Value]:
         index = Value(trips.type, _target_name(stmt))
         _loop_variable(cx, plan, stmt, trips, index, env)
@@ -360,12 +310,12 @@ def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips) -> None:
     _finish(cx, plan, body, (), iter(results))
 
 
-def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips) -> None:
+def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
     """A ``for`` that may be left early: ``while`` with a counter, which for a run-time step counts the trips."""
     t = trips.type
     lo, hi, step = trips.lo, trips.hi, trips.step
     counts_trips = not isinstance(step, int)
-    first, last = (cx.b.const(0, t), _trip_count(cx, lo, hi, step)) if isinstance(step, Value) else (lo, hi)
+    first, last = (cx.b.const(0, t), ranges.trip_count(cx, lo, hi, step)) if isinstance(step, Value) else (lo, hi)
     name = _target_name(stmt)
     counter: list[Value] = []
 
@@ -400,19 +350,6 @@ def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: _Trips) -> No
     results = cx.b.while_(start_values, cond, body.region, ["", *([""] * len(flags)), *_hints(plan)])
     n = 1 + len(flags)
     _finish(cx, plan, body, results[1:n], iter(results[n:]))
-
-
-def _trip_count(cx: Context, lo: Value, hi: Value, step: Value) -> Value:
-    """``max(0, ceil((hi - lo) / step))``; no trips for a zero step."""
-    t = step.type
-    assert isinstance(t, T.Scalar)
-    zero, one = cx.b.const(0, t), cx.b.const(1, t)
-    is_zero = cx.b.one("eq", step, zero)
-    divisor = cx.b.select(is_zero, one, step)
-    up = cx.b.one("gt", step, zero)
-    rounding = cx.b.select(up, cx.b.sub(divisor, one), cx.b.add(divisor, one))
-    count = cx.b.one("floordiv", cx.b.add(cx.b.sub(hi, lo), rounding), divisor)
-    return cx.b.select(is_zero, zero, cx.b.one("max", count, zero))
 
 
 def _unless(cx: Context, flags: Sequence[Value], test: Value) -> Value:

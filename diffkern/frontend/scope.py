@@ -81,13 +81,16 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def evaluate_annotation(annotation: Any, scope: Scope) -> Any:
-    """An annotation as an object; text, as ``from __future__ import annotations`` leaves it, is evaluated.
+    """An annotation as an object; text is evaluated, also text in text.
+
+    ``from __future__ import annotations`` turns annotations into text, and quotes around quoted ones.
 
     Raises
     ------
     Exception
         Whatever evaluating the text raises.
     """
-    if isinstance(annotation, str):
-        return eval(annotation, scope.globals, scope.namespace())
+    for _ in range(2):
+        if isinstance(annotation, str):
+            annotation = eval(annotation, scope.globals, scope.namespace())
     return annotation

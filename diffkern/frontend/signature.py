@@ -103,7 +103,9 @@ def _converts(given: T.Element, want: T.Element) -> bool:
 
 
 def _spelled(t: T.Type) -> str:
-    return f"an array with {t.ndim} axes of {t.dtype}" if isinstance(t, T.Array) else str(t)
+    if not isinstance(t, T.Array):
+        return str(t)
+    return f"an array of {t.dtype} with {t.ndim} {'axis' if t.ndim == 1 else 'axes'}"
 
 
 def _array_hint(want: ArrayAnnotation, given: T.Type) -> str:

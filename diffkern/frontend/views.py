@@ -54,29 +54,36 @@ def index_terms(cx: Context, node: ast.expr) -> list[Term | ast.Slice]:
         if isinstance(entry, ast.Constant) and (entry.value is None or entry.value is ...):
             cx.syntax_error(entry, "new axes and ... are not supported in an index", "write one index per axis")
         term = cx.expr(entry)
-        if isinstance(term, Tup):
-            found.extend(term.items)
-        else:
-            found.append(term)
+        for item in term.items if isinstance(term, Tup) else (term,):
+            check_index(cx, item, entry)
+            found.append(item)
     return found
+
+
+def check_index(cx: Context, term: Term, node: ast.AST) -> None:
+    """Refuse an index that is no integer."""
+    t = coerce.default_type(term) if isinstance(term, Const) else term.type if isinstance(term, Val) else None
+    if isinstance(t, T.Scalar) and t.is_integer:
+        return
+    remedy = "write int(...) around it" if isinstance(t, T.Scalar) and t.is_float else None
+    cx.type_error(node, f"an index must be an integer, not {t or describe(term)}", remedy)
 
 
 def integer_index(cx: Context, term: Term, node: ast.AST) -> Val:
     """An index as an integer value."""
-    if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
-        return Val(coerce.value(cx, term, node))
-    if isinstance(term, Val) and isinstance(term.type, T.Scalar):
-        if term.type.is_integer:
-            return term
-        if term.type.is_float:
-            cx.type_error(node, f"an index must be an integer, not {term.type}", "write int(...) around it")
-    cx.type_error(node, f"an index must be an integer, not {describe(term)}")
+    check_index(cx, term, node)
+    return Val(coerce.value(cx, term, node))
+
+
+def count_axes(view: View) -> str:
+    """``1 axis``, ``2 axes``, for messages."""
+    return f"{len(view.spans)} {'axis' if len(view.spans) == 1 else 'axes'}"
 
 
 def subscript(cx: Context, view: View, entries: list[Term | ast.Slice], node: ast.Subscript) -> View:
     """Index some or all remaining axes of a view."""
     if len(entries) > len(view.spans):
-        axes = f"{len(view.spans)} axis" if len(view.spans) == 1 else f"{len(view.spans)} axes"
+        axes = count_axes(view)
         remedy = None
         if not isinstance(view.array.dtype, T.Scalar):
             remedy = f"its elements are {view.array.dtype}: index them in a second pair of brackets, as in a[i][k]"

@@ -97,7 +97,9 @@ class Program:
         self.block(depth + 1, in_loop)
 
     def do_for(self, depth: int, in_loop: bool) -> None:
-        bounds = self.random.choice(("3", "n", "1, 4", "n, 0, -1", "0, 7, 2", "k % 4", "2, 2 - (m % 3), -1", "0, 3, 1 + k % 2"))
+        bounds = self.random.choice(
+            ("3", "n", "1, 4", "n, 0, -1", "0, 7, 2", "k % 4", "2, 2 - (m % 3), -1", "0, 3, 1 + k % 2")
+        )
         variable = self.random.choice(("j", "k", "p"))
         self.emit(depth, f"for {variable} in range({bounds}):")
         self.block(depth + 1, in_loop=True)

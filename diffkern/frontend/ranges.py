@@ -1,0 +1,88 @@
+"""``range``: the bounds and the step of a ``for`` loop, as integers of one type.
+
+In: a ``for`` statement. Out: its :class:`Trips`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diffkern.frontend import coerce
+from diffkern.frontend.context import Context
+from diffkern.frontend.terms import Const, Static, Val, describe
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
+from diffkern.lang import lowering_key
+
+__all__ = ["Trips", "trip_count", "trips_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """Bounds and step of a ``range``; ``step`` known now is an int."""
+
+    lo: Value
+    hi: Value
+    step: int | Value
+    type: T.Scalar
+    nonneg: bool  # whether the loop variable is never negative
+
+
+def trips_of(cx: Context, stmt: ast.For) -> Trips:
+    """The trips of a ``for`` statement over ``range``."""
+    call = stmt.iter
+    assert isinstance(call, ast.Call)  # the fence has seen to it
+    callee = cx.expr(call.func)
+    if not isinstance(callee, Static) or lowering_key(callee.obj) != "range":
+        cx.syntax_error(stmt.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
+    if call.keywords or not 1 <= len(call.args) <= 3:
+        cx.type_error(call, "range takes 1 to 3 integers")
+    terms = [_bound_term(cx, arg) for arg in call.args]
+    lo, hi = (Const(0), terms[0]) if len(terms) == 1 else (terms[0], terms[1])
+    step: Const | Val = terms[2] if len(terms) == 3 else Const(1)
+    scalar = _common_type(cx, (lo, hi, step), call)
+    low, high = coerce.to_scalar(cx, lo, scalar, call), coerce.to_scalar(cx, hi, scalar, call)
+    if isinstance(step, Const):
+        if step.value == 0:
+            cx.type_error(call.args[2], "the step of range is 0")
+        ends_above = cx.is_nonneg(hi) or (isinstance(hi, Const) and hi.value >= -1)
+        nonneg = cx.is_nonneg(lo) if step.value > 0 else ends_above
+        return Trips(low, high, int(step.value), scalar, nonneg)
+    return Trips(low, high, coerce.to_scalar(cx, step, scalar, call), scalar, False)
+
+
+def _common_type(cx: Context, terms: Sequence[Const | Val], node: ast.AST) -> T.Scalar:
+    types = [T.scalar_of(t.type) for t in terms if isinstance(t, Val)]
+    if not types:
+        return max((coerce.default_type(t) for t in terms if isinstance(t, Const)), key=lambda t: t.bits)
+    found = types[0]
+    for t in types[1:]:
+        promoted = coerce.promote(found, t)
+        if promoted is None:
+            cx.type_error(node, f"no integer type holds both {found} and {t}", "convert one of them, as in dk.int64(x)")
+        found = promoted
+    return found
+
+
+def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
+    term = cx.expr(node)
+    if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
+        return term
+    if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
+        return term
+    cx.type_error(node, f"range takes integers, not {describe(term)}", "write int(...) around it")
+
+
+def trip_count(cx: Context, lo: Value, hi: Value, step: Value) -> Value:
+    """``max(0, ceil((hi - lo) / step))``; no trips for a zero step."""
+    t = step.type
+    assert isinstance(t, T.Scalar)
+    zero, one = cx.b.const(0, t), cx.b.const(1, t)
+    is_zero = cx.b.one("eq", step, zero)
+    divisor = cx.b.select(is_zero, one, step)
+    up = cx.b.one("gt", step, zero)
+    rounding = cx.b.select(up, cx.b.sub(divisor, one), cx.b.add(divisor, one))
+    count = cx.b.one("floordiv", cx.b.add(cx.b.sub(hi, lo), rounding), divisor)
+    return cx.b.select(is_zero, zero, cx.b.one("max", count, zero))
