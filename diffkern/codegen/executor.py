@@ -10,10 +10,11 @@ lost, and every element that two threads change, at least one of them without an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -143,10 +144,24 @@ def run(
     values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
     coordinates = list(itertools.product(*(range(d) for d in dims)))
     padding = (np.int32(0),) * (MAX_DIMS - len(dims))
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _weak_literals():
         for t in range(len(coordinates)) if order is None else order:
             watch.thread = t
             function((*map(np.int32, coordinates[t]), *padding), *values)
+
+
+@contextlib.contextmanager
+def _weak_literals() -> Iterator[None]:
+    """Let a bare literal take the type of the other operand, which NumPy 1 does on request only."""
+    if not np.__version__.startswith("1."):
+        yield
+        return
+    before = np._get_promotion_state()  # type: ignore[attr-defined]
+    np._set_promotion_state("weak")  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        np._set_promotion_state(before)  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)

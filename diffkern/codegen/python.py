@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from diffkern.codegen import prims
+from diffkern.codegen.expression import ATOM, AUGMENTED, KEEPS_OPERAND, PRECEDENCE, Expr, literal
 from diffkern.codegen.layout import Plan, plan
 from diffkern.codegen.names import Names
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import BOOL, FLOAT32, INT32, Element, Mat, Scalar, scalar_of
+from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, scalar_of
 from diffkern.ops.table import lookup
 
 __all__ = ["function_name", "to_python"]
@@ -29,14 +27,6 @@ __all__ = ["function_name", "to_python"]
 MAX_FOLDED = 72
 """Longer expressions get a variable."""
 
-_ATOM = 20
-_PRECEDENCE = {
-    "add": 9, "sub": 9, "mul": 10, "div": 10, "scale": 10, "unscale": 10, "neg": 11, "invert": 11, "not": 3,
-    "and": 7, "or": 5, "xor": 6, "shl": 8, "shr": 8, "lt": 4, "le": 4, "gt": 4, "ge": 4, "eq": 4, "ne": 4,
-}  # fmt: skip
-_AUGMENTED = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-# These give back one of their operands, so that a bare literal would stay a bare Python number.
-_KEEPS_OPERAND = frozenset({"select", "min", "max"})
 _PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_"))
 
 
@@ -77,41 +67,6 @@ def _import_line(names: list[str]) -> str:
     return "from diffkern.codegen.prims import (\n" + "".join(f"    {n},\n" for n in names) + ")"
 
 
-@dataclass(frozen=True, slots=True)
-class _Expr:
-    """A spelled expression.
-
-    Attributes
-    ----------
-    text, precedence
-        How it reads, and how tightly it binds.
-    literal
-        The type of a bare literal, None for anything else.
-    reads
-        The variables in it.
-    update
-        ``(left, sign, right)`` where it may be written as the augmented assignment ``left sign= right``.
-    negated
-        What it is the negative of, if it is one.
-    """
-
-    text: str
-    precedence: int = _ATOM
-    literal: Scalar | None = None
-    reads: frozenset[str] = frozenset()
-    update: tuple[str, str, str] | None = None
-    negated: str | None = None
-
-    def within(self, precedence: int) -> str:
-        return self.text if self.precedence >= precedence else f"({self.text})"
-
-    def assigned_to(self, name: str) -> str:
-        """The statement that gives the value to a variable."""
-        if self.update is not None and self.update[0] == name:
-            return f"{name} {self.update[1]}= {self.update[2]}"
-        return f"{name} = {self.text}"
-
-
 class _Writer:
     def __init__(self, fn: Function) -> None:
         self.fn = fn
@@ -120,7 +75,7 @@ class _Writer:
         self.depth = 1
         self.primitives: set[str] = set()
         self.names = Names(_PRIMITIVES | {"tid", function_name(fn)})
-        self.exprs: dict[Value, _Expr] = {}
+        self.exprs: dict[Value, Expr] = {}
         self.variable: dict[Value, str] = {}
         self.holder: dict[str, Value] = {}  # variable → the value it holds now
         self.assigned: dict[Value, str] = {}  # values that must go to a given variable
@@ -158,23 +113,23 @@ class _Writer:
     def bind(self, v: Value, name: str) -> None:
         self.variable[v] = name
         self.holder[name] = v
-        self.exprs[v] = _Expr(name, reads=frozenset({name}))
+        self.exprs[v] = Expr(name, reads=frozenset({name}))
 
-    def typed(self, v: Value) -> _Expr:
+    def typed(self, v: Value) -> Expr:
         """The expression of a value with its exact type, also where it is a literal."""
         e = self.exprs[v]
         if e.literal is None or e.literal == BOOL:
             return e
-        return _Expr(f"{self.prim(e.literal.name)}({e.text})")
+        return Expr(f"{self.prim(e.literal.name)}({e.text})")
 
-    def define(self, op: Op, v: Value, expr: _Expr, region: Region, position: int) -> None:
+    def define(self, op: Op, v: Value, expr: Expr, region: Region, position: int) -> None:
         """Fold the value into its use, or assign it to a variable."""
         if v in self.plan.folded and (len(expr.text) <= MAX_FOLDED or expr.literal is not None):
             self.exprs[v] = expr
             return
         name = self.assigned.get(v) or self.choose(v, region, position)
         if expr.literal is not None and expr.literal != BOOL:
-            expr = _Expr(f"{self.prim(expr.literal.name)}({expr.text})")
+            expr = Expr(f"{self.prim(expr.literal.name)}({expr.text})")
         self.emit(expr.assigned_to(name), op)
         self.bind(v, name)
 
@@ -217,7 +172,7 @@ class _Writer:
             return
         self.assigned[v] = name
 
-    def yields(self, pairs: list[tuple[str, _Expr]]) -> None:
+    def yields(self, pairs: list[tuple[str, Expr]]) -> None:
         """Assign several variables at once, one after the other where no right side reads an earlier left side."""
         pairs = [(n, e) for n, e in pairs if e.text != n]
         for k in range(len(pairs)):
@@ -263,16 +218,19 @@ class _Writer:
         home, _ = self.plan.home[v]
         return self.plan.needed_until(v, home) >= 0
 
-    def expression(self, op: Op) -> _Expr:
+    def expression(self, op: Op) -> Expr:
         match op.name:
             case "const":
-                return self.literal(op.attrs["type"], op.attrs["value"])
+                value = op.attrs["value"]
+                if isinstance(value, float) and not math.isfinite(value):
+                    self.prim("nan" if math.isnan(value) else "inf")
+                return literal(op.attrs["type"], value)
             case "tid":
-                return _Expr(f"tid[{op.attrs['axis']}]")
+                return Expr(f"tid[{op.attrs['axis']}]")
             case "shape":
                 return self.call("shape", op, [self.exprs[op.operands[0]].text, str(op.attrs["axis"])])
             case "load":
-                return _Expr(self.item(op), reads=self.reads(op))
+                return Expr(self.item(op), reads=self.reads(op))
             case "atomic":
                 value = self.exprs[op.operands[-1]].text
                 array, index = self.exprs[op.operands[0]].text, self.index_tuple(op)
@@ -280,7 +238,7 @@ class _Writer:
             case "construct":
                 return self.construct(op)
             case "extract":
-                return _Expr(f"{self.exprs[op.operands[0]].within(_ATOM)}[{self.place(op)}]", reads=self.reads(op))
+                return Expr(f"{self.exprs[op.operands[0]].within(ATOM)}[{self.place(op)}]", reads=self.reads(op))
             case "insert":
                 a, value = (self.exprs[v].text for v in op.operands)
                 return self.call("insert", op, [a, value, str(op.attrs["index"])])
@@ -290,60 +248,49 @@ class _Writer:
                 return self.call("Stack", op, [str(op.attrs["type"].slots)])
             case "stack_get":
                 stack, slot = (self.exprs[v].text for v in op.operands)
-                return _Expr(f"{stack}.get({slot}, {op.attrs['field']})", reads=self.reads(op))
+                return Expr(f"{stack}.get({slot}, {op.attrs['field']})", reads=self.reads(op))
             case _:
                 return self.formula(op)
 
     def reads(self, op: Op) -> frozenset[str]:
         return frozenset().union(*(self.exprs[v].reads for v in op.operands))
 
-    def call(self, name: str, op: Op, arguments: Sequence[str]) -> _Expr:
-        return _Expr(f"{self.prim(name)}({', '.join(arguments)})", reads=self.reads(op))
+    def call(self, name: str, op: Op, arguments: Sequence[str]) -> Expr:
+        return Expr(f"{self.prim(name)}({', '.join(arguments)})", reads=self.reads(op))
 
-    def formula(self, op: Op) -> _Expr:
+    def formula(self, op: Op) -> Expr:
         """An op spelled by its row of the operation table."""
-        spelling, precedence = lookup(op.name).py, _PRECEDENCE.get(op.name, _ATOM)
+        spelling, precedence = lookup(op.name).py, PRECEDENCE.get(op.name, ATOM)
         all_literal = all(self.exprs[v].literal is not None for v in op.operands)
         operands = []
         for k, v in enumerate(op.operands):
-            keep = op.name in _KEEPS_OPERAND or (all_literal and (k == 0 or precedence == _ATOM))
+            keep = op.name in KEEPS_OPERAND or (all_literal and (k == 0 or precedence == ATOM))
             e = self.typed(v) if keep else self.exprs[v]
-            if precedence == _ATOM:
+            if precedence == ATOM:
                 operands.append(e.text)
             else:
                 # Left to right without regrouping: the right operand needs parentheses at equal rank.
-                comparison = precedence == _PRECEDENCE["eq"]
+                comparison = precedence == PRECEDENCE["eq"]
                 operands.append(e.within(precedence + (1 if k or comparison else 0)))
         text = spelling.format(*operands)
-        if precedence == _ATOM:
+        if precedence == ATOM:
             self.prim(spelling.partition("(")[0])
         update = None
-        if op.name in _AUGMENTED and isinstance(op.result.type, Scalar):  # in place, an array would change for all
+        if op.name in AUGMENTED and isinstance(op.result.type, Scalar):  # in place, an array would change for all
             left, right = (self.exprs[v].text for v in op.operands)
-            update = (left, _AUGMENTED[op.name], right)
+            update = (left, AUGMENTED[op.name], right)
         negated = self.exprs[op.operands[0]].text if op.name == "neg" else None
-        return _Expr(text, precedence, reads=self.reads(op), update=update, negated=negated)
+        return Expr(text, precedence, reads=self.reads(op), update=update, negated=negated)
 
-    def literal(self, t: Scalar, value: float) -> _Expr:
-        if t == BOOL:
-            return _Expr(str(bool(value)), literal=t)
-        if not t.is_float:
-            text = str(int(value))
-        elif not math.isfinite(value):
-            text = ("-" if value < 0 else "") + self.prim("nan" if math.isnan(value) else "inf")
-        else:
-            text = _float_text(t, float(value))
-        return _Expr(text, _ATOM if text[0] != "-" else _PRECEDENCE["neg"], literal=t)
-
-    def cast(self, op: Op) -> _Expr:
+    def cast(self, op: Op) -> Expr:
         (operand,) = op.operands
         to, source = scalar_of(op.attrs["to"]), self.typed(operand).text
         name = self.prim("bool_" if to == BOOL else to.name)
         if to.is_float and isinstance(operand.type, Scalar):
-            return _Expr(f"{name}({self.exprs[operand].text})", reads=self.reads(op))
+            return Expr(f"{name}({self.exprs[operand].text})", reads=self.reads(op))
         return self.call("cast", op, [source, name])
 
-    def construct(self, op: Op) -> _Expr:
+    def construct(self, op: Op) -> Expr:
         t: Element = op.attrs["type"]
         name = self.prim("bool_" if scalar_of(t) == BOOL else scalar_of(t).name)
         parts = [self.exprs[v].text for v in op.operands]
@@ -417,7 +364,7 @@ class _Writer:
             del self.lines[middle:]
         elif self.lines[head:middle] == nothing:
             del self.lines[head : middle + 1]
-            self.lines[head - 1] = f"{'    ' * self.depth}if not {cond.within(_PRECEDENCE['not'] + 1)}:"
+            self.lines[head - 1] = f"{'    ' * self.depth}if not {cond.within(PRECEDENCE['not'] + 1)}:"
         self.holder = held
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)
@@ -474,7 +421,7 @@ class _Writer:
             head = self.lines.pop()
             self.lines.append(head.replace("while True:", f"while {self.exprs[cond.yields[0]].text}:"))
         else:
-            self.emit(f"if not {self.exprs[cond.yields[0]].within(_ATOM)}:")
+            self.emit(f"if not {self.exprs[cond.yields[0]].within(ATOM)}:")
             self.emit("    break")
         self.depth -= 1
         self.nested(body, slots)
@@ -486,13 +433,3 @@ class _Writer:
         for position, op in enumerate(cond.ops):
             self.op(op, cond, position)
         self.reserved = reserved
-
-
-def _float_text(t: Scalar, value: float) -> str:
-    """The shortest literal that gives the value after rounding to its type."""
-    if t == FLOAT32:
-        with np.errstate(over="ignore"):
-            rounded = np.float32(value)
-        short = str(rounded) if np.isfinite(rounded) else repr(value)
-        return short if np.float32(float(short)) == rounded else repr(float(rounded))
-    return repr(value)
