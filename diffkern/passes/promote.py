@@ -40,6 +40,7 @@ class _Promoter:
     def __init__(self, fn: Function) -> None:
         self.forms = AffineForms(fn)
         self.mapping: dict[Value, Value] = {}
+        self.made: dict[Value, Op] = {}
         self.wrapped: set[Key] = set()
         self.written: set[Value] = set()
         self.loaded = {op.operands[0] for op in walk(fn.body) if op.name == "load"}
@@ -95,6 +96,8 @@ class _Promoter:
             if op.name == "load":
                 if key in contents:
                     self.mapping[op.result] = contents[key]
+                    if contents[key] in self.made:  # an error about the load made here is about the user's load
+                        self.made.pop(contents[key]).loc = op.loc
                     return []
                 contents[key] = op.result
             else:
@@ -128,6 +131,7 @@ class _Promoter:
             for sub, y in zip(op.regions, (a, b), strict=True):
                 sub.yields = (*sub.yields, y)
             contents[key] = merged
+            self.made.update((merged, self.made.pop(v)) for v in (a, b) if v in self.made)
         for key in [k for k in contents if k not in then or k not in orelse]:
             del contents[key]
 
@@ -177,6 +181,7 @@ class _Promoter:
         with b.into(skip):
             skip.yields = (b.zero(load.yields[0].type),)
         (value,) = b.if_(exists, load, skip, names=(array.name,))
+        self.made[value] = load.ops[-1]
         return value
 
     def exists(self, b: Builder, key: Key) -> Value:
