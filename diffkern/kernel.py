@@ -187,9 +187,9 @@ class Kernel:
             For each parameter a type (``float``, ``dk.vec3``, ``dk.array(dtype=float)``) or an argument of that type.
             May be left out where all parameters are annotated, or after launches with one combination of types.
         """
-        from diffkern import pipeline
+        from diffkern.pipeline import forward_source
 
-        return pipeline.forward_source(self.func, self._types(types), self.options)
+        return forward_source(self.func, self._types(types), self.options)
 
     def adjoint_source(self, *types: Any, active: Any = None) -> str:
         """Return the readable adjoint program.
@@ -201,17 +201,17 @@ class Kernel:
         active : sequence of str, optional
             Names of the parameters to differentiate for; all that can be by default.
         """
-        from diffkern import pipeline
+        from diffkern.pipeline import adjoint_source
 
         known = self._types(types)
-        return pipeline.adjoint_source(self.func, known, self._active(known, active), self.options)
+        return adjoint_source(self.func, known, self._active(known, active), self.options)
 
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
-        from diffkern import pipeline
+        from diffkern.pipeline import ir_text
 
         known = self._types(types)
-        return pipeline.ir_text(self.func, known, adjoint, self._active(known, active), self.options)
+        return ir_text(self.func, known, adjoint, self._active(known, active), self.options)
 
     def _types(self, given: tuple[Any, ...]) -> tuple[Type, ...]:
         if not given:

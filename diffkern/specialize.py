@@ -81,11 +81,11 @@ class Specialization:
 
     def build(self, symbol: str) -> Program:
         """Compile."""
-        from diffkern import pipeline
+        from diffkern.pipeline import build_adjoint, build_forward
 
         if self.active is None:
-            return pipeline.build_forward(self.pyfunc, self.types, symbol, dict(self.options))
-        return pipeline.build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, dict(self.options))
+            return build_forward(self.pyfunc, self.types, symbol, dict(self.options))
+        return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, dict(self.options))
 
 
 def load(specialization: Specialization) -> Executable:

@@ -139,6 +139,8 @@ def launch(
     """
     if device is not None:
         check_device(device)
+    if type(inputs) is not list or type(outputs) is not list:
+        _check_lists(kernel, inputs, outputs)
     if adjoint:
         from diffkern.runtime.adjoint import launch_adjoint
 
@@ -169,6 +171,16 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
                 check_writable(kernel, executable, arrays)
             held._memory.version += 1
     executable.run(geometry, b"".join(parts))
+
+
+def _check_lists(kernel: Launchable, inputs: Any, outputs: Any) -> None:
+    for name, value in (("inputs", inputs), ("outputs", outputs)):
+        # An array could be taken apart like a list, which is never what was meant.
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise LaunchError(
+                f"kernel {kernel.name!r}: {name} is a list of arguments, not {type(value).__name__}",
+                remedy=f"write {name}=[…], also for one argument",
+            )
 
 
 def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[array | None]) -> None:

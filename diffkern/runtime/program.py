@@ -86,13 +86,14 @@ class Executable:
         ValueError
             If `dim` is not a launch dimension.
         """
-        found = self._geometry.get(dim) if type(dim) is int or type(dim) is tuple else None
+        # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
+        key = dim if type(dim) is int else normalize_dim(dim)
+        found = self._geometry.get(key)
         if found is None:
-            dims = normalize_dim(dim)
-            found = self.prepared(cut(dims, self.cost))
+            found = self.prepared(cut(normalize_dim(dim), self.cost))
             if len(self._geometry) >= _CACHED_DIMS:
                 self._geometry.clear()
-            self._geometry[dim if type(dim) is int else dims] = found
+            self._geometry[key] = found
         return found
 
     @staticmethod

@@ -6,6 +6,7 @@ and sizes alone, never on the number of threads, so that results do not either.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,8 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
         raise ValueError(f"dim has 1 to 4 extents, not {len(dims)}")
     if min(dims) < 0 or max(dims) >= _LIMIT:
         raise ValueError(f"each extent of dim is at least 0 and less than 2**31, not {dim!r}")
+    if math.prod(dims) >= 2**62:
+        raise ValueError(f"dim={dim!r} asks for more threads than can be counted")
     return dims
 
 

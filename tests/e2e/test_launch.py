@@ -73,7 +73,7 @@ def test_both_call_shapes_and_any_split_of_the_arguments():
     assert y.numpy().tolist() == [3, 6, 9]
     scale[3](x, 4.0, y)
     assert y.numpy().tolist() == [4, 8, 12]
-    scale[(2,)](x, 5.0, y)
+    scale[(np.int64(2),)](x, 5.0, y)
     assert y.numpy().tolist() == [5, 10, 12]
 
 
@@ -168,7 +168,15 @@ def test_dim_zero_runs_nothing_and_checks_everything():
         scale[0](floats(1, 2, 3), "two", y)
 
 
-@pytest.mark.parametrize("dim", [-1, (2, -1), 2**31, (), (1, 1, 1, 1, 1), 2.0, "3", None])
+def test_a_single_argument_still_needs_a_list():
+    for wrong in (floats(1, 2, 3), np.ones(3, np.float32), "xyz", None):
+        with pytest.raises(dk.LaunchError, match="list of arguments"):
+            dk.launch(scale, 3, inputs=wrong)
+
+
+@pytest.mark.parametrize(
+    "dim", [-1, (2, -1), 2**31, (), (1, 1, 1, 1, 1), 2.0, (2.0,), "3", None, ([1], 2), (2**30, 2**30, 2**30)]
+)
 def test_bad_dimensions(dim):
     with pytest.raises(dk.LaunchError, match="dim"):
         dk.launch(scale, dim, [floats(1), 1.0, dk.zeros(1)])
