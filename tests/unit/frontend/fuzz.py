@@ -21,8 +21,11 @@ class Program:
         self.loops = 0
         self.counters = 0
         self.budget = 26
+        self.in_func = False
 
     def source(self) -> str:
+        if self.random.random() < 0.5:
+            self.func()
         self.emit(0, "def kernel(x, y, n):")
         self.emit(1, "i = dk.tid()")
         for name in FLOATS:
@@ -33,6 +36,17 @@ class Program:
         self.emit(1, f"y[i] = {' + '.join(FLOATS)} + k - m")
         return "\n".join(self.lines) + "\n"
 
+    def func(self) -> None:
+        """A func with loops and several returns, called by the kernel."""
+        self.in_func, self.budget = True, 8
+        self.emit(0, "@dk.func")
+        self.emit(0, "def helper(a, b, k, m=2):")
+        self.emit(1, "c = a")
+        self.emit(1, "i = n = k")
+        self.block(1, in_loop=False)
+        self.emit(1, f"return {self.number()}, c - b")
+        self.in_func, self.budget = False, 26
+
     def emit(self, depth: int, text: str) -> None:
         self.lines.append("    " * depth + text)
 
@@ -42,7 +56,7 @@ class Program:
 
     def statement(self, depth: int, in_loop: bool) -> None:
         self.budget -= 1
-        choices = ["float", "float", "augmented", "int", "store", "swap", "ternary"]
+        choices = ["call", "float", "float", "augmented", "int", "store", "swap", "ternary"]
         if self.budget > 0 and depth < 6:
             choices += ["if", "if", "ifelse", "for", "while"]
         if in_loop:
@@ -52,6 +66,8 @@ class Program:
         getattr(self, "do_" + self.random.choice(choices))(depth, in_loop)
 
     def number(self) -> str:
+        if self.in_func:
+            return self.random.choice([*FLOATS, *FLOATS, "0.5", "2.0", "a * b"])
         return self.random.choice([*FLOATS, *FLOATS, "x[i]", "y[i]", "0.5", "2", "x[(k + i) % 6]", "1.5", "y[m % 6]"])
 
     def integer(self) -> str:
@@ -68,6 +84,14 @@ class Program:
         value = f"{self.number()} {op} {self.number()}"
         self.emit(depth, f"{self.random.choice(FLOATS)} = ({value}) * 0.5 + 0.0")
 
+    def do_call(self, depth: int, in_loop: bool) -> None:
+        if self.in_func or not self.lines[0].startswith("@"):
+            self.do_float(depth, in_loop)
+            return
+        last = self.random.choice(("", f", m={self.integer()}", f", {self.integer()}"))
+        call = f"helper({self.number()}, {self.number()}, {self.integer()}{last})"
+        self.emit(depth, f"a, b = {call}" if self.random.random() < 0.5 else f"c = {call}[0] * 0.5")
+
     def do_augmented(self, depth: int, in_loop: bool) -> None:
         self.emit(depth, f"{self.random.choice(FLOATS)} {self.random.choice(('+=', '-='))} {self.number()}")
 
@@ -76,6 +100,9 @@ class Program:
         self.emit(depth, f"{self.random.choice(INTS)} = ({value}) % 11")
 
     def do_store(self, depth: int, in_loop: bool) -> None:
+        if self.in_func:
+            self.do_float(depth, in_loop)
+            return
         self.emit(depth, f"y[i] = {self.number()} * 0.25")
 
     def do_swap(self, depth: int, in_loop: bool) -> None:
@@ -130,7 +157,9 @@ class Program:
         self.emit(depth, "continue")
 
     def do_return(self, depth: int, in_loop: bool) -> None:
-        if self.random.random() < 0.4:
+        if self.in_func:
+            self.emit(depth, f"return a + {self.number()}, {self.number()} - b")
+        elif self.random.random() < 0.4:
             self.emit(depth, "return")
         else:
             self.do_store(depth, in_loop)

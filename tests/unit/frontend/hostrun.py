@@ -19,6 +19,7 @@ from diffkern.codegen import executor
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import SCALARS, Array, Type
 from diffkern.ir.verify import verify
+from diffkern.passes.widen import widen
 
 
 class HostLibrary(types.SimpleNamespace):
@@ -70,9 +71,12 @@ def run_on_host(function: Callable[..., Any], args: Sequence[Any], dim: Sequence
 
 
 def run_lowered(function: Callable[..., Any], args: Sequence[Any], dim: Sequence[int]) -> list[Any]:
-    """Lower and run the IR; returns the changed copies of the arguments."""
+    """Lower and run the IR; returns the changed copies of the arguments.
+
+    What is computed from literals alone is float32 by default and float64 in Python, so the IR is widened first.
+    """
     copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-    executor.run(lower(function, *args), copies, list(dim))
+    executor.run(widen(lower(function, *args)), copies, list(dim))
     return copies
 
 

@@ -31,6 +31,7 @@ def test_random_programs_do_what_python_does(block: int) -> None:
         kernel = compiled(source, f"<random kernel {seed}>")
         x, y = generator.normal(size=6), generator.normal(size=6)
         try:
-            assert_same(kernel, [x, y, 3])
+            with np.errstate(all="ignore"):  # products may grow until they overflow, on both sides alike
+                assert_same(kernel, [x, y, 3])
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error}\n{source}") from error
