@@ -96,6 +96,9 @@ class Derivative:
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
     fn = lower(pyfunc, types)
+    if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
+        # The adjoint finds the winner by comparing a replayed value with the stored extremum.
+        fn.attrs = {**fn.attrs, "unfused": True}
     return widen(fn) if options.get("widen") else fn
 
 

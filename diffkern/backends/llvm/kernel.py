@@ -79,7 +79,8 @@ def emit_kernel(
     module = ir.Module(symbol)
     module.triple, module.data_layout = triple, data_layout
     facts = analyse(fn)
-    flags = ("fast",) if fast_math else ("contract",)
+    # A replayed value that is compared with a stored one must be the same to the last bit.
+    flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
     sites = sum(_width(op) for op in facts.reduced)
     _Chunk(module, fn, facts, flags, noalias).emit(symbol)
     symbols: tuple[str, ...] = (symbol,)
