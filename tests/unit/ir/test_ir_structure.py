@@ -209,6 +209,6 @@ def test_substitution_follows_chains_into_regions() -> None:
 
 
 def test_free_values_in_order_of_use() -> None:
-    fn, loop = loop_function()
+    _, loop = loop_function()
     assert [v.name for v in free_values(loop.regions[0])] == ["x", "i"]
     assert count_ops(loop.regions[0]) == 2
