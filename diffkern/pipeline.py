@@ -172,9 +172,7 @@ def adjoint_source(pyfunc: PyFunction, types: Sequence[Type], active: frozenset[
     return to_python(adjoint_ir(pyfunc, types, active, options).fn)
 
 
-def ir_text(
-    pyfunc: PyFunction, types: Sequence[Type], adjoint: bool, active: frozenset[int], options: Options
-) -> str:
+def ir_text(pyfunc: PyFunction, types: Sequence[Type], adjoint: bool, active: frozenset[int], options: Options) -> str:
     """The IR of a kernel or of its adjoint as text."""
     if adjoint:
         return to_text(adjoint_ir(pyfunc, types, active, options).fn)

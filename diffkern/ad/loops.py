@@ -139,9 +139,7 @@ def _advance_to(
     counter = type_.fields[0]
     assert isinstance(counter, Scalar)
     start = b.one("stack_get", stack, top, field=0, hint="cur")
-    states = [
-        b.one("stack_get", stack, top, field=1 + j, hint=loop.state[k].name) for j, k in enumerate(needed)
-    ]
+    states = [b.one("stack_get", stack, top, field=1 + j, hint=loop.state[k].name) for j, k in enumerate(needed)]
     nxt = _next_checkpoint(b, counter, type_.slots, start, it, top)
     names = ["cur", "top", "next_checkpoint", *(loop.state[k].name for k in needed)]
 

@@ -149,8 +149,11 @@ class _Reverse:
         for op in walk(self.fn.body):
             if op.name == "atomic" and len(updates.get(op.operands[0], ())) > 1:
                 name = op.operands[0].name
-                mixed = "stored to and updated atomically" if "store" in updates[op.operands[0]] else (
-                    "updated by atomics of different kinds")
+                mixed = (
+                    "stored to and updated atomically"
+                    if "store" in updates[op.operands[0]]
+                    else ("updated by atomics of different kinds")
+                )
                 raise AutodiffError(
                     f"{name} is {mixed} in one kernel", loc=op.loc, remedy="do the two in separate launches"
                 )

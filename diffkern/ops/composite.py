@@ -187,4 +187,3 @@ for _row in (
     OpDef("inverse", "composite", 1, _inverse, py="inverse({0})"),
 ):
     register(_row)
-

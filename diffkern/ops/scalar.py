@@ -129,7 +129,11 @@ for _name in ("isnan", "isinf", "isfinite"):
 # Checkpoint schedule: steps to advance before the next snapshot, given the steps left and the free slots (>= 1).
 register(
     OpDef(
-        "checkpoint_split", "scalar", 2, same("integers", kinds=INTEGER), diff=Diff.INTERNAL,
+        "checkpoint_split",
+        "scalar",
+        2,
+        same("integers", kinds=INTEGER),
+        diff=Diff.INTERNAL,
         py="checkpoint_split({0}, {1})",
-    )  # fmt: skip
+    )
 )

@@ -102,7 +102,7 @@ class AffineForms:
     def invariant(self, term: Term | Value) -> bool:
         """Whether a term has the same value for all threads of a launch (constants, parameters, shapes of arrays)."""
         if isinstance(term, tuple):
-            return term[0] == "shape"
+            return bool(term[0] == "shape")
         if not isinstance(term, Value):
             return False
         known = self._invariant.get(term)

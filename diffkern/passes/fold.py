@@ -105,7 +105,8 @@ class _Folder:
         if op.name == "extract":
             source = self.producers.get(op.operands[0])
             if source is not None and source.name == "construct":
-                return source.operands[op.attrs["index"]]
+                component: Value = source.operands[op.attrs["index"]]
+                return component
             return None
         if op.name == "neg":
             source = self.producers.get(op.operands[0])
@@ -152,8 +153,8 @@ class _Folder:
         if name == "not":
             return not values[0]
         if name in _LOGIC and t.kind is not Kind.FLOAT:
-            out = _LOGIC[name](int(values[0]), int(values[1]))
-            return bool(out) if t.kind is Kind.BOOL else wrap_integer(out, t)
+            bits = _LOGIC[name](int(values[0]), int(values[1]))
+            return bool(bits) if t.kind is Kind.BOOL else wrap_integer(bits, t)
         if name == "cast":
             return _cast(values[0], t)
         if t.kind is Kind.BOOL or any(isinstance(v, float) and v != v for v in values):

@@ -385,7 +385,7 @@ def random_kernel(choose: Choose) -> RandomKernel:
     rng = np.random.default_rng(choose(1 << 16))
 
     def floats(*shape: int) -> np.ndarray[Any, Any]:
-        return np.float32(rng.uniform(0.2, 1.1, shape) * rng.choice((-1.0, 1.0), shape))
+        return np.asarray(rng.uniform(0.2, 1.1, shape) * rng.choice((-1.0, 1.0), shape), dtype=np.float32)
 
     arguments = (
         floats(SIZE), floats(SIZE), floats(THREADS, 3), floats(SIZE, 2),

@@ -199,10 +199,7 @@ class Vjp:
         for i, (a, b) in enumerate(zip(after, before, strict=True)):
             if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes():
                 raise GradientError(f"kernel {self.fn.name!r}: the adjoint changed the array {self.names[i]!r}")
-        return {
-            i: ct if isinstance(self.types[i], Array) else ct[0]
-            for i, ct in cotangents.items()
-        }
+        return {i: ct if isinstance(self.types[i], Array) else ct[0] for i, ct in cotangents.items()}
 
 
 @dataclass
@@ -443,9 +440,7 @@ def _dot_product(
     return error / max(size, 1e-30) if error else 0.0
 
 
-def _against_double(
-    vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, Array64], rtol: float
-) -> Element | None:
+def _against_double(vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, Array64], rtol: float) -> Element | None:
     comparison = _Comparison(vjp.fn.name, "the same kernel in float64", rtol)
     for i, gradient in own.items():
         reference = np.asarray(double[i])

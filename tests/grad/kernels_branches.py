@@ -54,8 +54,7 @@ def clamp_safe(x: f1, y: f1):
     y[i] = dk.clamp(x[i], -0.5, 0.7) * x[i]
 
 
-@case(4, x=lambda rng: as32([0.0, 0.25, -1.0, 4.0]), y=zeros(4), numeric=False,
-      expect={"x": [0.0, 1.0, 0.0, 0.25]})
+@case(4, x=lambda rng: as32([0.0, 0.25, -1.0, 4.0]), y=zeros(4), numeric=False, expect={"x": [0.0, 1.0, 0.0, 0.25]})
 def where_sqrt(x: f1, y: f1):
     i = dk.tid()
     y[i] = dk.where(x[i] > 0.0, dk.sqrt(x[i]), 0.0)

@@ -34,15 +34,21 @@ def normalize_length(a: v3, y: v3):
     y[i] = dk.normalize(a[i]) * dk.length(a[i]) * dk.length_sq(a[i])
 
 
-@case(2, a=lambda rng: as32([[0, 0, 0], [3, 0, 4]]), y=zeros(2), numeric=False,
-      expect={"a": [[0, 0, 0], [0.6, 0, 0.8]]})
+@case(
+    2, a=lambda rng: as32([[0, 0, 0], [3, 0, 4]]), y=zeros(2), numeric=False, expect={"a": [[0, 0, 0], [0.6, 0, 0.8]]}
+)
 def length_at_zero(a: v3, y: f1):
     i = dk.tid()
     y[i] = dk.length(a[i])
 
 
-@case(2, a=lambda rng: as32([[0, 0, 0], [0, 0, 2]]), y=zeros(2, 3), numeric=False,
-      expect={"a": [[0, 0, 0], [0.5, 0.5, 0]]})
+@case(
+    2,
+    a=lambda rng: as32([[0, 0, 0], [0, 0, 2]]),
+    y=zeros(2, 3),
+    numeric=False,
+    expect={"a": [[0, 0, 0], [0.5, 0.5, 0]]},
+)
 def normalize_at_zero(a: v3, y: v3):
     i = dk.tid()
     y[i] = dk.normalize(a[i])

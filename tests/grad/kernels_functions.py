@@ -117,15 +117,27 @@ def powers(x: f1, p: f1, y: f1, n: int):
     y[i] = s * x[i] ** -1.0
 
 
-@case(3, x=lambda rng: as32([0.0, 0.0, 2.0]), p=lambda rng: as32([1.5, 0.5, 2.0]), y=zeros(3), numeric=False,
-      expect={"p": [0.0, 0.0, 2.772588722239781]})
+@case(
+    3,
+    x=lambda rng: as32([0.0, 0.0, 2.0]),
+    p=lambda rng: as32([1.5, 0.5, 2.0]),
+    y=zeros(3),
+    numeric=False,
+    expect={"p": [0.0, 0.0, 2.772588722239781]},
+)
 def zero_to_a_power(x: f1, p: f1, y: f1):
     i = dk.tid()
     y[i] = x[i] ** p[i]
 
 
-@case(4, x=lambda rng: as32([1.0, 2.0, 3.0, -1.0]), z=lambda rng: as32([1.0, 1.0, 4.0, -1.0]), y=zeros(4), numeric=False,
-      expect={"x": [4.0, 3.0, 1.0, 4.0], "z": [0.0, 1.0, 3.0, 0.0]})
+@case(
+    4,
+    x=lambda rng: as32([1.0, 2.0, 3.0, -1.0]),
+    z=lambda rng: as32([1.0, 1.0, 4.0, -1.0]),
+    y=zeros(4),
+    numeric=False,
+    expect={"x": [4.0, 3.0, 1.0, 4.0], "z": [0.0, 1.0, 3.0, 0.0]},
+)
 def ties_go_to_the_first(x: f1, z: f1, y: f1):
     i = dk.tid()
     y[i] = 3.0 * dk.max(x[i], z[i]) + dk.min(x[i], z[i])

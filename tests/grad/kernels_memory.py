@@ -247,8 +247,13 @@ def reversed_index(x: f1, y: f1):
     y[x.shape[0] - 1 - i] = x[i] * x[i]
 
 
-@case(3, tri=lambda rng: __import__("numpy").array([[0, 1, 2], [1, 3, 2], [2, 3, 0]], "int32"), px=signed(4),
-      py=signed(4), area=zeros(1))
+@case(
+    3,
+    tri=lambda rng: __import__("numpy").array([[0, 1, 2], [1, 3, 2], [2, 3, 0]], "int32"),
+    px=signed(4),
+    py=signed(4),
+    area=zeros(1),
+)
 def triangle_area(tri: i2, px: f1, py: f1, area: f1):
     t = dk.tid()
     a, b, c = tri[t, 0], tri[t, 1], tri[t, 2]

@@ -1,4 +1,4 @@
-"""Kernels that have no gradient that could be proved right. The line that is named carries the comment ``# refused``."""
+"""Kernels that have no gradient that could be proved right. The line named carries the comment ``# refused``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -100,7 +100,6 @@ def one_slot_further(x: f1, y: f1):
     i = dk.tid()
     y[2 * i] = x[i]
     y[2 * i + 1] = y[2 * i + 2] * x[i]  # refused
-
 
 
 @refused("another thread", x=signed(4), perm=ints(2, 0, 3, 1), y=zeros(4), z=zeros(4))

@@ -205,7 +205,8 @@ def test_formula_against_differences_in_high_precision() -> None:
     functions = {
         "cbrt": lambda v: mpmath.sign(v) * mpmath.cbrt(abs(v)), "erf": mpmath.erf, "erfc": mpmath.erfc,
         "tan": mpmath.tan, "atanh": mpmath.atanh, "acosh": mpmath.acosh, "asinh": mpmath.asinh,
-        "rsqrt": lambda v: 1 / mpmath.sqrt(v), "log1p": lambda v: mpmath.log(1 + v), "exp2": lambda v: mpmath.power(2, v),
+        "rsqrt": lambda v: 1 / mpmath.sqrt(v), "log1p": lambda v: mpmath.log(1 + v),
+        "exp2": lambda v: mpmath.power(2, v),
     }  # fmt: skip
     with mpmath.workdps(40):
         for name, function in functions.items():
