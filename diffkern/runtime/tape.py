@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
+from diffkern.ir.types import scalar_of
 from diffkern.runtime.adjoint import check_aliases
 from diffkern.runtime.array import _make, accumulate, array, new
+from diffkern.runtime.convert import convert
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
@@ -281,7 +283,9 @@ class Tape:
                 raise LaunchError(f"the gradient for {goal!r} has shape {values.shape}; it must be that of the array")
             seeds.append((goal, values))
         for goal, _ in seeds:
-            if goal._memory not in self._written and goal._memory not in self._versions:
+            if not goal._smooth:
+                raise LaunchError(f"{goal!r} has no gradient: its elements are not floating-point numbers")
+            if goal._memory not in self._versions:
                 raise LaunchError(f"{goal!r} does not occur on the tape", remedy="pass a result of a recorded launch")
         return seeds
 
@@ -304,7 +308,7 @@ class Tape:
         kept = [(grad, _take(grad)) for memory in self._written if (grad := self._left_over(memory)) is not None]
         for goal, values in seeds:
             ct = sweep.of(goal)
-            ct._data[...] = values
+            ct._data[...] = convert(np.asarray(values), scalar_of(ct._element))
             ct._memory.version += 1
         _run(work)
         seeded = {sweep.of(goal)._memory for goal, _ in seeds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -420,6 +421,57 @@ def test_a_loss_has_one_element():
         tape.backward(y)
     with pytest.raises(dk.LaunchError, match="shape"):
         tape.backward(grads={y: np.zeros(3, np.float32)})
+
+
+def test_integers_and_strangers_have_no_seed():
+    x, out = floats(1, 2), dk.zeros(2, dtype=int)
+    with dk.Tape() as tape:
+        which[2](x, out)
+    with pytest.raises(dk.LaunchError, match="no gradient"):
+        tape.backward(grads={out: np.ones(2)})
+    with pytest.raises(dk.LaunchError, match="does not occur"):
+        tape.backward(floats(1))
+
+
+def test_half_precision_on_a_tape():
+    @dk.kernel
+    def generic(x, y):
+        i = dk.tid()
+        y[i] = 3.0 * x[i]
+
+    for dtype in (dk.float16, dk.bfloat16):
+        x = dk.array([1.0, 2.0], dtype=dtype, requires_grad=True)
+        y, z = dk.zeros(2, dtype=dtype, requires_grad=True), dk.zeros(2, dtype=dtype, requires_grad=True)
+        with dk.Tape() as tape:
+            generic[2](x, y)
+            dk.copy(z, y)
+        for _ in range(2):
+            tape.backward(grads={z: np.float32([1.0, 2.0])})
+        assert np.array_equal(x.grad.numpy(), dk.array([6.0, 12.0], dtype=dtype).numpy())
+
+
+def test_tapes_in_several_threads_do_not_see_each_other():
+    wrong = []
+
+    def work(k):
+        x, s = floats(*range(k, k + 100)), dk.zeros(1, requires_grad=True)
+        for _ in range(20):
+            s.zero_()
+            y = dk.zeros(100)
+            with dk.Tape() as tape:
+                square[100](x, y)
+                total[100](y, s)
+            tape.backward(s)
+            if not np.array_equal(x.grad.numpy(), 2 * x.numpy()):
+                wrong.append(k)
+            tape.zero()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 def test_tapes_do_not_nest():
