@@ -246,6 +246,8 @@ def _joined_shape(cx: Context, name: str, pair: tuple[Binding | None, Binding | 
 
 def conflict(cx: Context, name: str, first: Binding, second: Binding, node: ast.AST) -> KernelTypeError:
     """The error for a variable that has two types that do not merge; it names both places."""
+    if first.loc is not None and second.loc is not None and first.loc.line > second.loc.line:
+        first, second = second, first  # the message stands at the later place and names the earlier one
     assert first.term is not None
     assert second.term is not None
     loc = second.loc or cx.loc(node)

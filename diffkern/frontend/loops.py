@@ -166,6 +166,8 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str
             if plan.placeholders or name == RETURN:
                 found[name] = after
             continue
+        if found[name] == merge.Same(Poison()):
+            continue  # its mistake has been recorded
         joined = merge.join(found[name], after)
         if joined is None:
             entry = plan.entry[name]

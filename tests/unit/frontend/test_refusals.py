@@ -267,3 +267,10 @@ def test_positions_are_those_of_the_file_also_in_nested_functions() -> None:
         frontend.lower(kernel.func, [Array(FLOAT32, 1)])
     assert caught.value.loc.line == 8
     assert marked(caught.value) == "nope"
+
+
+def test_a_conflict_is_reported_once_at_the_later_place() -> None:
+    (error,) = mistakes("if n > 3:\n    x = 1.0\ny[i] = x[i]")
+    assert error.loc.line == 4
+    (error,) = mistakes("for x in range(n):\n    y[i] += x\ny[i] = x")
+    assert error.loc.line == 3
