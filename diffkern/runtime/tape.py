@@ -22,6 +22,7 @@ from diffkern.runtime.convert import convert
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
+from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.state import current
 
 __all__ = ["Tape"]
@@ -42,7 +43,7 @@ class Tape:
         self._launches = 0
         # Per memory: its version after the tape's last look; contents that adjoints may need and nobody changed yet.
         self._versions: dict[Memory, int] = {}
-        self._pending: dict[Memory, list[tuple[LaunchStep, int]]] = {}
+        self._needs: dict[Memory, Needs] = {}
         self._snapshots: dict[tuple[Memory, int, bytes], array] = {}
         # Memory that depends on an array with a gradient; the array that owns the gradient; memory used without one.
         self._varied: set[Memory] = set()
@@ -94,7 +95,10 @@ class Tape:
         for index in {*executable.reads, *executable.writes}:
             held = arrays[index]
             if held is not None:
-                self._pending.setdefault(held._memory, []).append((step, index))
+                needs = self._needs.get(held._memory)
+                if needs is None:
+                    needs = self._needs[held._memory] = Needs(held._memory.nbytes)
+                needs.add(Need(step, index, *held._range))
         self._varied.update(held._memory for index in active if (held := arrays[index]) is not None)
 
     def record_overwrite(self, goal: array) -> None:
@@ -130,8 +134,8 @@ class Tape:
                 if memory.foreign:
                     self._check_foreign(memory)
             else:
-                for step, index in self._pending.pop(memory, ()):
-                    step.lost.add(index)
+                for need in self._needs.pop(memory, ()):
+                    need.step.lost.add(need.index)
                 self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
             self._versions[memory] = memory.version
         if not held._smooth:
@@ -185,19 +189,13 @@ class Tape:
 
     def _before_overwrite(self, held: array) -> None:
         """Copy what earlier adjoints need of the elements that are about to change."""
-        waiting = self._pending.get(held._memory)
-        if not waiting:
+        needs = self._needs.get(held._memory)
+        if needs is None:
             return
-        low, high = held._range
-        kept = []
-        for step, index in waiting:
-            needed = step.launch.arrays[index]
-            assert needed is not None
-            if needed._range[0] >= high or needed._range[1] <= low:
-                kept.append((step, index))
-            elif step.needs_after(index):
-                step.contents[index] = self._snapshot(needed)
-        self._pending[held._memory] = kept
+        for need in needs.take(*held._range):
+            needed = need.step.launch.arrays[need.index]
+            if needed is not None and need.step.needs_after(need.index):
+                need.step.contents[need.index] = self._snapshot(needed)
 
     def _snapshot(self, held: array) -> array:
         """Return a copy of the present contents, one for all who ask."""
@@ -292,8 +290,8 @@ class Tape:
     def _backward(self, seeds: list[tuple[array, Any]] | None) -> None:
         for memory, version in self._versions.items():
             if memory.version != version:
-                for step, index in self._pending.get(memory, ()):
-                    step.lost.add(index)
+                for need in self._needs.get(memory, ()):
+                    need.step.lost.add(need.index)
         sweep = _Sweep(self._owners)
         if seeds is None:
             owners = self._owners.items()

@@ -294,6 +294,21 @@ def test_views_share_gradients():
     assert x.grad.numpy().tolist() == [1 + 2, 1 + 4, 0, 0]
 
 
+def test_a_trajectory_in_the_rows_of_one_array():
+    n, steps = 8, 1500
+    rows = dk.zeros((steps + 1, n), requires_grad=True)
+    rows[0].fill_(1.0)
+    half = dk.full(n, 0.999, requires_grad=True)
+    with dk.Tape() as tape:
+        for t in range(steps):
+            product[n](rows[t], half, rows[t + 1])
+        square_in_place[n](rows[steps // 2])  # needed by the step after it as well: one copy for both
+    assert tape.memory() == 4 * n
+    tape.backward(grads={rows[steps]: np.ones(n, np.float32)})
+    assert np.allclose(half.grad.numpy(), steps * 0.999 ** (steps - 1), rtol=1e-4)
+    assert np.allclose(rows.grad.numpy()[0], 0.999**steps, rtol=1e-4)
+
+
 def test_overlapping_arguments_are_refused_on_a_tape_and_allowed_without():
     x = floats(1, 2, 3)
     square[3](x, x)
