@@ -79,6 +79,39 @@ def untaken_log_in_loop(x: f1, y: f1):
     y[i] = v
 
 
+@case(4, x=lambda rng: as32([0.0, 0.25, -1.0, 4.0]), y=zeros(4), numeric=False, expect={"x": [0.0, 1.0, 0.0, 0.25]})
+def root_before_the_choice(x: f1, y: f1):
+    i = dk.tid()
+    root = dk.sqrt(dk.max(x[i], 0.0))
+    positive = x[i] > 0.0
+    y[i] = root if positive else 0.0
+
+
+@case(3, x=lambda rng: as32([0.0, 2.0, -4.0]), y=zeros(3), n=3, numeric=False, expect={"x": [0.0, -0.75, -0.1875]})
+def quotient_before_the_loop(x: f1, y: f1, n: int):
+    i = dk.tid()
+    inverse = 1.0 / x[i]
+    s = 0.0
+    for k in range(n):
+        if x[i] != 0.0:
+            s += inverse
+    y[i] = s
+
+
+@case(
+    3,
+    x=lambda rng: as32([[3.0, 4.0], [0.0, 0.0], [0.0, -2.0]]),
+    y=zeros(3),
+    numeric=False,
+    expect={"x": [[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]]},
+)
+def length_as_a_root(x: f2, y: f1):
+    i = dk.tid()
+    r2 = x[i, 0] * x[i, 0] + x[i, 1] * x[i, 1]
+    r = dk.sqrt(r2)
+    y[i] = dk.where(r2 > 0.0, r, 0.0)
+
+
 @case(3, x=signed(3, 5), y=zeros(3), n=5, limit=scalar(1.5))
 def break_on_sum(x: f2, y: f1, n: int, limit: float):
     i = dk.tid()

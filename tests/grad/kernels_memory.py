@@ -292,6 +292,14 @@ def atomic_in_loop(x: f2, y: f1, idx: i1, n: int):
         dk.atomic_add(y, idx[k], p * p)
 
 
+@case(3, x=signed(3), y=signed(3, 2), z=zeros(3), k=0)
+def maybe_the_same_element(x: f1, y: f2, z: f1, k: int):
+    i = dk.tid()
+    y[i, 0] = x[i] * x[i]
+    y[i, k] = dk.sin(x[i])
+    z[i] = y[i, 0] * x[i]
+
+
 @case(4, x=signed(4), y=values(4), z=zeros(4))
 def read_then_overwrite(x: f1, y: f1, z: f1):
     i = dk.tid()

@@ -1,0 +1,169 @@
+"""Faults that are put into rules and passes on purpose: each must be noticed by a small part of the corpus.
+
+A fault replaces a piece of text of one function and compiles the function again, or it replaces a rule. If the text is
+not there any more the fault is out of date, and applying it fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from diffkern.ad import activity, cotangents, loops, replay, reverse
+from diffkern.ad.rules import RULES
+from diffkern.ad.rules import composite as composite_rules
+from diffkern.ad.rules import scalar as scalar_rules
+from diffkern.ad.rules.formula import Formula
+from diffkern.passes import conflicts, cse, dce, dependence, promote, sink, threads, unroll
+
+Apply = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: what it is, and how to put it in."""
+
+    name: str
+    apply: Apply
+
+
+def edit(where: ModuleType, path: str, old: str, new: str) -> Apply:
+    """Replace text in the source of ``where.path`` (a function, or a method as ``Class.method``)."""
+
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        owner: Any = where
+        *outer, name = path.split(".")
+        for part in outer:
+            owner = getattr(owner, part)
+        original = inspect.getattr_static(owner, name)
+        original = getattr(original, "__func__", original)
+        source = textwrap.dedent(inspect.getsource(original))
+        assert source.count(old) == 1, f"{path} has {source.count(old)} times: {old}"
+        changed = _compiled(source.replace(old, new), name, where, owner)
+        patch.setattr(owner, name, changed)
+        if not outer:  # modules that have imported the function by name
+            for module in [m for n, m in sys.modules.items() if n.startswith("diffkern.")]:
+                if getattr(module, name, None) is original:
+                    patch.setattr(module, name, changed)
+
+    return apply
+
+
+def _compiled(source: str, name: str, module: ModuleType, owner: Any) -> Any:
+    """A function from source that sees its module's names and, for ``super()``, its class."""
+    body = textwrap.indent(source, "    ")
+    text = f"from __future__ import annotations\ndef made(__class__):\n{body}\n    return {name}\n"
+    namespace: dict[str, Any] = {}
+    exec(compile(text, f"<fault in {name}>", "exec"), dict(module.__dict__), namespace)
+    return namespace["made"](owner)
+
+
+def formula(name: str, *partials: str) -> Apply:
+    """Give a scalar operation other partial derivatives."""
+    return lambda patch: patch.setitem(RULES, name, scalar_rules._formula_rule(tuple(map(Formula, partials))))
+
+
+def rule_edit(module: ModuleType, function: str, ops: tuple[str, ...], old: str, new: str) -> Apply:
+    """Replace text in the source of a rule."""
+
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        source = inspect.getsource(getattr(module, function))
+        assert source.count(old) == 1, f"{function} has {source.count(old)} times: {old}"
+        changed = _compiled(source.replace(old, new), function, module, None)
+        for op in ops:
+            patch.setitem(RULES, op, changed)
+
+    return apply
+
+
+FAULTS = [
+    # derivative rules
+    Fault("wrong sign in the rule of sin", formula("sin", "-cos(x)")),
+    Fault("product rule drops a term", formula("mul", "y", "0")),
+    Fault("quotient rule forgets the denominator", formula("div", "1/y", "-r")),
+    Fault("power rule keeps the exponent", formula("pow", "y*pow(x, y)", "0 if x == 0 else r*log(x)")),
+    Fault("max gives to the smaller operand", lambda p: p.setitem(RULES, "max", scalar_rules._choice("le"))),
+    Fault("ties go to the second operand", lambda p: p.setitem(RULES, "max", scalar_rules._choice("gt"))),
+    Fault("sub forgets the sign", lambda p: p.setitem(RULES, "sub", lambda b, a: [a.ct, a.ct])),
+    Fault("a cast ends the chain", lambda p: p.setitem(RULES, "cast", lambda b, a: [None])),
+    Fault("cross product in the wrong order",
+          rule_edit(composite_rules, "_cross", ("cross",), 'b.one("cross", y, a.ct)', 'b.one("cross", a.ct, y)')),
+    Fault("outer product transposed in the rule of matvec",
+          rule_edit(composite_rules, "_matvec", ("matvec",), 'b.one("outer", a.ct, v)', 'b.one("outer", v, a.ct)')),
+    Fault("normalize without the projection",
+          rule_edit(composite_rules, "_normalize", ("normalize",), "b.sub(a.ct, b.one(", "b.add(a.ct, b.one(")),
+    Fault("component's cotangent goes to another component",
+          edit(cotangents, "Cotangents.add_component", "parts[index] =", "parts[(index + 1) % v.type.size] =")),
+    Fault("a second contribution replaces the first",
+          edit(cotangents, "Cotangents.add", "ct if known is None else self.b.add(known, ct)", "ct")),
+    # memory
+    Fault("a store does not zero the cotangent",
+          edit(reverse, "_Reverse.store", 'self.b.op("store", buffer, *index, zero, wrap=op.attrs["wrap"])', "pass")),
+    Fault("a store's cotangent is not taken", edit(reverse, "_Reverse.store", "cts.add(value, ct)", "pass")),
+    Fault("a gather's adjoint writes elsewhere",
+          edit(reverse, "_Reverse.load", "[env[v] for v in op.operands[1:]]",
+               "[self.b.i32(0) for v in op.operands[1:]]")),
+    Fault("atomic_sub has the sign of atomic_add", edit(reverse, "_Reverse.atomic", 'kind == "add"', 'kind != "exch"')),
+    Fault("every equal thread wins an atomic maximum", edit(reverse, "_Reverse.extremum", '"ne"', '"eq"')),
+    Fault("an overwritten input is read after the launch",
+          edit(replay, "Replay.load", "self.context.saved[op.operands[0]]", "self.env[op.operands[0]]")),
+    Fault("a lost value is read all the same",
+          edit(dependence, "_classify", "return LoadFact(Source.UNKNOWN, writes[0])", "return LoadFact(Source.FINAL)")),
+    Fault("an iteration's store is taken for an earlier one",
+          edit(dependence, "_order", "before=d < 0, after=d > 0", "before=d > 0, after=d < 0")),
+    # control flow
+    Fault("the adjoint of an if takes the other branch",
+          edit(reverse, "_Reverse.branch", "built[0][0], built[1][0]", "built[1][0], built[0][0]")),
+    Fault("what only one branch contributes is lost",
+          edit(reverse, "_Reverse.branch", "for _, found in built for v in found))",
+               "for _, found in built[1:] for v in found))")),
+    Fault("a loop keeps the last contribution to an outer value instead of the sum",
+          edit(reverse, "_Reverse.carry_over", "self.b.add(so_far, ct)", "ct")),
+    Fault("a loop's initial values get nothing",
+          edit(reverse, "_Reverse.loop", "cts.add(shape.init[k], ct)", "pass")),
+    Fault("the reversed loop counts one iteration too many",
+          edit(reverse, "_Reverse.for_", "value = index(it)", "value = index(b.add(it, b.const(1, it.type)))")),
+    Fault("the reversed loop forgets the last iteration",
+          edit(loops, "emit_reverse_loop", "b.sub(loop.trips, one)", "b.sub(b.sub(loop.trips, one), one)")),
+    Fault("a loop with a step counts its trips wrongly",
+          edit(loops, "trip_count", "b.neg(b.one(\"floordiv\", b.sub(lo, hi), step))",
+               "b.one(\"floordiv\", b.sub(hi, lo), step)")),
+    Fault("a while loop counts its condition instead of its trips",
+          edit(replay, "Replay.counted_while", "(*self.values(op.operands), b.i32(0))",
+               "(*self.values(op.operands), b.i32(1))")),
+    Fault("state is restored from the wrong snapshot",
+          edit(loops, "_advance_to", 'b.one("stack_get", stack, top, field=1 + j',
+               'b.one("stack_get", stack, b.i32(0), field=1 + j')),
+    Fault("a snapshot is never popped",
+          edit(loops, "_with_stack", "b.select(done, b.sub(top_now, b.i32(1)), top_now)", "top_now")),
+    Fault("what the state depends on is not stored",
+          edit(loops, "_closure", "if wider == needed:", "if True:")),
+    # analyses and passes
+    Fault("neighbouring threads are taken for one",
+          edit(threads, "Distance.same_thread", "self.axes[axis] == 0 for axis in range(arity)",
+               "True for axis in range(arity)")),
+    Fault("a gather through data is taken for one-to-one",
+          edit(conflicts, "_classify", 'return Conflict("general", private=private)', "continue")),
+    Fault("additions that collide are not made atomic",
+          edit(conflicts, "use_atomics", '"mode": "atomic"', '"mode": "plain"')),
+    Fault("a store through another index changes nothing that is known",
+          edit(promote, "_Promoter.forget", "del contents[known]", "pass")),
+    Fault("loads are shared across stores",
+          edit(cse, "eliminate_common", "written = written_arrays(fn.body) if loads else set()", "written = set()")),
+    Fault("computations stay outside of the branches that use them",
+          edit(sink, "_singular", "any(op.name in SINGULAR for op in cone)", "False")),
+    Fault("the last trip of an unrolled loop is missing",
+          edit(unroll, "_Unroller.expand", "for i in trips:", "for i in trips[:-1]:")),
+    Fault("an if without live results loses its stores",
+          edit(dce, "_Eliminator.region", "or self.analysis.effect(op)",
+               "or (not op.regions and self.analysis.effect(op))")),
+    Fault("activity does not reach the next iteration",
+          edit(activity, "Activity._forward_loop", "if not self._vary(params, body.yields):", "if True:")),
+]  # fmt: skip

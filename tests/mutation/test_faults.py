@@ -1,0 +1,132 @@
+"""Would the tests notice? Faults are put into rules and passes, and a small part of the corpus must fail each time."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from grad.build import lower, values
+from grad.corpus import CASES
+from grad.kernels_refused import REFUSED
+
+from diffkern import frontend, pipeline
+from diffkern.errors import AutodiffError
+from diffkern.ir.verify import InvalidIR
+from diffkern.kernel import Kernel
+from diffkern.passes import conflicts
+from diffkern.passes.widen import widen
+from diffkern.testing.conflicts import ClashCollector, undeclared
+from diffkern.testing.differences import Differences
+from diffkern.testing.gradcheck import Vjp
+from diffkern.testing.programs import Compiled, Interpreted, Program, as_double
+
+from .faults import FAULTS, Fault
+
+SUBSET = """
+    branches.if_else branches.if_in_loop_two_carried branches.root_before_the_choice branches.untaken_division
+    branches.quotient_before_the_loop
+    composites.components composites.dot_cross composites.matrix_power composites.normalize_length
+    functions.many_functions functions.mixed_precision functions.powers functions.ties_go_to_the_first
+    loops.accumulator_read_and_carried loops.halve_until loops.nested_state loops.newton_sqrt loops.product
+    loops.product_two_slots loops.running_max loops.runtime_step loops.static_inner_range loops.while_two_slots
+    memory.broadcast_read memory.gather memory.multiply_in_place memory.recurrence_in_array memory.scatter_max
+    memory.scatter_sub memory.stencil memory.store_under_condition memory.two_stores memory.update_twice
+    memory.uniform_loss memory.maybe_the_same_element
+""".split()
+REFUSALS = ("neighbour_in_place", "overwritten_at_indices_from_data")
+NARROW = {"functions.mixed_precision"}  # in float64 alone there would be no casts
+
+
+class NoticedError(Exception):
+    """The subset fails."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case without any fault: its IR, its primal, a point, a projection, and the right gradients."""
+
+    fn: Any
+    primal: Program
+    point: list[Any]
+    weights: dict[int, np.ndarray]
+    gradients: dict[int, np.ndarray]
+
+
+def _interpreted(vjp: Vjp, prepared_primal: Program, collector: ClashCollector | None = None) -> Vjp:
+    return vjp.running(lambda _: prepared_primal, lambda fn: Interpreted(fn, collector))
+
+
+@functools.cache
+def prepared(name: str) -> Prepared:
+    """A case, and its gradients where they are known to be right."""
+    case = CASES[name]
+    fn = lower(case) if name in NARROW else widen(lower(case))
+    vjp = Vjp(fn, Interpreted, options=case.options)
+    primal = Compiled(pipeline.optimise(widen(fn)))
+    point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, values(case), strict=True)])
+    weights = vjp.weights(point, np.random.default_rng(5))
+    run = Compiled(pipeline.optimise(fn)) if name in NARROW else primal
+    gradients = _interpreted(vjp, run).gradients(case.dim, point, weights)
+    if case.numeric:
+        doubles = [as_double(t, a) for t, a in zip(vjp.types, point, strict=True)]
+        differences = Differences(primal, case.dim, doubles, weights, 1e-4)
+        for i, gradient in gradients.items():
+            direction = np.random.default_rng(i).uniform(-1.0, 1.0, np.shape(gradient))
+            expected = differences.along({i: direction})
+            assert not expected.kink
+            np.testing.assert_allclose(np.sum(gradient * direction), expected.value, rtol=1e-4, atol=1e-6)
+    return Prepared(fn, run, point, weights, gradients)
+
+
+def run_subset() -> None:
+    """Run the subset; raise :class:`NoticedError` at the first failure."""
+    for name in SUBSET:
+        case, good = CASES[name], prepared(name)
+        collector = ClashCollector()
+        try:
+            vjp = Vjp(good.fn, Interpreted, options=case.options)
+            found = _interpreted(vjp, good.primal, collector).gradients(case.dim, good.point, good.weights)
+        except (AutodiffError, InvalidIR, KeyError, IndexError, AssertionError) as error:
+            raise NoticedError(f"{name}: {type(error).__name__}: {error}") from error
+        for i, expected in good.gradients.items():
+            if not np.allclose(found[i], expected, rtol=1e-6, atol=1e-8):
+                raise NoticedError(f"{name}: gradient of {vjp.names[i]}")
+        clashes = undeclared(collector, vjp.declared_conflicts(), case.dim)
+        if clashes:
+            raise NoticedError(f"{name}: {clashes[0]}")
+        if name == "memory.gather":
+            check_atomics(vjp, good, case.dim, name)
+    for function, _, arguments in REFUSED:
+        if function.__name__ in REFUSALS:
+            fn = frontend.lower(function, Kernel(function)._types(tuple(arguments.values())))
+            try:
+                pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)), {})
+            except AutodiffError:
+                continue
+            raise NoticedError(f"{function.__name__} is not refused")
+
+
+def check_atomics(vjp: Vjp, good: Prepared, dim: tuple[int, ...], name: str) -> None:
+    """With atomic additions no two threads are in each other's way."""
+    conflicts.use_atomics(vjp.adjoint.fn, vjp.adjoint.buffers)
+    collector = ClashCollector()
+    _interpreted(vjp, good.primal, collector).gradients(dim, good.point, good.weights)
+    for clash in collector.clashes():
+        raise NoticedError(f"{name}: {clash}")
+
+
+def test_the_subset_passes_without_a_fault() -> None:
+    run_subset()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.replace(" ", "-"))
+def test_the_subset_notices(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SUBSET:
+        prepared(name)  # without the fault
+    fault.apply(monkeypatch)
+    with pytest.raises(NoticedError) as noticed:
+        run_subset()
+    print(noticed.value)
