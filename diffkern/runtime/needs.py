@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Need", "Needs"]
 
 _BUCKETS = 1024
+_FEW = 16
 _WIDE = 8
 
 
@@ -41,13 +42,22 @@ class Needs:
     """
 
     def __init__(self, nbytes: int) -> None:
-        self._width = max(64, nbytes // _BUCKETS)
+        self._nbytes = nbytes
+        self._width = 0
         self._buckets: dict[int, list[Need]] = {}
-        # Needs that span many buckets, looked at by every write.
+        # Needs that every write looks at: the first few, and those that span many buckets.
         self._wide: list[Need] = []
 
     def add(self, need: Need) -> None:
         """Register a need."""
+        if not self._width:
+            self._wide.append(need)
+            if len(self._wide) > _FEW:
+                self._width = max(64, self._nbytes // _BUCKETS)
+                few, self._wide = self._wide, []
+                for each in few:
+                    self.add(each)
+            return
         first, last = self._span(need.low, need.high)
         if last - first >= _WIDE:
             self._wide.append(need)
@@ -60,6 +70,8 @@ class Needs:
         taken = [need for need in self._wide if need.low < high and low < need.high]
         if taken:
             self._wide = [need for need in self._wide if need.low >= high or low >= need.high]
+        if not self._width:
+            return taken
         first, last = self._span(low, high)
         touched = range(first, last + 1) if last - first < len(self._buckets) else list(self._buckets)
         for k in touched:

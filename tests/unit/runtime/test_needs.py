@@ -10,7 +10,7 @@ from diffkern.runtime.needs import Need, Needs
 RANGES = st.tuples(st.integers(0, 5000), st.integers(1, 3000)).map(lambda r: (r[0], r[0] + r[1]))
 
 
-@given(st.lists(st.tuples(st.booleans(), RANGES), max_size=40), st.sampled_from([100, 8000, 10**6]))
+@given(st.lists(st.tuples(st.booleans(), RANGES), max_size=80), st.sampled_from([100, 8000, 10**6]))
 def test_a_write_ends_the_needs_it_overlaps(actions, nbytes):
     needs, plain = Needs(nbytes), []
     for writes, (low, high) in actions:
