@@ -78,7 +78,8 @@ def test_only_exact_identities_of_floats_are_used() -> None:
     def f(x, y):
         i = dk.tid()
         a = x[i]
-        y[i] = (a * 1.0) / 1.0 + 0.0 * a + 0.0 - (-(-a))
+        b = -a
+        y[i] = (a * 1.0) / 1.0 + 0.0 * a + 0.0 - (-b)
 
     fn = lowered(f, D1, D1)
     out = after(fn, fold, eliminate)
