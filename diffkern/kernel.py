@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -189,7 +189,7 @@ class Kernel:
         """
         from diffkern.pipeline import forward_source
 
-        return forward_source(self.func, self._types(types), self.options)
+        return forward_source(self.func, self.argument_types(*types), self.options)
 
     def adjoint_source(self, *types: Any, active: Any = None) -> str:
         """Return the readable adjoint program.
@@ -203,17 +203,18 @@ class Kernel:
         """
         from diffkern.pipeline import adjoint_source
 
-        known = self._types(types)
+        known = self.argument_types(*types)
         return adjoint_source(self.func, known, self._active(known, active), self.options)
 
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         from diffkern.pipeline import ir_text
 
-        known = self._types(types)
+        known = self.argument_types(*types)
         return ir_text(self.func, known, adjoint, self._active(known, active), self.options)
 
-    def _types(self, given: tuple[Any, ...]) -> tuple[Type, ...]:
+    def argument_types(self, *given: Any) -> tuple[Type, ...]:
+        """Return the types of the arguments; parameters as in :meth:`source`."""
         if not given:
             if all(p.annotation is not None for p in self.parameters):
                 given = tuple(p.annotation for p in self.parameters)
@@ -234,7 +235,12 @@ class Kernel:
     def _active(self, types: tuple[Type, ...], names: Any) -> frozenset[int]:
         if names is None:
             return frozenset(i for i, t in enumerate(types) if is_differentiable(t))
+        return self.positions(names)
+
+    def positions(self, names: Iterable[str]) -> frozenset[int]:
+        """Return the positions of parameters given by name."""
         position = {p.name: p.index for p in self.parameters}
+        names = list(names)
         unknown = [name for name in names if name not in position]
         if unknown:
             raise KernelError(f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {', '.join(position)}")

@@ -287,7 +287,7 @@ def gradcheck(
         If elements lie too near a kink or a jump to be compared.
     """
     given = (*inputs, *outputs)
-    fn = pipeline.lower_kernel(kernel.func, kernel._types(given), kernel.options)
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.options)
     args = [np.array(a.numpy()) if isinstance(a, array) else a for a in given]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
