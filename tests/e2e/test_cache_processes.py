@@ -183,7 +183,7 @@ import errno, warnings
 import diffkern.cache.store as store
 def full(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
-store.tempfile.mkdtemp = full
+store._new_directory = full
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
 """
