@@ -57,7 +57,7 @@ def check(kernel: RandomKernel, tally: Tally, directory: str) -> None:
     fuzzed = load_module(kernel.source, directory).fuzzed
     fn = frontend.lower(fuzzed.func, fuzzed._types(kernel.arguments))
     try:
-        vjp = Vjp(widen(fn))
+        vjp = Vjp(widen(fn), options=kernel.options)
     except AutodiffError as error:
         tally.refuse(error)
         return
