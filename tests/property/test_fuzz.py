@@ -98,9 +98,9 @@ def batch(number: int) -> Callable[..., None]:
 
         (seed(number)(run) if settings.default.derandomize else run)()
         record_property("fuzz", str(tally))
-        print(f"batch {number}: {tally}")
         refused = sum(tally.refused.values())
-        assert refused <= MAX_REFUSED * (refused + tally.checked), str(tally)
+        # a handful of kernels says nothing about a share
+        assert refused <= max(2, MAX_REFUSED * (refused + tally.checked)), str(tally)
 
     test.__name__ = f"test_random_kernels_{number}"
     test.__doc__ = f"Batch {number} of random kernels."
