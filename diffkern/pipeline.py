@@ -13,10 +13,11 @@ Everything up to ``differentiate`` is target-free. A :class:`Program` is all tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from diffkern import abi
 from diffkern.ad.loops import StackBudget
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu
@@ -38,6 +39,7 @@ from diffkern.passes.ranges import clear_wraps
 from diffkern.passes.sink import sink_singular
 from diffkern.passes.unroll import unroll
 from diffkern.passes.widen import widen
+from diffkern.passes.writers import one_writer_each
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
@@ -133,7 +135,7 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
 def build_forward(pyfunc: PyFunction, types: Sequence[Type], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
     fn = forward_ir(pyfunc, types, options)
-    return _build(fn, symbol, options, _forward_manifest(fn))
+    return _build(fn, fn.name, symbol, options, _forward_manifest(fn), cpu.Checking.ALL)
 
 
 def build_adjoint(
@@ -149,7 +151,8 @@ def build_adjoint(
     d = differentiate(prepare(primal), active, options)
     if accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
-    return _build(d.fn, symbol, options, _adjoint_manifest(primal, d))
+    # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
+    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d), cpu.Checking.MEMORY)
 
 
 def forward_ir(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> Function:
@@ -179,11 +182,37 @@ def ir_text(pyfunc: PyFunction, types: Sequence[Type], adjoint: bool, active: fr
     return to_text(forward_ir(pyfunc, types, options))
 
 
-def _build(fn: Function, symbol: str, options: Options, manifest: dict[str, Any]) -> Program:
+def _build(
+    fn: Function, kernel: str, symbol: str, options: Options, manifest: dict[str, Any], debug_checks: cpu.Checking
+) -> Program:
     source = to_python(fn)
-    compiled = cpu.compile_function(fn, symbol, fast_math=bool(options.get("fast_math", False)))
+    checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
+    compiled = cpu.compile_function(fn, symbol, fast_math=bool(options.get("fast_math", False)), checking=checking)
     manifest.update(symbol=symbol, sites=compiled.sites)
+    if checking is not cpu.Checking.NONE:
+        manifest["checks"] = _checks_manifest(fn, kernel, compiled)
     return Program(compiled.object_code, compiled.symbols, source, manifest)
+
+
+def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject) -> dict[str, Any]:
+    """Where each check stands in the source, and the arrays in which the writing threads are noted."""
+    position = {p: k for k, p in enumerate(fn.params)}
+    fields, _ = abi.layout([p.type for p in fn.params])
+    proved = one_writer_each(fn)
+    return {
+        "kernel": kernel,
+        "sites": [
+            {
+                "loc": None if op.loc is None else asdict(op.loc),
+                "array": position[op.operands[0]] if op.name in ("load", "store", "atomic", "accumulate") else None,
+            }
+            for op in compiled.check_sites
+        ],
+        "stamps": [
+            {"array": position[p], "offset": fields[position[p]].offset - abi.HEADER_SIZE, "proved": p in proved}
+            for p in compiled.stamped
+        ],
+    }
 
 
 def _accesses(fn: Function) -> dict[str, list[int]]:

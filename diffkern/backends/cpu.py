@@ -10,11 +10,12 @@ import functools
 from dataclasses import dataclass
 
 from diffkern.backends.llvm import target
+from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
-from diffkern.ir.nodes import Function
+from diffkern.ir.nodes import Function, Op, Value
 from diffkern.passes.expand import expand_composites
 
-__all__ = ["CompiledObject", "compile_function", "target_description"]
+__all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class CompiledObject:
         8-byte partial sums that each chunk writes.
     llvm_ir : str
         The optimised LLVM code.
+    check_sites : tuple of Op
+        What is checked while running; the number of a site is its position here.
+    stamped : tuple of Value
+        The array parameters in which the writing threads are noted, in the order of the record.
     """
 
     object_code: bytes
@@ -38,6 +43,8 @@ class CompiledObject:
     sites: int
     _source: str
     _weight: int
+    check_sites: tuple[Op, ...] = ()
+    stamped: tuple[Value, ...] = ()
 
     @functools.cached_property
     def llvm_ir(self) -> str:
@@ -48,7 +55,14 @@ class CompiledObject:
         return target.assembly(self.llvm_ir)
 
 
-def compile_function(fn: Function, symbol: str, *, fast_math: bool = False, noalias: bool = False) -> CompiledObject:
+def compile_function(
+    fn: Function,
+    symbol: str,
+    *,
+    fast_math: bool = False,
+    noalias: bool = False,
+    checking: Checking = Checking.NONE,
+) -> CompiledObject:
     """Compile a function for this machine.
 
     Parameters
@@ -62,6 +76,8 @@ def compile_function(fn: Function, symbol: str, *, fast_math: bool = False, noal
         fused, and sums into uniform addresses have no fixed order within a chunk.
     noalias : bool, optional
         Promise that no two array parameters overlap, which drops the checks before vector loops.
+    checking : Checking, optional
+        Which mistakes the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
 
     Raises
     ------
@@ -76,9 +92,18 @@ def compile_function(fn: Function, symbol: str, *, fast_math: bool = False, noal
         data_layout=t.data_layout,
         fast_math=fast_math,
         noalias=noalias,
+        checking=checking,
     )
     module = target.optimise(kernel.text, kernel.weight)
-    return CompiledObject(target.object_code(module), kernel.symbols, kernel.sites, kernel.text, kernel.weight)
+    return CompiledObject(
+        target.object_code(module),
+        kernel.symbols,
+        kernel.sites,
+        kernel.text,
+        kernel.weight,
+        kernel.check_sites,
+        kernel.stamped,
+    )
 
 
 def target_description() -> dict[str, str]:

@@ -6,8 +6,16 @@ In: attributes set by the user, or environment variables at the start. Out: chec
 from __future__ import annotations
 
 import os
+import weakref
+from typing import Protocol
 
-__all__ = ["Config", "config"]
+__all__ = ["MODES", "Config", "config"]
+
+MODES = ("release", "debug")
+
+
+class _HoldsPrograms(Protocol):
+    def forget_programs(self) -> None: ...
 
 
 class Config:
@@ -20,13 +28,16 @@ class Config:
     quiet : bool
         Whether nothing is printed; setting it to True ends ``verbose``.
     mode : str
-        ``"release"``; this version has no other programs.
+        ``"release"``, or ``"debug"`` for programs that check indices, integer divisions and stores while they run.
+        DIFFKERN_MODE=debug sets it at the start. Kernels made with ``mode=…`` keep their own.
     """
 
-    __slots__ = ("verbose",)
+    __slots__ = ("_kernels", "_mode", "verbose")
 
     def __init__(self) -> None:
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
+        self._kernels: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
+        self._mode = check_mode(os.environ.get("DIFFKERN_MODE", "").strip() or "release")
 
     @property
     def quiet(self) -> bool:
@@ -40,16 +51,36 @@ class Config:
 
     @property
     def mode(self) -> str:
-        """``"release"``: array indices are not checked."""
-        return "release"
+        """Which programs kernels run: ``"release"``, or ``"debug"`` with checks."""
+        return self._mode
 
     @mode.setter
     def mode(self, value: str) -> None:
-        if value != "release":
-            raise ValueError(f"this version of diffkern has release programs only, not {value!r}")
+        if check_mode(value) != self._mode:
+            self._mode = value
+            # So that a launch need not ask which mode it is.
+            for kernel in tuple(self._kernels):
+                kernel.forget_programs()
+
+    def watch(self, kernel: _HoldsPrograms) -> None:
+        """Have a kernel forget its programs when the mode changes."""
+        self._kernels.add(kernel)
 
     def __repr__(self) -> str:
-        return f"<dk.config verbose={self.verbose}>"
+        return f"<dk.config mode={self.mode!r} verbose={self.verbose}>"
+
+
+def check_mode(value: str) -> str:
+    """Return the name of a mode.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if value not in MODES:
+        raise ValueError(f"mode is 'release' or 'debug', not {value!r}")
+    return value
 
 
 config = Config()

@@ -82,11 +82,11 @@ class Launch:
 
     def run(self) -> None:
         """Run all threads."""
-        self.executable.run(self.geometry, b"".join(self.parts))
         for index in self.executable.writes:
             held = self.arrays[index]
             if held is not None:
-                held._memory.version += 1
+                held._memory.version += 1  # also where the run finds an error
+        self.executable.run(self.geometry, b"".join(self.parts))
 
     @property
     def dims(self) -> tuple[int, ...]:
