@@ -217,6 +217,13 @@ class Kernel:
         known = self._types(types)
         return adjoint_source(self.func, known, self._active(known, active), self.options)
 
+    def adjoint_report(self, *types: Any, active: Any = None) -> str:
+        """Return what the adjoint stores, copies and synchronises, in words; parameters as in :meth:`adjoint_source`."""
+        from diffkern.pipeline import adjoint_report
+
+        known = self._types(types)
+        return adjoint_report(self.func, known, self._active(known, active), self.options)
+
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         from diffkern.pipeline import ir_text

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from diffkern import abi
 from diffkern.ad.loops import StackBudget
+from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu
 from diffkern.codegen.python import to_python
@@ -173,6 +174,12 @@ def forward_source(pyfunc: PyFunction, types: Sequence[Type], options: Options) 
 def adjoint_source(pyfunc: PyFunction, types: Sequence[Type], active: frozenset[int], options: Options) -> str:
     """Readable Python form of a kernel's adjoint."""
     return to_python(adjoint_ir(pyfunc, types, active, options).fn)
+
+
+def adjoint_report(pyfunc: PyFunction, types: Sequence[Type], active: frozenset[int], options: Options) -> str:
+    """What a kernel's adjoint stores, copies and synchronises."""
+    d = adjoint_ir(pyfunc, types, active, options)
+    return describe(lower_kernel(pyfunc, types, options), d.adjoint, d.conflicts)
 
 
 def ir_text(pyfunc: PyFunction, types: Sequence[Type], adjoint: bool, active: frozenset[int], options: Options) -> str:
