@@ -8,8 +8,8 @@ thread indices under which they name the same element:
 ``Distance(d)``     only if ``t - t'`` lies in the interval that ``d`` gives for an axis, whatever it is on other axes;
 ``Distance({})``    nothing is known.
 
-Loop variables with constant bounds count with their range: ``x[8 * i + k]`` with ``k in range(8)`` is one thread's own, and
-``x[i + k]`` with ``k in range(-9, 10)`` is shared with at most eighteen neighbours on each side.
+Loop variables with constant bounds count with their range: ``x[8 * i + k]`` with ``k in range(8)`` is one thread's own,
+and ``x[i + k]`` with ``k in range(-9, 10)`` is shared with at most eighteen neighbours on each side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.passes.affine import Affine, AffineForms
-
 
 Interval = tuple[int, int]
 
