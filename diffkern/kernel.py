@@ -218,7 +218,7 @@ class Kernel:
         return adjoint_source(self.func, known, self._active(known, active), self.options)
 
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
-        """Return what the adjoint stores, copies and synchronises, in words; parameters as in :meth:`adjoint_source`."""
+        """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
         from diffkern.pipeline import adjoint_report
 
         known = self._types(types)

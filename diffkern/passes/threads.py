@@ -5,7 +5,7 @@ thread reads what another one writes. Given two index tuples, :func:`relate` bou
 thread indices under which they name the same element:
 
 ``Never()``         no pair of threads, not even a thread with itself;
-``Distance(d)``     only if ``t - t'`` lies in the interval that ``d`` gives for an axis, whatever it is on other axes;
+``Distance(d)``     only if ``t - t'`` lies in the interval that ``d`` gives for an axis, whatever it is on others;
 ``Distance({})``    nothing is known.
 
 Loop variables with constant bounds count with their range: ``x[8 * i + k]`` with ``k in range(8)`` is one thread's own,
