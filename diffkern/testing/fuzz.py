@@ -327,7 +327,7 @@ class _Writer:
     def store(self) -> None:
         kind = self.choose(11)
         if kind == 8:
-            column = self.pick(("0", "m % 2", *(f"{k} % 2" for k in self.loop_vars)))
+            column = self.pick(("0", "0", "1", "m % 2", *(f"{k} % 2" for k in self.loop_vars[:1])))
             self.emit(f"s[i, {column}] = {self.squashed()}")
         elif kind == 9:
             self.emit(f"out[{self.place}] = {self.squashed()}")
