@@ -320,3 +320,25 @@ def test_everything_works_without_the_native_pool(monkeypatch):
     for k in range(2, 5):
         tape.backward(loss)
         assert x.grad.numpy().tolist() == [2 + 4 * (k - 1), 4 + 8 * (k - 1), 6 + 12 * (k - 1)]
+
+
+@dk.kernel(mode="debug")
+def gather_checked(x: dk.array(dtype=float), index: dk.array(dtype=int), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[index[i]]
+
+
+def test_checked_programs_report_from_records_and_sequences():
+    x, index, y = floats(1, 2, grad=True), dk.array([1, 0], dtype=int), dk.zeros(2, requires_grad=True)
+    record = dk.launch(gather_checked, 2, [x, index], [y], record_cmd=True)
+    with dk.record() as sequence:
+        record.launch()
+    assert y.numpy().tolist() == [2, 1]
+    index.fill_(2)
+    for run in (record.launch, sequence.replay):
+        with pytest.raises(dk.LaunchError, match="out of bounds"):
+            run()
+    stream = dk.Stream()
+    record.launch(stream)
+    with pytest.raises(dk.LaunchError, match="out of bounds"):
+        stream.synchronize()
