@@ -31,6 +31,7 @@ from diffkern.runtime.create import (
 )
 from diffkern.runtime.device import get_device, init, synchronize
 from diffkern.runtime.launch import launch
+from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
 
 _language = _public_names()
@@ -68,6 +69,7 @@ __all__ = [
     "launch",
     "ones",
     "ones_like",
+    "struct",
     "synchronize",
     "zeros",
     "zeros_like",

@@ -26,7 +26,8 @@ from diffkern.frontend import lower
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.printer import to_text
-from diffkern.ir.types import Array, Type, is_differentiable
+from diffkern.ir.structs import Argument, leaves
+from diffkern.ir.types import Array, is_differentiable
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.cse import eliminate_common
@@ -58,7 +59,8 @@ class Program:
     source
         The readable Python form of the same IR.
     manifest
-        JSON-able facts: parameters in the order of the argument block, arrays read and written, cost, conflicts.
+        JSON-able facts: parameters in the order of the argument block, each with its argument; arrays read and written,
+        cost, conflicts.
     """
 
     object_code: bytes
@@ -93,7 +95,7 @@ class Derivative:
         return self.fn.params[len(self.fn.params) - count :]
 
 
-def lower_kernel(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> Function:
+def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
     fn = lower(pyfunc, types)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
@@ -130,15 +132,15 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
 
 
-def build_forward(pyfunc: PyFunction, types: Sequence[Type], symbol: str, options: Options) -> Program:
+def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
     fn = forward_ir(pyfunc, types, options)
-    return _build(fn, symbol, options, _forward_manifest(fn))
+    return _build(fn, symbol, options, _forward_manifest(fn, types))
 
 
 def build_adjoint(
     pyfunc: PyFunction,
-    types: Sequence[Type],
+    types: Sequence[Argument],
     active: frozenset[int],
     accumulate: Literal["plain", "atomic"],
     symbol: str,
@@ -149,30 +151,32 @@ def build_adjoint(
     d = differentiate(prepare(primal), active, options)
     if accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
-    return _build(d.fn, symbol, options, _adjoint_manifest(primal, d))
+    return _build(d.fn, symbol, options, _adjoint_manifest(primal, d, types))
 
 
-def forward_ir(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> Function:
+def forward_ir(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Optimised IR of a kernel, as it is compiled."""
     return optimise(lower_kernel(pyfunc, types, options))
 
 
-def adjoint_ir(pyfunc: PyFunction, types: Sequence[Type], active: frozenset[int], options: Options) -> Derivative:
+def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> Derivative:
     """The adjoint's IR, as it is compiled (with plain accumulation)."""
     return differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options)
 
 
-def forward_source(pyfunc: PyFunction, types: Sequence[Type], options: Options) -> str:
+def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> str:
     """Readable Python form of a kernel."""
     return to_python(forward_ir(pyfunc, types, options))
 
 
-def adjoint_source(pyfunc: PyFunction, types: Sequence[Type], active: frozenset[int], options: Options) -> str:
+def adjoint_source(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> str:
     """Readable Python form of a kernel's adjoint."""
     return to_python(adjoint_ir(pyfunc, types, active, options).fn)
 
 
-def ir_text(pyfunc: PyFunction, types: Sequence[Type], adjoint: bool, active: frozenset[int], options: Options) -> str:
+def ir_text(
+    pyfunc: PyFunction, types: Sequence[Argument], adjoint: bool, active: frozenset[int], options: Options
+) -> str:
     """The IR of a kernel or of its adjoint as text."""
     if adjoint:
         return to_text(adjoint_ir(pyfunc, types, active, options).fn)
@@ -197,27 +201,34 @@ def _accesses(fn: Function) -> dict[str, list[int]]:
     return {"reads": sorted(reads), "writes": sorted(writes)}
 
 
-def _parameter(p: Value, role: str, of: int) -> dict[str, Any]:
-    return {"name": p.name, "type": str(p.type), "role": role, "of": of}
+def _parameter(p: Value, role: str, of: int, arguments: Sequence[int]) -> dict[str, Any]:
+    return {"name": p.name, "type": str(p.type), "role": role, "of": of, "argument": arguments[of]}
 
 
-def _forward_manifest(fn: Function) -> dict[str, Any]:
+def _arguments(types: Sequence[Argument]) -> list[int]:
+    """For each IR parameter of a kernel the argument it is, or is a field of."""
+    return [k for k, t in enumerate(types) for _ in leaves(t)]
+
+
+def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]:
+    arguments = _arguments(types)
     return {
         "tid_arity": fn.tid_arity,
         "cost": thread_cost(fn),
-        "params": [_parameter(p, "param", k) for k, p in enumerate(fn.params)],
+        "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
         **_accesses(fn),
     }
 
 
-def _adjoint_manifest(primal: Function, d: Derivative) -> dict[str, Any]:
+def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:
+    arguments = _arguments(types)
     a, count = d.adjoint, len(primal.params)
     roles = [("param", k) for k in range(count)]
     roles += [("saved", k) for k in a.saved] + [("cotangent", k) for k in a.cotangents]
     return {
         "tid_arity": d.fn.tid_arity,
         "cost": thread_cost(d.fn),
-        "params": [_parameter(p, role, of) for p, (role, of) in zip(d.fn.params, roles, strict=True)],
+        "params": [_parameter(p, role, of, arguments) for p, (role, of) in zip(d.fn.params, roles, strict=True)],
         **_accesses(primal),
         "saved": list(a.saved),
         "post": [k for k in a.final if isinstance(d.fn.params[k].type, Array)],

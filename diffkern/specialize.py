@@ -18,7 +18,7 @@ from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store, default_directory
-from diffkern.ir.types import Type
+from diffkern.ir.structs import Argument
 from diffkern.runtime.config import config
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object
@@ -44,7 +44,7 @@ class Specialization:
     ----------
     pyfunc : callable
         The kernel's Python function.
-    types : tuple of Type
+    types : tuple of Argument
         Types of its arguments.
     options : mapping
         The kernel's options.
@@ -57,7 +57,7 @@ class Specialization:
     def __init__(
         self,
         pyfunc: Callable[..., Any],
-        types: tuple[Type, ...],
+        types: tuple[Argument, ...],
         options: Mapping[str, Any],
         active: frozenset[int] | None = None,
         accumulate: Literal["plain", "atomic"] = "plain",

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from diffkern.errors import LaunchError
-from diffkern.runtime.arguments import Parameter, bind
+from diffkern.ir.structs import Leaf
+from diffkern.runtime.arguments import Parameter, bind, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import check_device
 from diffkern.runtime.program import Executable
@@ -62,9 +63,9 @@ class Launch:
     dim
         The launch's dimensions as given.
     arrays
-        For each parameter the array that was passed, None for a parameter by value.
+        For each leaf the array that was passed, None for a value. A leaf is an argument, or a field of a struct.
     parts
-        For each parameter its bytes in the argument block.
+        For each leaf its bytes in the argument block.
     generation
         What the kernel captured at the time of the launch.
     """
@@ -87,6 +88,11 @@ class Launch:
             held = self.arrays[index]
             if held is not None:
                 held._memory.version += 1
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """What stands for each entry of `arrays` and `parts`."""
+        return leaves_of(tuple([p.name for p in self.kernel.parameters]), self.keys)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -188,7 +194,11 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
     for index in executable.writes:
         held = arrays[index]
         if held is not None and not held._writable:
-            raise kernel.parameters[index].error("the kernel writes to it, and the array is read-only", "pass a copy")
+            raise LaunchError(
+                f"kernel {kernel.name!r}, parameter {executable.name_of(index)!r}: the kernel writes to it, and the "
+                "array is read-only",
+                remedy="pass a copy",
+            )
 
 
 def _geometry(kernel: Launchable, executable: Executable, dim: Any) -> Any:

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import scalar_of
+from diffkern.ir.structs import Struct
 from diffkern.runtime.adjoint import check_aliases
 from diffkern.runtime.array import _make, accumulate, array, new
-from diffkern.runtime.convert import convert
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
@@ -146,7 +145,7 @@ class Tape:
             if memory in self._owners:
                 raise _two_views(held)
             return
-        self._arrays[id(held)] = held
+        self._arrays[id(held._whole)] = held._whole
         owner = self._owners.setdefault(memory, _root(held))
         if owner is not held:
             whole = owner.grad
@@ -269,14 +268,16 @@ class Tape:
             return None
         seeds: list[tuple[array, Any]] = []
         if loss is not None:
-            if not isinstance(loss, array) or loss._data.size != 1:
+            if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
                 raise LaunchError(
                     f"the loss must be an array of one number, not {loss!r}",
                     remedy="add up into an array of one element, or pass backward(grads={array: gradient})",
                 )
             seeds.append((loss, 1))
         for goal, value in (grads or {}).items():
-            values = value._data if isinstance(value, array) else np.asarray(value)
+            of_structs = isinstance(goal, array) and isinstance(goal._element, Struct)
+            given = goal._stored(value) if of_structs and not isinstance(value, array) else value
+            values = given._data if isinstance(given, array) else np.asarray(given)
             if not isinstance(goal, array) or values.shape != goal._data.shape:
                 raise LaunchError(f"the gradient for {goal!r} has shape {values.shape}; it must be that of the array")
             seeds.append((goal, values))
@@ -306,7 +307,7 @@ class Tape:
         kept = [(grad, _take(grad)) for memory in self._written if (grad := self._left_over(memory)) is not None]
         for goal, values in seeds:
             ct = sweep.of(goal)
-            ct._data[...] = convert(np.asarray(values), scalar_of(ct._element))
+            ct._data[...] = ct._stored(values)
             ct._memory.version += 1
         _run(work)
         seeded = {sweep.of(goal)._memory for goal, _ in seeds}
