@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.testing import gradcheck
 
 
 @dk.struct
@@ -278,3 +279,9 @@ def test_atomics_and_views_of_fields():
     tape.backward()
     np.testing.assert_allclose(x.grad.numpy(), before["mass"])
     np.testing.assert_allclose(ps.grad.numpy()["mass"], [1.0, 2.0, 3.0])
+
+
+def test_gradcheck_takes_structs():
+    data, wind = particles(6), dk.array(np.full((N, 3), 0.7), dtype=dk.vec3d)
+    report = gradcheck(advance, N, [data, world(wind), 2], [dk.zeros(N, dtype=Particle)])
+    assert {"ps.pos", "ps.spring.k", "w.gravity", "w.drag", "w.wind", "w.spring.k", "out.vel"} <= set(report.parameters)

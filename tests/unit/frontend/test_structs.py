@@ -173,7 +173,7 @@ def test_names_in_the_generated_source():
     assert "def k(tid, s_a, s_inner_v, s_inner_n, s_a_1, out):" in source
     assert "ct_s_a" in k.adjoint_source(active=["s", "out"])
     assert "ct_s_inner_v" not in k.adjoint_source(active=["s.a", "out"])
-    with pytest.raises(dk.KernelError, match="no parameter 's.b'"):
+    with pytest.raises(dk.KernelError, match=r"no parameter 's\.b'"):
         k.adjoint_source(active=["s.b"])
 
 
@@ -253,14 +253,14 @@ def test_refused_with_line_and_remedy(tmp_path, body, message, remedy):
 
 
 def test_recursion_of_funcs_with_structs_is_refused():
-    with pytest.raises(dk.KernelError, match="calls itself"):
+    @dk.func
+    def again(s: Item):
+        return again(s)
 
-        @dk.func
-        def again(s: Item):
-            return again(s)
+    @dk.kernel
+    def k(s: Item, out: dk.array(dtype=float)):
+        out[0] = again(s).a
 
-        @dk.kernel
-        def k(s: Item, out: dk.array(dtype=float)):
-            out[0] = again(s).a
-
+    with pytest.raises(dk.KernelError, match="calls itself") as caught:
         k.source()
+    assert "return again(s)" in str(caught.value)
