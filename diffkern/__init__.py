@@ -29,8 +29,25 @@ from diffkern.runtime.create import (
     zeros,
     zeros_like,
 )
-from diffkern.runtime.device import get_device, init, synchronize
+from diffkern.runtime.device import get_device, init
 from diffkern.runtime.launch import launch
+from diffkern.runtime.record import Launch
+from diffkern.runtime.sequence import Sequence, record
+from diffkern.runtime.stream import (
+    Event,
+    ScopedStream,
+    Stream,
+    get_event_elapsed_time,
+    get_stream,
+    record_event,
+    set_stream,
+    synchronize,
+    synchronize_device,
+    synchronize_event,
+    synchronize_stream,
+    wait_event,
+    wait_stream,
+)
 from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
 
@@ -45,11 +62,16 @@ if TYPE_CHECKING:
 __all__ = [
     "AutodiffError",
     "CompileError",
+    "Event",
     "Kernel",
     "KernelError",
     "KernelSyntaxError",
     "KernelTypeError",
+    "Launch",
     "LaunchError",
+    "ScopedStream",
+    "Sequence",
+    "Stream",
     "Tape",
     "__version__",
     "array",
@@ -64,13 +86,23 @@ __all__ = [
     "full_like",
     "func",
     "get_device",
+    "get_event_elapsed_time",
+    "get_stream",
     "init",
     "kernel",
     "launch",
     "ones",
     "ones_like",
+    "record",
+    "record_event",
+    "set_stream",
     "struct",
     "synchronize",
+    "synchronize_device",
+    "synchronize_event",
+    "synchronize_stream",
+    "wait_event",
+    "wait_stream",
     "zeros",
     "zeros_like",
 ]

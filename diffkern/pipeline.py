@@ -185,7 +185,8 @@ def ir_text(
 
 def _build(fn: Function, symbol: str, options: Options, manifest: dict[str, Any]) -> Program:
     source = to_python(fn)
-    compiled = cpu.compile_function(fn, symbol, fast_math=bool(options.get("fast_math", False)))
+    fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
+    compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target)
     manifest.update(symbol=symbol, sites=compiled.sites)
     return Program(compiled.object_code, compiled.symbols, source, manifest)
 

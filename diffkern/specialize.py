@@ -1,23 +1,27 @@
 """From a kernel's specialization to code in memory: look in the cache, else compile, then load.
 
 In: a Python function, argument types, a direction, options. Out: an :class:`Executable`. The compiler is imported only
-when the cache has no artifact, so that a process whose kernels are all cached imports neither it nor numba.
+when neither the cache nor a loaded directory has an artifact, so that a process whose kernels are all cached imports
+neither it nor numba.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import platform
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store, default_directory
+from diffkern.cache.targets import NATIVE, native_fields, runnable, shipped_fields
 from diffkern.ir.structs import Argument
 from diffkern.runtime.config import config
 from diffkern.runtime.native import pool
@@ -27,13 +31,26 @@ from diffkern.runtime.program import Executable
 if TYPE_CHECKING:
     from diffkern.pipeline import Program
 
-__all__ = ["Specialization", "load"]
+__all__ = [
+    "Specialization",
+    "add_directory",
+    "artifact_key",
+    "build_entry",
+    "cache_directory",
+    "current_store",
+    "load",
+    "loaded_directories",
+]
 
 # Both choose what code comes out: numba is named in the cache's key although it is not imported here.
 _COMPILERS = ("llvmlite", "numba")
 
+# With these numba compiles for another processor than the one at hand.
+_NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
+
 _loaded: dict[str, Executable] = {}
 _store: Store | None = None
+_directories: list[Store] = []
 _lock = threading.Lock()
 
 
@@ -69,23 +86,30 @@ class Specialization:
         self.accumulate = accumulate
 
     def fields(self) -> list[tuple[str, bytes]]:
-        """Return everything that has a say in the code, in a fixed order."""
+        """Return everything that has a say in the code besides the target, in a fixed order."""
         from diffkern.frontend.canonical import fingerprint
 
         direction = "forward" if self.active is None else f"adjoint {sorted(self.active)} {self.accumulate}"
         fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
         fields.append(("options", json.dumps(dict(self.options), sort_keys=True).encode()))
         fields.extend(fingerprint(self.pyfunc))
-        fields.extend(_target_fields())
+        fields.append(("diffkern", compiler_digest()))
         return fields
 
-    def build(self, symbol: str) -> Program:
-        """Compile."""
+    def build(self, symbol: str, target: str = NATIVE) -> Program:
+        """Compile for a target."""
         from diffkern.pipeline import build_adjoint, build_forward
 
+        options = {**self.options, "target": target}
         if self.active is None:
-            return build_forward(self.pyfunc, self.types, symbol, dict(self.options))
-        return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, dict(self.options))
+            return build_forward(self.pyfunc, self.types, symbol, options)
+        return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
+
+    @property
+    def title(self) -> str:
+        """What it is, for messages and lists."""
+        types = ", ".join(map(str, self.types))
+        return f"{'forward' if self.active is None else 'adjoint'} of {self.pyfunc.__qualname__}({types})"
 
 
 def load(specialization: Specialization) -> Executable:
@@ -97,30 +121,100 @@ def load(specialization: Specialization) -> Executable:
         If the kernel cannot be compiled or differentiated. Nothing is cached then.
     """
     fields = specialization.fields()
-    name = key(fields)
+    name = artifact_key(fields, NATIVE)
     found = _loaded.get(name)
     if found is not None:
         return found
-    store = _current_store()
-    entry = store.get(name)
-    executable = None if entry is None else _from_cache(entry)
+    store = current_store()
+    executable = _from_cache(store.get(name)) or _from_directories(fields)
     if executable is None:
-        started = time.perf_counter()
-        program = specialization.build("dk_" + name[:32])
-        entry = Entry(program.object_code, program.symbols, program.source, program.manifest, _readable(fields))
-        executable = _executable(entry)
-        store.put(name, entry)
-        if config.verbose:
-            what = "forward" if specialization.active is None else "adjoint"
-            took = time.perf_counter() - started
-            print(f"diffkern: compiled {what} of {specialization.pyfunc.__qualname__} in {took:.2f} s", file=sys.stderr)
+        with store.building(name):
+            # Another process may have built it while this one waited.
+            executable = _from_cache(store.get(name))
+            if executable is None:
+                entry = build_entry(specialization, fields, NATIVE)
+                executable = _executable(entry)
+                store.put(name, entry)
     with _lock:
         # Another thread may have loaded the same program meanwhile; one of them is enough.
         return _loaded.setdefault(name, executable)
 
 
-def _from_cache(entry: Entry) -> Executable | None:
+def build_entry(specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str) -> Entry:
+    """Compile a specialization for a target.
+
+    Parameters
+    ----------
+    specialization : Specialization
+        What to compile.
+    fields : sequence of (str, bytes)
+        Its fields.
+    target : str
+        ``native`` or the name of a target.
+
+    Raises
+    ------
+    KernelError
+        If it cannot be compiled or differentiated.
+    """
+    started = time.perf_counter()
+    program = specialization.build("dk_" + artifact_key(fields, target)[:32], target)
+    facts = {**program.manifest, "title": specialization.title, "target": target}
+    ingredients = _readable([*fields, *_target_fields(target)])
+    if config.verbose:
+        print(f"diffkern: compiled {specialization.title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
+    return Entry(program.object_code, program.symbols, program.source, facts, ingredients)
+
+
+def artifact_key(fields: Sequence[tuple[str, bytes]], target: str) -> str:
+    """Return the key of a specialization's artifact for a target: that of its fields with those of the target."""
+    return key([*fields, *_target_fields(target)])
+
+
+def cache_directory() -> Path:
+    """Return the cache directory: ``dk.config.cache_dir``, else DIFFKERN_CACHE_DIR, else the platform's place."""
+    return config.cache_dir or default_directory()
+
+
+def current_store() -> Store:
+    """Return the store of the cache directory."""
+    global _store
+    directory = cache_directory()
+    with _lock:
+        if _store is None or _store.directory != directory:
+            _store = Store(directory)
+        return _store
+
+
+def add_directory(directory: Path) -> None:
+    """Let programs be found in a directory of shipped artifacts, which is only read."""
+    with _lock:
+        if all(store.directory != directory for store in _directories):
+            _directories.append(Store(directory))
+
+
+def loaded_directories() -> list[Path]:
+    """Return the directories that were added."""
+    return [store.directory for store in _directories]
+
+
+def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
+    """Load the best artifact that a shipped directory has for this machine."""
+    if not _directories:
+        return None
+    for target in (NATIVE, *_runnable()):
+        name = artifact_key(fields, target)
+        for store in _directories:
+            executable = _from_cache(store.get(name))
+            if executable is not None:
+                return executable
+    return None
+
+
+def _from_cache(entry: Entry | None) -> Executable | None:
     """Load an artifact; None if it is not for this machine or not complete, so that it is built again."""
+    if entry is None:
+        return None
     try:
         return _executable(entry)
     except (ObjectLoadError, KeyError, TypeError, ValueError):
@@ -134,15 +228,24 @@ def _executable(entry: Entry) -> Executable:
     return Executable(addresses[symbols[0]], finish, entry.program)
 
 
-def _target_fields() -> list[tuple[str, bytes]]:
-    cpu, features = host_cpu()
-    fields = [
-        ("platform", f"{sys.platform} {platform.machine()} {sys.byteorder} {sys.maxsize.bit_length() + 1}".encode()),
-        ("cpu", cpu.encode()),
-        ("features", features.encode()),
-        ("diffkern", compiler_digest()),
-    ]
-    return fields + [(name, version.encode()) for name, version in distribution_versions(_COMPILERS)]
+@functools.cache
+def _host_cpu() -> tuple[str, str]:
+    return host_cpu()
+
+
+@functools.cache
+def _runnable() -> list[str]:
+    return runnable(_host_cpu)
+
+
+@functools.cache
+def _target_fields(target: str) -> list[tuple[str, bytes]]:
+    if target != NATIVE:
+        # Shipped artifacts are for machines that may have other compilers, or none.
+        return shipped_fields(target)
+    more: Iterable[tuple[str, str]] = distribution_versions(_COMPILERS)
+    more = [*more, *((name, os.environ[name]) for name in _NUMBA_SETTINGS if name in os.environ)]
+    return native_fields(_host_cpu()) + [(name, value.encode()) for name, value in more]
 
 
 def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:
@@ -160,22 +263,13 @@ def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:
     return shown
 
 
-def _current_store() -> Store:
-    global _store
-    directory = default_directory()
-    with _lock:
-        if _store is None or _store.directory != directory:
-            _store = Store(directory)
-        return _store
-
-
 def _load_pool(name: str) -> bytes | None:
-    entry = _current_store().get(name)
+    entry = current_store().get(name)
     return None if entry is None else entry.object_code
 
 
 def _store_pool(name: str, code: bytes) -> None:
-    _current_store().put(name, Entry(code, program={"what": "thread pool"}))
+    current_store().put(name, Entry(code, program={"what": "thread pool"}))
 
 
 pool.set_object_cache(_load_pool, _store_pool)

@@ -38,18 +38,21 @@ class CompiledObject:
     sites: int
     _source: str
     _weight: int
+    _target: target.Target
 
     @functools.cached_property
     def llvm_ir(self) -> str:
-        return str(target.optimise(self._source, self._weight))
+        return str(target.optimise(self._source, self._weight, self._target))
 
     def asm(self) -> str:
         """The assembly, for reading."""
-        return target.assembly(self.llvm_ir)
+        return target.assembly(self.llvm_ir, self._target)
 
 
-def compile_function(fn: Function, symbol: str, *, fast_math: bool = False, noalias: bool = False) -> CompiledObject:
-    """Compile a function for this machine.
+def compile_function(
+    fn: Function, symbol: str, *, fast_math: bool = False, noalias: bool = False, target_name: str = "native"
+) -> CompiledObject:
+    """Compile a function, by default for this machine.
 
     Parameters
     ----------
@@ -62,13 +65,15 @@ def compile_function(fn: Function, symbol: str, *, fast_math: bool = False, noal
         fused, and sums into uniform addresses have no fixed order within a chunk.
     noalias : bool, optional
         Promise that no two array parameters overlap, which drops the checks before vector loops.
+    target_name : str, optional
+        The processor: ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4`` or ``aarch64``.
 
     Raises
     ------
     CompileError
         If an operation has no form on this target.
     """
-    t = target.target()
+    t = target.target(target_name)
     kernel = emit_kernel(
         expand_composites(fn),
         symbol,
@@ -76,9 +81,10 @@ def compile_function(fn: Function, symbol: str, *, fast_math: bool = False, noal
         data_layout=t.data_layout,
         fast_math=fast_math,
         noalias=noalias,
+        fma=t.fma,
     )
-    module = target.optimise(kernel.text, kernel.weight)
-    return CompiledObject(target.object_code(module), kernel.symbols, kernel.sites, kernel.text, kernel.weight)
+    code = target.object_code(target.optimise(kernel.text, kernel.weight, t), t)
+    return CompiledObject(code, kernel.symbols, kernel.sites, kernel.text, kernel.weight, t)
 
 
 def target_description() -> dict[str, str]:

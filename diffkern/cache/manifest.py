@@ -13,11 +13,12 @@ from typing import Any
 
 from diffkern.cache.key import digest
 
-__all__ = ["FORMAT", "Entry", "InvalidEntryError", "decode", "encode"]
+__all__ = ["FILES", "FORMAT", "Entry", "InvalidEntryError", "decode", "encode"]
 
-FORMAT = 1
+FORMAT = 2
 OBJECT_FILE = "kernel.o"
 SOURCE_FILE = "source.py"
+FILES = (OBJECT_FILE, SOURCE_FILE)
 
 
 class InvalidEntryError(Exception):
@@ -78,7 +79,7 @@ def decode(key: str, text: bytes, files: Mapping[str, bytes]) -> Entry:
         content = json.loads(text)
         if content["format"] != FORMAT or content["key"] != key:
             raise InvalidEntryError("the manifest is of another format or belongs to another key")
-        for name in (OBJECT_FILE, SOURCE_FILE):
+        for name in FILES:
             if content["sha256"][name] != digest(files[name]):
                 raise InvalidEntryError(f"{name} does not have the digest that the manifest states")
         return Entry(

@@ -7,21 +7,31 @@ replaced. A directory that cannot be used costs one warning, and the process goe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from diffkern.cache.manifest import OBJECT_FILE, SOURCE_FILE, Entry, InvalidEntryError, decode, encode
+from diffkern.cache.lock import exclusive
+from diffkern.cache.manifest import FILES, Entry, InvalidEntryError, decode, encode
 
-__all__ = ["Store", "default_directory", "entries"]
+__all__ = ["LOCK_TIMEOUT_S", "MANIFEST_FILE", "WORK_PREFIX", "Store", "default_directory", "entries"]
 
 MANIFEST_FILE = "manifest.json"
+WORK_PREFIX = ".new-"
+LOCKS = ".locks"
+
+LOCK_TIMEOUT_S = 300.0
+"""How long to wait for another process that builds the same artifact, before building it as well."""
+
+_TOUCH_AFTER_S = 3600.0
 
 
 def default_directory() -> Path:
@@ -66,14 +76,18 @@ class Store:
             return entry
         place = self._place(key)
         try:
-            manifest = (place / MANIFEST_FILE).read_bytes()
-            files = {name: (place / name).read_bytes() for name in (OBJECT_FILE, SOURCE_FILE)}
+            manifest, used = _read_manifest(f"{place}/{MANIFEST_FILE}")
+            files = {name: _read(f"{place}/{name}") for name in FILES}
         except OSError:  # not there, or a part of it is not: either way it has to be built
             return None
         try:
-            return decode(key, manifest, files)
+            entry = decode(key, manifest, files)
         except InvalidEntryError:
             return None
+        if time.time() - used > _TOUCH_AFTER_S:
+            with contextlib.suppress(OSError):  # a read-only directory has no record of use
+                os.utime(f"{place}/{MANIFEST_FILE}")
+        return entry
 
     def put(self, key: str, entry: Entry) -> None:
         """Keep `entry` under `key`, in place of whatever was there."""
@@ -86,14 +100,53 @@ class Store:
             self._memory[key] = entry
             self._warn(f"cannot write to the artifact cache {self.directory}: {error}")
 
-    def _place(self, key: str) -> Path:
-        return self.directory / key[:2] / key
+    @contextlib.contextmanager
+    def building(self, key: str) -> Iterator[None]:
+        """Keep other processes and threads from building the same artifact inside the context.
+
+        Where that is not possible, or another holder takes longer than :data:`LOCK_TIMEOUT_S`, the context is entered
+        all the same: the artifact is then built twice, which costs time and nothing else.
+        """
+        locks = self.directory / LOCKS
+        usable = self._is_safe()
+        if usable:
+            try:
+                self._make_directory()
+                locks.mkdir(mode=0o700, exist_ok=True)
+            except OSError:  # writing will say so
+                usable = False
+        if not usable:
+            yield
+            return
+        with exclusive(str(locks / key), LOCK_TIMEOUT_S):
+            yield
+
+    def is_writable(self) -> bool:
+        """Return whether artifacts can be kept on disk; makes the directory where it is missing."""
+        if not self._is_safe():
+            return False
+        try:
+            self._make_directory()
+        except OSError:
+            return False
+        return os.access(self.directory, os.W_OK)
+
+    def _place(self, key: str) -> str:
+        return f"{self.directory}/{key[:2]}/{key}"
+
+    def _make_directory(self) -> None:
+        if self._usable:
+            return
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Somebody else may have made it since it was found missing.
+        if not self._is_safe():
+            raise PermissionError("others can write to it")
 
     def _write(self, key: str, entry: Entry) -> None:
-        place = self._place(key)
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_directory()
+        place = Path(self._place(key))
         place.parent.mkdir(mode=0o700, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+        work = Path(tempfile.mkdtemp(prefix=WORK_PREFIX, dir=place.parent))
         try:
             for name, data in entry.files().items():
                 (work / name).write_bytes(data)
@@ -101,10 +154,12 @@ class Store:
             try:
                 os.replace(work, place)
             except OSError:
-                # The key is taken. A good entry is as good as this one; a broken one makes room.
-                if self.get(key) is None:
-                    shutil.rmtree(place)
+                # The key is taken. The same entry is as good as this one; anything else makes room.
+                if self.get(key) != entry:
+                    aside = f"{work}.old"
+                    os.replace(place, aside)
                     os.replace(work, place)
+                    shutil.rmtree(aside, ignore_errors=True)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -119,8 +174,10 @@ class Store:
                 self._usable = False
                 self._warn(f"cannot use the artifact cache {self.directory}: {error}")
                 return False
-            self._usable = _is_private(status)
-            if not self._usable:
+            self._usable = stat.S_ISDIR(status.st_mode) and _is_private(status)
+            if not stat.S_ISDIR(status.st_mode):
+                self._warn(f"the artifact cache {self.directory} is not a directory")
+            elif not self._usable:
                 self._warn(
                     f"the artifact cache {self.directory} is not used, because others can write to it: make it yours "
                     f"(chmod go-w) or set DIFFKERN_CACHE_DIR"
@@ -132,6 +189,17 @@ class Store:
             first, self._warned = not self._warned, True
         if first:
             warnings.warn(f"{message}; artifacts are kept in memory", RuntimeWarning, stacklevel=4)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _read_manifest(path: str) -> tuple[bytes, float]:
+    """Return the bytes and when the artifact was last used."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read(), os.fstat(file.fileno()).st_mtime
 
 
 def _is_private(status: os.stat_result) -> bool:

@@ -91,10 +91,13 @@ def _parse(file: str, code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]
     # Code objects are equal without regard to their files, so the file is an argument of its own.
     # linecache also serves IPython's cells and registered sources; stale entries would show lines that moved.
     linecache.checkcache(file)
-    raw, first_line = inspect.getsourcelines(code)
-    text = textwrap.dedent("".join(raw))
+    found = _quick(file, code)
+    if found is None:
+        raw, first_line = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(raw)))
+    else:
+        raw, first_line, tree = found
     indent = len(raw[0]) - len(raw[0].lstrip())
-    tree = ast.parse(text)
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise SyntaxError(f"{type(definition).__name__} instead of a def")
@@ -107,6 +110,37 @@ def _parse(file: str, code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]
                 node.end_lineno += first_line - 1
                 node.end_col_offset += indent
     return definition, first_line, tuple(line.rstrip("\r\n") for line in raw)
+
+
+def _quick(file: str, code: Any) -> tuple[list[str], int, ast.Module] | None:
+    """The lines of a def, found by their indentation; None where that is not enough.
+
+    ``inspect`` asks all modules for their files and splits the text into tokens, which takes most of the time of
+    finding a compiled kernel. A def that is cut in a bracket or a text does not parse, so what parses is whole.
+    """
+    lines = linecache.getlines(file)
+    start = code.co_firstlineno - 1
+    if not 0 <= start < len(lines):
+        return None
+    indent = len(lines[start]) - len(lines[start].lstrip())
+    head = lines[start][:indent]
+    seen_def, end = False, start
+    for k in range(start, len(lines)):
+        text = lines[k].strip()
+        if not text or text[0] == "#":
+            continue
+        if not lines[k].startswith(head) or lines[k][indent] not in " \t)]}":
+            if seen_def:
+                break
+            seen_def = lines[k].startswith(("def ", "async def "), indent)
+        end = k + 1
+    raw = lines[start:end]
+    try:
+        tree = ast.parse(textwrap.dedent("".join(raw)))
+    except SyntaxError:  # a text with lines further left, or something else than a def
+        return None
+    whole = len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef) and tree.body[0].name == code.co_name
+    return (raw, start + 1, tree) if whole else None
 
 
 def get_source(pyfunc: Callable[..., Any]) -> Source:

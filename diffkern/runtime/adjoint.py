@@ -17,11 +17,12 @@ from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.runtime.array import accumulate, array, new, type_of_key, wrap
 from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
+from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Geometry
 from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
 from diffkern.runtime.structured import StructuredArray
 
-__all__ = ["AdjointLaunch", "check_aliases", "launch_adjoint"]
+__all__ = ["AdjointLaunch", "check_aliases", "cotangent", "match_cotangents", "spread", "with_own"]
 
 
 class AdjointLaunch:
@@ -64,7 +65,33 @@ class AdjointLaunch:
         self.plan = self._plan(shared)
         self.geometry: Geometry = self.executable.prepared(self.plan.cut)
 
-    def run(self) -> None:
+    @property
+    def label(self) -> str:
+        """What it is, for a person."""
+        return f"adjoint of {self.launch.kernel.name}"
+
+    def touch(self) -> None:
+        """Raise the versions of what is written."""
+        for ct in self.cotangents.values():
+            ct._memory.version += 1
+
+    def reads(self) -> list[array]:
+        """Return the arrays that are read."""
+        held = [self.contents.get(i, a) for i, a in enumerate(self.launch.arrays)]
+        return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
+
+    def writes(self) -> list[array]:
+        """Return the cotangents."""
+        return list(self.cotangents.values())
+
+    def steps(self) -> list[Step] | None:
+        """Return the adjoint in native code, or None where it needs copies of cotangents."""
+        wanted = self.executable.contiguous_cotangents
+        if self.plan.private or any(i in wanted and ct._type.layout == "A" for i, ct in self.cotangents.items()):
+            return None
+        return self.executable.steps(self.geometry, self._pack(self.cotangents), self.plan.colours)
+
+    def execute(self) -> None:
         """Run the adjoint once."""
         given = self.cotangents
         if any(ct._type.layout == "A" for ct in given.values()):
@@ -84,7 +111,6 @@ class AdjointLaunch:
         for index, ct in self.cotangents.items():
             if given[index] is not ct:
                 ct._data[...] = given[index]._data
-            ct._memory.version += 1
 
     def _plan(self, shared: bool) -> Plan:
         """Decide how to run; may replace the program by the one with atomics."""
@@ -125,33 +151,40 @@ class AdjointLaunch:
         return b"".join(parts)
 
 
-def launch_adjoint(
-    kernel: Launchable,
-    dim: Any,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    adj_inputs: Sequence[Any],
-    adj_outputs: Sequence[Any],
-) -> None:
-    """Run the adjoint of one launch with gradients given by hand or taken from the arrays."""
-    launch = Launch(kernel, dim, (*inputs, *outputs))
+def match_cotangents(
+    launch: Launch, n_inputs: int, n_outputs: int, adj_inputs: Sequence[Any], adj_outputs: Sequence[Any]
+) -> list[array | None]:
+    """Return for each leaf the gradient given by hand, checked, or None where none is given."""
+    kernel = launch.kernel
     given = (
-        *_padded(kernel, "adj_inputs", adj_inputs, "inputs", len(inputs)),
-        *_padded(kernel, "adj_outputs", adj_outputs, "outputs", len(outputs)),
+        *_padded(kernel, "adj_inputs", adj_inputs, "inputs", n_inputs),
+        *_padded(kernel, "adj_outputs", adj_outputs, "outputs", n_outputs),
     )
+    return [None if v is None else cotangent(launch, i, v) for i, v in enumerate(spread(launch, given))]
+
+
+def with_own(launch: Launch, given: Sequence[array | None]) -> dict[int, array]:
+    """Return the cotangents of a launch: those given, and the arguments' own gradients.
+
+    Raises
+    ------
+    LaunchError
+        If there is none.
+    """
     cotangents: dict[int, array] = {}
-    for index, value in enumerate(spread(launch, given)):
-        held = launch.arrays[index]
+    for index, value in enumerate(given):
         if value is None:
-            value = None if held is None else held.grad
+            held = launch.arrays[index]
+            own = None if held is None else held.grad
+            value = None if own is None else cotangent(launch, index, own)
         if value is not None:
-            cotangents[index] = _cotangent(launch, index, value)
+            cotangents[index] = value
     if not cotangents:
         raise LaunchError(
-            f"kernel {kernel.name!r}: no argument has a gradient, so there is nothing to differentiate for",
+            f"kernel {launch.kernel.name!r}: no argument has a gradient, so there is nothing to differentiate for",
             remedy="pass adj_inputs and adj_outputs, or arrays made with requires_grad=True",
         )
-    AdjointLaunch(launch, cotangents).run()
+    return cotangents
 
 
 def check_aliases(kernel: Launchable, launch: Launch, cotangents: Mapping[int, array]) -> bool:
@@ -269,7 +302,7 @@ def _of_field(launch: Launch, leaf: Leaf, value: Any) -> array | None:
     )
 
 
-def _cotangent(launch: Launch, index: int, given: Any) -> array:
+def cotangent(launch: Launch, index: int, given: Any) -> array:
     """Check one gradient against the argument it belongs to."""
     leaf = launch.leaves[index]
     where = f"kernel {launch.kernel.name!r}, parameter {leaf.name!r}"

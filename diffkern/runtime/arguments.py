@@ -23,7 +23,7 @@ from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import array, register_type, type_of_key, wrap
 from diffkern.runtime.structured import StructuredArray
 
-__all__ = ["NO_DEFAULT", "Bound", "Parameter", "bind", "leaves_of", "pack_value"]
+__all__ = ["NO_DEFAULT", "Bound", "Parameter", "bind", "leaves_of", "pack_value", "unpacked"]
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -262,6 +262,14 @@ def pack_value(element: Element, value: Any) -> bytes:
         if isinstance(value, (float, np.floating)):
             raise TypeError(f"takes an integer ({element}), not {value!r}; convert it with int()") from None
         raise TypeError(f"takes a number ({element}), not {_short(value)}") from None
+
+
+def unpacked(key: str, packed: bytes) -> str:
+    """Return what was packed for a parameter by value, as text."""
+    for scalar, pack in _FORMATS.items():
+        if scalar == key:
+            return str(struct.unpack("=" + pack, packed)[0])
+    return key
 
 
 def _packer(element: Scalar) -> Callable[[Any], bytes]:

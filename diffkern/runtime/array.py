@@ -23,7 +23,9 @@ from diffkern.lang.structs import definition_of, resolve_type
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, element_of, stored_type
 from diffkern.runtime.device import Device, check_device, get_device
 from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
-from diffkern.runtime.state import current
+from diffkern.runtime.operation import Assign, Copy, perform
+from diffkern.runtime.state import attention, current
+from diffkern.runtime.stream import settle
 
 __all__ = ["accumulate", "array", "array_type", "clone", "copy", "new", "register_type", "type_of_key", "wrap"]
 
@@ -161,27 +163,32 @@ class array:
         return f"array(shape={self.shape}, dtype={self.dtype!r})"
 
     def __str__(self) -> str:
+        settle()
         return str(self._data)
 
     # -- NumPy -------------------------------------------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits."""
+        settle()
         self._memory.exposed = True
         return self._data.view()
 
     def list(self) -> builtins.list[Any]:
         """Return the elements as nested Python lists."""
+        settle()
         values: builtins.list[Any] = self._data.tolist()
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        settle()
         self._memory.exposed = True
         converted = self._data.view() if dtype is None else self._data.astype(dtype, copy=False)
         return converted.copy() if copy else converted
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        settle()
         self._memory.exposed = True
         return self._data.__array_interface__
 
@@ -233,6 +240,7 @@ class array:
         full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
         if self._data[full].ndim == len(component_shape(self._element)):
+            settle()
             return self._value(self._data[full])
         return self._derive(lambda data: data[full])
 
@@ -316,16 +324,19 @@ class array:
         """Set every element to zero."""
         self._overwrite(0)
         memory = self._memory
-        if self._data.nbytes == memory.nbytes:
-            memory.zero_version = memory.version
+        if self._data.nbytes == memory.nbytes and current.recorder is None and current.stream is None:
+            memory.zero_version = memory.now
 
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
+        if not attention.needed:
+            self._data[...] = values
+            self._memory.version += 1
+            return
         tape = current.tape
         if tape is not None:
             tape.record_overwrite(self)
-        self._data[...] = values
-        self._memory.version += 1
+        perform(Assign(self, values))
         if tape is not None:
             tape.note_version(self._memory)
 
@@ -411,6 +422,8 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
 
 
 def _from_data(data: Any, element: Stored | None, shape: tuple[int, ...] | None, copy: bool) -> array:
+    if isinstance(data, array):
+        settle()
     if element is None:
         element = _struct_of(data)
     source = data._data if isinstance(data, array) else _as_numpy(data, element)
@@ -504,8 +517,7 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
     tape = current.tape
     if tape is not None:
         tape.record_copy(dest, src)
-    dest._data[...] = src._data
-    dest._memory.version += 1
+    perform(Copy(dest, src))
     if tape is not None:
         tape.note_version(dest._memory)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Device", "check_device", "get_device", "init", "synchronize"]
+__all__ = ["Device", "check_device", "get_device", "init"]
 
 
 class Device:
@@ -58,7 +58,3 @@ def check_device(name: Any) -> None:
 
 def init() -> None:
     """Do nothing; diffkern needs no initialization. For programs that call it."""
-
-
-def synchronize() -> None:
-    """Do nothing: a launch on the CPU has run when it returns. For programs that call it."""

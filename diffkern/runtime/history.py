@@ -6,14 +6,14 @@ was written to what was read; or an error, raised before any of them runs, where
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from diffkern.errors import KernelError, LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch
-from diffkern.runtime.array import accumulate, array, new
+from diffkern.runtime.array import array, new
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
+from diffkern.runtime.operation import Add, Assign, Copy, Operation
 from diffkern.runtime.program import Executable
 
 __all__ = ["ChangeStep", "CopyStep", "Cotangents", "LaunchStep", "OverwriteStep", "Step"]
@@ -33,8 +33,8 @@ class Cotangents(Protocol):
 class Step(Protocol):
     """Something that changed memory while the tape recorded."""
 
-    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
-        """Return what takes the step back, or None if no cotangent reaches it."""
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        """Return what takes the step back: nothing, if no cotangent reaches it."""
         ...
 
 
@@ -86,12 +86,12 @@ class LaunchStep:
         program = self.program()
         return [] if program is None else list(program.manifest["saved"])
 
-    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch = self.launch
         arrays = {i: a for i in self.active if (a := launch.arrays[i]) is not None}
         written = [arrays[i]._memory for i in launch.executable.writes if i in arrays]
         if cotangents.live.isdisjoint(written):
-            return None
+            return []
         program = self.program()
         if program is None:
             assert self._error is not None
@@ -105,7 +105,7 @@ class LaunchStep:
                 )
         given = {i: cotangents.of(a) for i, a in arrays.items()}
         cotangents.live.update(a._memory for a in arrays.values())
-        return AdjointLaunch(launch, given, self.saved, self.contents).run
+        return [AdjointLaunch(launch, given, self.saved, self.contents)]
 
 
 class OverwriteStep:
@@ -114,16 +114,10 @@ class OverwriteStep:
     def __init__(self, goal: array) -> None:
         self.goal = goal
 
-    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
         if self.goal._memory not in cotangents.live:
-            return None
-        ct = cotangents.of(self.goal)
-
-        def run() -> None:
-            ct._data[...] = 0
-            ct._memory.version += 1
-
-        return run
+            return []
+        return [Assign(cotangents.of(self.goal), 0)]
 
 
 class CopyStep:
@@ -133,22 +127,14 @@ class CopyStep:
         self.goal = goal
         self.source = source
 
-    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
         if self.goal._memory not in cotangents.live:
-            return None
+            return []
         ct_goal, ct_source = cotangents.of(self.goal), cotangents.of(self.source)
         cotangents.live.add(self.source._memory)
-
-        def run() -> None:
-            # A copy of the cotangent, because the two arrays may be parts of one.
-            moved = new(ct_goal.shape, ct_goal._element, zero=False)
-            moved._data[...] = ct_goal._data
-            ct_goal._data[...] = 0
-            accumulate(ct_source, moved)
-            ct_goal._memory.version += 1
-            ct_source._memory.version += 1
-
-        return run
+        # By way of a copy of the cotangent, because the two arrays may be parts of one.
+        moved = new(ct_goal.shape, ct_goal._element, zero=False)
+        return [Copy(moved, ct_goal), Assign(ct_goal, 0), Add(ct_source, moved)]
 
 
 class ChangeStep:
@@ -158,10 +144,10 @@ class ChangeStep:
         self.memory = memory
         self.place = place
 
-    def prepare(self, cotangents: Cotangents) -> Callable[[], None] | None:
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
         if self.memory in cotangents.live:
             raise LaunchError(
                 f"an array was changed before {self.place} where the tape could not see it, and a gradient passes it",
                 remedy="make the change inside the tape's block, and without record_tape=False",
             )
-        return None
+        return []

@@ -7,17 +7,23 @@ launch is written for little overhead; a launch that a tape keeps is a :class:`L
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import check_device
+from diffkern.runtime.native.replay import Step
+from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
-from diffkern.runtime.state import current
+from diffkern.runtime.state import attention, current
+from diffkern.runtime.stream import Stream, settle
 
-__all__ = ["Launch", "Launchable", "launch"]
+if TYPE_CHECKING:
+    from diffkern.runtime.record import Launch as Record
+
+__all__ = ["Launch", "Launchable", "check_writable", "dispatch", "launch", "run"]
 
 Accumulate = Literal["plain", "atomic"]
 
@@ -81,13 +87,61 @@ class Launch:
         self.geometry = _geometry(kernel, self.executable, self.dim)
         check_writable(kernel, self.executable, self.arrays)
 
-    def run(self) -> None:
+    def copy(self) -> Launch:
+        """Return the same launch with arguments of its own."""
+        made = object.__new__(Launch)
+        for name in Launch.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.parts, made.arrays = list(self.parts), list(self.arrays)
+        return made
+
+    def replace(self, index: int, key: str, packed: bytes, held: array | None) -> None:
+        """Take another argument.
+
+        Raises
+        ------
+        LaunchError, KernelError
+            If the kernel cannot run on it. Nothing has changed then.
+        """
+        keys = (*self.keys[:index], key, *self.keys[index + 1 :])
+        arrays = [*self.arrays[:index], held, *self.arrays[index + 1 :]]
+        executable = self.executable if keys == self.keys else self.kernel.forward(keys)
+        geometry = _geometry(self.kernel, executable, self.dim)
+        check_writable(self.kernel, executable, arrays)
+        self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
+        self.parts[index] = packed
+
+    def resize(self, dim: Any) -> None:
+        """Take other dimensions."""
+        dim = tuple(dim) if isinstance(dim, list) else dim
+        self.geometry = _geometry(self.kernel, self.executable, dim)
+        self.dim = dim
+
+    @property
+    def label(self) -> str:
+        """What it is, for a person."""
+        return self.kernel.name
+
+    def execute(self) -> None:
         """Run all threads."""
         self.executable.run(self.geometry, b"".join(self.parts))
-        for index in self.executable.writes:
-            held = self.arrays[index]
-            if held is not None:
-                held._memory.version += 1
+
+    def touch(self) -> None:
+        """Raise the versions of what is written."""
+        for held in self.writes():
+            held._memory.version += 1
+
+    def reads(self) -> list[array]:
+        """Return the arrays that are read."""
+        return [held for index in self.executable.reads if (held := self.arrays[index]) is not None]
+
+    def writes(self) -> list[array]:
+        """Return the arrays that are written."""
+        return [held for index in self.executable.writes if (held := self.arrays[index]) is not None]
+
+    def steps(self) -> list[Step]:
+        """Return the launch in native code."""
+        return self.executable.steps(self.geometry, b"".join(self.parts))
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -113,7 +167,8 @@ def launch(
     block_dim: int = 256,
     stream: Any = None,
     max_blocks: int = 0,
-) -> None:
+    record_cmd: bool = False,
+) -> Record | None:
     """Run a kernel, or its adjoint, once for every index of a grid.
 
     Parameters
@@ -135,8 +190,17 @@ def launch(
         Whether to run the adjoint instead, after the kernel itself has run on the same arguments.
     record_tape : bool, optional
         Whether a tape that records takes this launch.
-    block_dim, stream, max_blocks : optional
+    stream : Stream, optional
+        Where to run; the current stream by default.
+    block_dim, max_blocks : optional
         For programs that also run elsewhere; on the CPU they have no effect.
+    record_cmd : bool, optional
+        Whether to return a record of the launch, to be launched any number of times, instead of running it.
+
+    Returns
+    -------
+    dk.Launch or None
+        The record, if one was asked for.
 
     Raises
     ------
@@ -147,23 +211,39 @@ def launch(
         check_device(device)
     if type(inputs) is not list or type(outputs) is not list:
         _check_lists(kernel, inputs, outputs)
-    if adjoint:
-        from diffkern.runtime.adjoint import launch_adjoint
+    if adjoint or record_cmd:
+        from diffkern.runtime.record import launch_or_record
 
-        launch_adjoint(kernel, dim, inputs, outputs, adj_inputs, adj_outputs)
-        return
+        return launch_or_record(
+            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream
+        )
     if adj_inputs or adj_outputs:
         raise LaunchError(
             f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
             remedy="add adjoint=True, or leave them out",
         )
-    run(kernel, dim, (*inputs, *outputs), record_tape)
+    if stream is not None:
+        dispatch(Launch(kernel, dim, (*inputs, *outputs)), record_tape, stream)
+    else:
+        run(kernel, dim, (*inputs, *outputs), record_tape)
+    return None
+
+
+def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = None) -> None:
+    """Give a launch to whoever takes it: the tape, a sequence, a stream, or run it."""
+    if stream is not None and not isinstance(stream, Stream):
+        raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+    if record_tape and current.tape is not None:
+        settle()
+        current.tape.record_launch(bound)
+    else:
+        perform(bound, stream)
 
 
 def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool = True) -> None:
     """Launch with all arguments in one tuple."""
-    if record_tape and current.tape is not None:
-        current.tape.record_launch(Launch(kernel, dim, args))
+    if attention.needed:
+        dispatch(Launch(kernel, dim, args), record_tape)
         return
     kernel.generation()
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)

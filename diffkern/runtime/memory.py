@@ -7,6 +7,7 @@ of diffkern; what NumPy writes through a view is not seen.
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from typing import Any
 
@@ -25,16 +26,18 @@ class Memory:
     address, nbytes
         Where it lies.
     version
-        Raised by every change.
+        Raised by every change that Python makes.
+    now
+        The version together with the changes that native code made: equal only if nothing changed.
     zero_version
-        The version at which all of it was known to be zero, or -1.
+        What ``now`` was when all of it was last known to be zero, or -1.
     exposed
         Whether somebody outside diffkern may write to it, so that nothing is known about its contents.
     foreign
         Whether somebody else allocated it, so that another object may describe the same bytes.
     """
 
-    __slots__ = ("__weakref__", "address", "exposed", "foreign", "nbytes", "version", "zero_version")
+    __slots__ = ("__weakref__", "_counter", "address", "exposed", "foreign", "nbytes", "version", "zero_version")
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
         self.address = address
@@ -42,11 +45,24 @@ class Memory:
         self.version = 0
         self.zero_version = 0 if zero else -1
         self.exposed = self.foreign = foreign
+        self._counter: ctypes.c_int64 | None = None
+
+    @property
+    def now(self) -> int:
+        """The count of all changes."""
+        return self.version if self._counter is None else self.version + self._counter.value
+
+    @property
+    def counter(self) -> ctypes.c_int64:
+        """Where native code counts its changes."""
+        if self._counter is None:
+            self._counter = ctypes.c_int64(0)
+        return self._counter
 
     @property
     def is_zero(self) -> bool:
         """Whether the contents are known to be zero."""
-        return self.zero_version == self.version and not self.exposed
+        return self.zero_version == self.now and not self.exposed
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[np.ndarray[Any, Any], Memory]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.runtime.native import pool
+from diffkern.runtime.native.replay import Step
 from diffkern.runtime.schedule import Cut, Plan, cut, normalize_dim
 
 __all__ = ["Executable", "Geometry"]
@@ -121,6 +122,16 @@ class Executable:
             return
         block = header + arguments
         pool.run(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk)
+
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step]:
+        """Return a run in native code, on one argument block."""
+        n, chunk, header, chunks = geometry
+        if n == 0:
+            return []
+        block = bytearray(header + arguments)
+        if not self.sites:
+            return [Step(self.address, block, n, chunk, colours)]
+        return [Step(self.address, block, n, chunk, colours, chunks * self.sites, self.finish, chunks)]
 
     def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block for all chunks or one for each, all at once or in two colours."""

@@ -1,20 +1,60 @@
-"""The one owner of what is current in a thread of Python: the tape that records."""
+"""The one owner of what is current in a thread of Python: the tape, the sequence and the stream that take launches.
+
+In: tapes, recorders and streams that are entered and left. Out: what is current, and one word of memory that is not 0
+while anything is current in any thread or work is pending on a stream. Prepared launches look at that word alone, in
+native code, and turn to Python when it is not 0.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from diffkern.runtime.sequence import Recorder
+    from diffkern.runtime.stream import Stream
     from diffkern.runtime.tape import Tape
 
-__all__ = ["current"]
+__all__ = ["Attention", "attention", "current"]
 
 
 class _Current(threading.local):
     """State of each thread; a tape entered in one thread does not record what another launches."""
 
     tape: Tape | None = None
+    recorder: Recorder | None = None
+    stream: Stream | None = None
+
+
+class Attention:
+    """A count of reasons why launches have to ask Python, readable by native code at ``address``."""
+
+    def __init__(self) -> None:
+        self._word = ctypes.c_int64(0)
+        self._lock = threading.Lock()
+        self.address = ctypes.addressof(self._word)
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is a reason."""
+        return self._word.value != 0
+
+    def restart(self, reasons: int) -> None:
+        """Begin with a number of reasons, in the child of a fork."""
+        self._lock = threading.Lock()
+        self._word.value = reasons
+
+    def rise(self) -> None:
+        """Add a reason."""
+        with self._lock:
+            self._word.value += 1
+
+    def fall(self) -> None:
+        """Take one away."""
+        with self._lock:
+            self._word.value -= 1
 
 
 current = _Current()
+attention = Attention()

@@ -8,7 +8,7 @@ changed unseen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,13 +16,16 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
+from diffkern.ir.types import UINT8
 from diffkern.runtime.adjoint import check_aliases
-from diffkern.runtime.array import _make, accumulate, array, new
+from diffkern.runtime.array import _make, array, new
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need, Needs
-from diffkern.runtime.state import current
+from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.state import attention, current
+from diffkern.runtime.stream import settle
 
 __all__ = ["Tape"]
 
@@ -56,12 +59,14 @@ class Tape:
         if current.tape is not None:
             raise RuntimeError("a tape is recording already; leave its block before entering another")
         current.tape = self
+        attention.rise()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current.tape = None
+        attention.fall()
 
     # -- recording, called by launches and arrays --------------------------------------------------------------------
 
@@ -83,7 +88,7 @@ class Tape:
         written = [held for index in executable.writes if (held := arrays[index]) is not None]
         for held in written:
             self._before_overwrite(held)
-        launch.run()
+        perform(launch)
         self._launches += 1
         for held in written:
             self.note_version(held._memory)
@@ -122,13 +127,13 @@ class Tape:
 
     def note_version(self, memory: Memory) -> None:
         """Take the present contents of a block of memory as the tape's own doing."""
-        self._versions[memory] = memory.version
+        self._versions[memory] = memory.now
 
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
         known = self._versions.get(memory)
-        if known != memory.version:
+        if known != memory.now:
             if known is None:
                 if memory.foreign:
                     self._check_foreign(memory)
@@ -136,7 +141,7 @@ class Tape:
                 for need in self._needs.pop(memory, ()):
                     need.step.lost.add(need.index)
                 self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
-            self._versions[memory] = memory.version
+            self._versions[memory] = memory.now
         if not held._smooth:
             return
         grad = held.grad
@@ -198,11 +203,11 @@ class Tape:
 
     def _snapshot(self, held: array) -> array:
         """Return a copy of the present contents, one for all who ask."""
-        key = (held._memory, held._memory.version, held._packed)
+        key = (held._memory, held._memory.now, held._packed)
         copy = self._snapshots.get(key)
         if copy is None:
             copy = new(held.shape, held._element, zero=False)
-            copy._data[...] = held._data
+            perform(Copy(copy, held))
             self._snapshots[key] = copy
         return copy
 
@@ -230,6 +235,7 @@ class Tape:
         KernelError
             If a kernel on the way cannot be differentiated.
         """
+        settle()
         outer, current.tape = current.tape, None
         try:
             self._backward(self._seeds(loss, grads))
@@ -242,7 +248,7 @@ class Tape:
         try:
             for owner in self._owners.values():
                 grad = owner.grad
-                if grad is not None and not grad._memory.is_zero:
+                if grad is not None and _may_differ_from_zero(grad):
                     grad.zero_()
         finally:
             current.tape = outer
@@ -290,16 +296,17 @@ class Tape:
 
     def _backward(self, seeds: list[tuple[array, Any]] | None) -> None:
         for memory, version in self._versions.items():
-            if memory.version != version:
+            if memory.now != version:
                 for need in self._needs.get(memory, ()):
                     need.step.lost.add(need.index)
         sweep = _Sweep(self._owners)
         if seeds is None:
             owners = self._owners.items()
-            sweep.live = {m for m, owner in owners if (grad := owner.grad) is not None and not grad._memory.is_zero}
+            sweep.live = {m for m, owner in owners if (grad := owner.grad) is not None and _may_differ_from_zero(grad)}
         else:
             sweep.live = {goal._memory for goal, _ in seeds}
-        work = [run for step in reversed(self._steps) if (run := step.prepare(sweep)) is not None]
+        work = [step.prepare(sweep) for step in reversed(self._steps)]
+        sweep.clear()
         if seeds is None:
             _run(work)
             return
@@ -307,19 +314,17 @@ class Tape:
         kept = [(grad, _take(grad)) for memory in self._written if (grad := self._left_over(memory)) is not None]
         for goal, values in seeds:
             ct = sweep.of(goal)
-            ct._data[...] = ct._stored(values)
-            ct._memory.version += 1
+            perform(Assign(ct, ct._stored(values)))
         _run(work)
         seeded = {sweep.of(goal)._memory for goal, _ in seeds}
         for grad, before in kept:
             if grad._memory not in seeded:
-                accumulate(grad, before)
-                grad._memory.version += 1
+                perform(Add(grad, before))
 
     def _left_over(self, memory: Memory) -> array | None:
         owner = self._owners.get(memory)
         grad = None if owner is None else owner.grad
-        return None if grad is None or grad._memory.is_zero else grad
+        return grad if grad is not None and _may_differ_from_zero(grad) else None
 
 
 class _Sweep:
@@ -329,6 +334,13 @@ class _Sweep:
         self.live: set[Memory] = set()
         self._owners = owners
         self._temporary: dict[Memory, np.ndarray[Any, Any]] = {}
+        self._wholes: list[array] = []
+
+    def clear(self) -> None:
+        """Let a sequence that is being recorded begin its replays with temporary cotangents of zero."""
+        if current.recorder is not None:
+            for whole in self._wholes:
+                perform(Assign(whole, 0))
 
     def of(self, a: array) -> array:
         """Return the cotangent of an array."""
@@ -342,21 +354,29 @@ class _Sweep:
             shift = (memory.address - whole.ctypes.data) % 64
             whole = whole[shift : shift + memory.nbytes]
             self._temporary[memory] = whole
+            # A view as a whole, for a sequence that has to clear it at each replay.
+            self._wholes.append(_make(whole, UINT8, Memory(whole.ctypes.data, whole.nbytes), True))
         data = a._data
         start = data.ctypes.data - memory.address
         view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, whole, start, data.strides)
         return _make(view, a._element, Memory(memory.address, memory.nbytes), True)
 
 
-def _run(work: list[Callable[[], None]]) -> None:
-    for step in work:
-        step()
+def _run(work: Sequence[list[Operation]]) -> None:
+    for operations in work:
+        for operation in operations:
+            perform(operation)
+
+
+def _may_differ_from_zero(grad: array) -> bool:
+    # What is known now need not hold when a sequence that is being recorded is replayed.
+    return current.recorder is not None or not grad._memory.is_zero
 
 
 def _take(grad: array) -> array:
     """Return a copy of a gradient, and set it to zero."""
     copy = new(grad.shape, grad._element, zero=False)
-    copy._data[...] = grad._data
+    perform(Copy(copy, grad))
     grad.zero_()
     return copy
 

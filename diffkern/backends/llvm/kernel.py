@@ -21,6 +21,7 @@ from llvmlite import ir
 from diffkern import abi
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands
 from diffkern.backends.llvm.function import BodyEmitter
+from diffkern.backends.llvm.libm import TargetModule
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     address,
@@ -59,7 +60,14 @@ class KernelModule:
 
 
 def emit_kernel(
-    fn: Function, symbol: str, *, triple: str, data_layout: str, fast_math: bool = False, noalias: bool = False
+    fn: Function,
+    symbol: str,
+    *,
+    triple: str,
+    data_layout: str,
+    fast_math: bool = False,
+    noalias: bool = False,
+    fma: bool | None = None,
 ) -> KernelModule:
     """Spell a kernel in LLVM.
 
@@ -75,8 +83,11 @@ def emit_kernel(
         Give LLVM every liberty with floating point (reassociation, no NaN, no infinity).
     noalias
         The caller makes sure that no two array parameters overlap.
+    fma
+        Whether the target has fused multiply-add instructions; by default, whether this machine has them.
     """
-    module = ir.Module(symbol)
+    module = TargetModule(symbol)
+    module.fma = fma
     module.triple, module.data_layout = triple, data_layout
     facts = analyse(fn)
     # A replayed value that is compared with a stored one must be the same to the last bit.

@@ -14,10 +14,17 @@ from diffkern.ir.types import Scalar
 _INTRINSICS = frozenset({"exp", "exp2", "log", "log2", "log10", "sin", "cos", "pow"})
 
 
+class TargetModule(ir.Module):  # type: ignore[misc]
+    """A module that knows whether its target has fused multiply-add instructions; None: as this machine."""
+
+    fma: bool | None = None
+
+
 def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
     """The function, declared or defined in ``module``, that computes operation ``name`` on values of type ``t``."""
     if name in vecmath.NAMES:
-        return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", masked=True)
+        fma = module.fma if isinstance(module, TargetModule) else None
+        return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", fma=fma, masked=True)
     ty = value_type(t)
     fnty = ir.FunctionType(ty, [ty] * (2 if name in ("pow", "atan2") else 1))
     if name in _INTRINSICS:

@@ -1,8 +1,9 @@
-"""The compiler proper: LLVM text to optimised object code for the processor that numba compiles for.
+"""The compiler proper: LLVM text to optimised object code for the processor that numba compiles for, or a named one.
 
-The target is numba's: its triple, processor name and features (which NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set). The
-passes run on a module of our own, so an object holds the kernel and nothing else: no part of numba's run time, and the
-same bytes for the same text in any process and in any order of compilation.
+The native target is numba's: its triple, processor name and features (which NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set).
+The named ones are levels of processors on this operating system. The passes run on a module of our own, so an object
+holds the kernel and nothing else: no part of numba's run time, and the same bytes for the same text in any process and
+in any order of compilation.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from llvmlite import binding as llvm
 from numba.core.registry import cpu_target
 
 from diffkern.backends.vecmath.masked import PREFIX
+from diffkern.errors import CompileError
 
 VECTORIZE_LIMIT = 2500
 """Kernels of more instructions and literals are compiled without the loop vectoriser, whose time grows with the square
@@ -39,11 +41,44 @@ class Target:
     cpu: str
     features: str
     machine: Any
+    fma: bool | None = None  # whether it has fused multiply-add instructions; None: as this machine
+
+
+_CPUS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64", "aarch64": "aarch64"}
 
 
 @functools.cache
-def target() -> Target:
-    """The target of this process, made on first use."""
+def target(name: str = "native") -> Target:
+    """A target by its name, made on first use.
+
+    Raises
+    ------
+    CompileError
+        If LLVM here has no such target.
+    """
+    return _native() if name == "native" else _named(name)
+
+
+def _named(name: str) -> Target:
+    architecture = _CPUS.get(name)
+    if architecture is None:
+        raise CompileError(f"there is no target {name!r}", remedy=f"take one of native, {', '.join(_CPUS)}")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    _, _, system = llvm.get_process_triple().partition("-")
+    triple = f"{'arm64' if architecture == 'aarch64' and 'apple' in system else architecture}-{system}"
+    try:
+        found = llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM here cannot compile for {triple}: {error}") from error
+    cpu, features = ("generic", "") if architecture == "aarch64" else (name, "")
+    machine = found.create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="static" if architecture == "x86_64" else "default", jit=True
+    )
+    return Target(triple, str(machine.target_data), cpu, features, machine, fma=name != "x86-64-v2")
+
+
+def _native() -> Target:
     triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
@@ -65,7 +100,7 @@ def description() -> dict[str, str]:
     }
 
 
-def optimise(text: str, weight: int) -> Any:
+def optimise(text: str, weight: int, t: Target) -> Any:
     """Parse, verify and optimise a module; ``weight`` is the length of its kernel."""
     with _lock:
         module = llvm.parse_assembly(text)
@@ -75,7 +110,7 @@ def optimise(text: str, weight: int) -> Any:
         options.loop_interleaving = weight <= VECTORIZE_LIMIT
         options.loop_unrolling = True
         options.slp_vectorization = False
-        passes = llvm.create_pass_builder(target().machine, options)
+        passes = llvm.create_pass_builder(t.machine, options)
         passes.getModulePassManager().run(module, passes)
         _inline_masked(module, passes)
         return module
@@ -94,13 +129,13 @@ def _inline_masked(module: Any, passes: Any) -> None:
     after.run(module, passes)
 
 
-def object_code(module: Any) -> bytes:
+def object_code(module: Any, t: Target) -> bytes:
     """The object of an optimised module."""
     with _lock:
-        return bytes(target().machine.emit_object(module))
+        return bytes(t.machine.emit_object(module))
 
 
-def assembly(text: str) -> str:
+def assembly(text: str, t: Target) -> str:
     """Assembly of an optimised module given as text."""
     with _lock:
-        return str(target().machine.emit_assembly(llvm.parse_assembly(text)))
+        return str(t.machine.emit_assembly(llvm.parse_assembly(text)))

@@ -18,11 +18,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
+from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
 
-__all__ = ["num_threads", "run", "set_num_threads", "set_object_cache"]
+__all__ = [
+    "METH_FASTCALL", "METH_KEYWORDS", "built_in", "functions", "method", "num_threads", "run", "set_num_threads",
+    "set_object_cache",
+]  # fmt: skip
 
 _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
 _MAX_THREADS = MAX_WORKERS + 1
@@ -121,14 +126,24 @@ def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, 
     _cache = (load, store)
 
 
+def functions() -> dict[str, int]:
+    """Return the addresses of the functions for prepared launches, or none where the pool is not native."""
+    _bring_up()
+    return _functions
+
+
 def _first_run(*arguments: int) -> int:
     """Stand in for the entry until the first run: bring the pool up, put its entry here, and run."""
+    _bring_up()
+    return _entry(*arguments)
+
+
+def _bring_up() -> None:
     global _entry
     with _lock:
         if _entry is _first_run:
             _entry = _start()
             _configure_pool()
-    return _entry(*arguments)
 
 
 _entry: _Entry = _first_run
@@ -136,6 +151,7 @@ _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
 _threads: int | None = None
 _cache: _Cache | None = None
+_functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
 _lock = threading.Lock()
 
@@ -153,7 +169,9 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
-    return _built_in(address["dk_pool_call"])
+    _functions.update({name: address[name] for name in REPLAY_NAMES})
+    entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
+    return entry
 
 
 class _MethodDef(ctypes.Structure):
@@ -167,36 +185,42 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_METH_FASTCALL = 0x80
-# CPython keeps a pointer to the definition for as long as the function lives.
-_definition = _MethodDef(b"run", None, _METH_FASTCALL, None)
+METH_KEYWORDS = 0x02
+METH_FASTCALL = 0x80
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+# CPython keeps a pointer to the definition for as long as a function lives, and a function may outlive all but these.
+_definitions: dict[tuple[bytes, int], _MethodDef] = {}
 
 
-def _built_in(address: int) -> _Entry:
-    """Make a Python function of native code with CPython's calling convention for positional arguments."""
-    _definition.function = address
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype = ctypes.py_object
-    new.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    entry: _Entry = new(ctypes.addressof(_definition), None, None)
-    return entry
+def method(name: bytes, address: int, flags: int) -> _MethodDef:
+    """Return CPython's description of a native method."""
+    return _definitions.setdefault((name, address), _MethodDef(name, address, flags, None))
+
+
+def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
+    """Make a Python function of native code; `self` is what it gets as its first argument, and keeps."""
+    made: Callable[..., Any] = _new_function(ctypes.addressof(definition), self, None)
+    return made
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call")
-    text = pool_ir(sys.platform, platform.machine())
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", *REPLAY_NAMES)
+    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir()
     if _cache is None:
-        return load_object(_compile(text), names, EXTERNAL_NAMES)
+        return load_object(_compile(text), names, allowed)
     load, store = _cache
     key = hashlib.sha256("\0".join((text, sys.platform, platform.machine(), *host_cpu())).encode()).hexdigest()
     cached = load(key)
     if cached is not None:
         try:
-            return load_object(cached, names, EXTERNAL_NAMES)
+            return load_object(cached, names, allowed)
         except ObjectLoadError as error:
             warnings.warn(f"the cached code of the thread pool is unusable and built anew: {error}", stacklevel=2)
     code = _compile(text)
-    addresses = load_object(code, names, EXTERNAL_NAMES)
+    addresses = load_object(code, names, allowed)
     store(key, code)
     return addresses
 

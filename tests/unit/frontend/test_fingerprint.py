@@ -126,7 +126,7 @@ def test_funcs_are_part_of_it_once_and_through_each_other() -> None:
     assert [label for label in found if label.startswith("tree")] == ["tree 0", "tree 1", "tree 2"]
     assert found["captured 0 outer"] == b"func:1"
     assert found["captured 0 inner"] == b"func:2"
-    assert found["default 1 k"] == b"i64:" + (2).to_bytes(8, "little")
+    assert found["default 1 k"] == b"i64:2"
     before = fingerprint(kernel)
     kernel.__globals__["SCALE"] = 3.0
     assert fingerprint(kernel) != before

@@ -1,0 +1,158 @@
+"""Plans: prepared steps of native code behind a Python built-in function.
+
+In: steps (address of a kernel, argument block, how its range is cut), counters to raise, a Python function. Out: a
+built-in that runs all steps in one native call, the interpreter's lock released; it calls the Python function instead
+whenever it gets an argument, a flag of the plan is set, or the process has something that launches must know of. Any
+number of threads may call it at once. Blocks may be written to after :meth:`Plan.settle`, with the lock held.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from array import array as words
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from diffkern.runtime.native import pool
+from diffkern.runtime.state import attention
+
+__all__ = ["PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Step", "address_of", "function_address"]
+
+# Reasons for a call to go to Python.
+PYTHON = 1  # a step has no native form
+RELEASED = 2
+STREAM = 4  # a stream of its own
+STALE = 8  # a step has changed
+NO_POOL = 16  # the thread pool is not native
+
+_FLAGS, _RUNNING, _ATTENTION, _COUNTERS, _COUNTER_ADDRESSES, _STEPS, _STEP_ADDRESS, _TIMES = range(8)
+
+
+class Step(NamedTuple):
+    """A kernel on a range.
+
+    Attributes
+    ----------
+    function : int
+        Address of the kernel.
+    block : bytearray
+        Its arguments.
+    n, chunk : int
+        The range and how it is cut.
+    colours : int
+        2 where neighbouring chunks must not run at the same time, else 1.
+    partials, finish, chunks : int
+        Partial sums, the function that adds them up, and the number of chunks they come from; 0 without.
+    """
+
+    function: int
+    block: bytearray
+    n: int
+    chunk: int
+    colours: int = 1
+    partials: int = 0
+    finish: int = 0
+    chunks: int = 0
+
+
+class Plan:
+    """The memory of one plan. It has to outlive the calls, so the built-in keeps it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_counters",
+        "_held",
+        "_kept",
+        "_lock",
+        "_steps",
+        "_times",
+        "_words",
+        "is_native",
+    )
+
+    def __init__(self, steps: Sequence[Step], counters: Sequence[ctypes.c_int64], flags: int) -> None:
+        functions = pool.functions()
+        if not functions:
+            flags |= NO_POOL
+        self._kept: tuple[Any, ...] = (steps, counters)
+        self._counters = words("q", [ctypes.addressof(counter) for counter in counters])
+        self._steps = words("q")
+        for step in steps:
+            self._steps.extend((step.function, address_of(step.block), len(step.block), step.n, step.chunk))
+            self._steps.extend((step.colours, step.partials, step.finish, step.chunks))
+        where = self._counters.buffer_info()[0], self._steps.buffer_info()[0]
+        self.is_native = bool(functions)
+        self._held = 0
+        self._lock = threading.Lock()
+        self._words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
+        self._times = words("q", bytes(8 * (len(steps) + 1)))
+
+    def call(self, python: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the built-in; it keeps the plan, not the other way round, so that both end with their last user."""
+        if not self.is_native:
+            return python
+        flags = pool.METH_FASTCALL | pool.METH_KEYWORDS
+        definition = pool.method(b"launch", pool.functions()["dk_replay_call"], flags)
+        return pool.built_in(definition, (self._words.buffer_info()[0], python, self))
+
+    @property
+    def flags(self) -> int:
+        """Reasons for calls to go to Python."""
+        return self._words[_FLAGS]
+
+    def flag(self, reason: int) -> None:
+        """Send all further calls to Python."""
+        self._words[_FLAGS] |= reason
+
+    def settle(self) -> None:
+        """Wait until no call is in progress."""
+        while self._words[_RUNNING] or self._held:
+            time.sleep(0)
+
+    @property
+    def running(self) -> int:
+        """Calls in progress or waiting."""
+        return self._words[_RUNNING] + self._held
+
+    def hold(self) -> None:
+        """Count a call that will come."""
+        with self._lock:
+            self._held += 1
+
+    def let_go(self) -> None:
+        """End what :meth:`hold` began."""
+        with self._lock:
+            self._held -= 1
+
+    def become(self, other: Plan) -> None:
+        """Take over the steps of another plan; the built-in stays the same. No call may be in progress."""
+        kept = self._words[_RUNNING], self._words[_TIMES]
+        self._kept = (other._kept, other)
+        self._counters, self._steps, self._times = other._counters, other._steps, other._times
+        self._words[:] = other._words
+        self._words[_RUNNING], self._words[_TIMES] = kept
+
+    def run(self, timed: bool = False) -> list[int]:
+        """Run the steps, whatever the flags; return the times in nanoseconds of their beginnings and of the end."""
+        self._words[_TIMES] = self._times.buffer_info()[0] if timed else 0
+        try:
+            _run(self._words.buffer_info()[0])
+        finally:
+            self._words[_TIMES] = 0
+        return list(self._times) if timed else []
+
+
+def function_address(name: str) -> int:
+    """Return the address of a kernel for contiguous memory, or 0 where the pool is not native."""
+    return pool.functions().get(name, 0)
+
+
+def address_of(block: bytearray) -> int:
+    """Return where the bytes of a block lie; they do not move as long as its length stays."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(block)) if block else 0
+
+
+def _run(plan: int) -> None:
+    ctypes.CFUNCTYPE(None, ctypes.c_int64)(pool.functions()["dk_replay_run"])(plan)

@@ -1,0 +1,184 @@
+"""What changes the contents of arrays: copies, fills and sums as values, and the one place where things are done.
+
+In: an operation (these, or a packed launch). Out: it has run; or waits on a stream; or a sequence that is being
+recorded has taken it. Operations know which memory they read and write, and their form in native code if they have one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import FLOAT32, FLOAT64, scalar_of
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.native.replay import Step, function_address
+from diffkern.runtime.state import current
+from diffkern.runtime.stream import Stream, settle
+
+if TYPE_CHECKING:
+    from diffkern.runtime.array import array
+
+__all__ = ["Add", "Assign", "Copy", "Operation", "memories", "perform"]
+
+_BYTES_PER_CHUNK = 1 << 18
+
+
+class Operation(Protocol):
+    """Something that changes memory."""
+
+    @property
+    def label(self) -> str:
+        """What it is, for a person."""
+        ...
+
+    def execute(self) -> None:
+        """Do it."""
+        ...
+
+    def touch(self) -> None:
+        """Raise the versions of the memory that it changes."""
+        ...
+
+    def reads(self) -> Iterable[array]:
+        """Return what it reads."""
+        ...
+
+    def writes(self) -> Iterable[array]:
+        """Return what it writes."""
+        ...
+
+    def steps(self) -> list[Step] | None:
+        """Return its form in native code, or None if it has none."""
+        ...
+
+
+def perform(operation: Operation, stream: Stream | None = None) -> None:
+    """Do something now, or on a stream, or give it to the sequence that is being recorded."""
+    recorder = current.recorder
+    if recorder is not None:
+        recorder.add(operation, stream)
+        if not recorder.runs:
+            operation.touch()
+            return
+    if stream is None:
+        stream = current.stream
+    if stream is None or stream.is_default:
+        settle()
+        operation.execute()
+        operation.touch()
+    else:
+        operation.touch()
+        stream.enqueue(operation.execute)
+
+
+class Assign:
+    """Constants for the elements of an array."""
+
+    def __init__(self, goal: array, values: Any) -> None:
+        self.goal = goal
+        # What the caller does with the values afterwards has no influence.
+        self.values = np.array(values, dtype=goal._data.dtype)
+
+    label = "fill"
+
+    def execute(self) -> None:
+        self.goal._data[...] = self.values
+
+    def touch(self) -> None:
+        self.goal._memory.version += 1
+
+    def reads(self) -> Iterable[array]:
+        return ()
+
+    def writes(self) -> Iterable[array]:
+        return (self.goal,)
+
+    def steps(self) -> list[Step] | None:
+        data = self.goal._data
+        if not data.flags.c_contiguous:
+            return None
+        if not np.frombuffer(self.values.tobytes(), np.uint8).any():
+            return _bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
+        self.values = np.ascontiguousarray(np.broadcast_to(self.values, data.shape))
+        return _bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
+
+
+class Copy:
+    """The elements of one array for those of another of the same type and shape."""
+
+    def __init__(self, goal: array, source: array) -> None:
+        self.goal = goal
+        self.source = source
+
+    label = "copy"
+
+    def execute(self) -> None:
+        self.goal._data[...] = self.source._data
+
+    def touch(self) -> None:
+        self.goal._memory.version += 1
+
+    def reads(self) -> Iterable[array]:
+        return (self.source,)
+
+    def writes(self) -> Iterable[array]:
+        return (self.goal,)
+
+    def steps(self) -> list[Step] | None:
+        goal, source = self.goal._data, self.source._data
+        # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
+        if not (goal.flags.c_contiguous and source.flags.c_contiguous) or np.may_share_memory(goal, source):
+            return None
+        return _bytewise("dk_copy_bytes", goal.nbytes, goal.ctypes.data, source.ctypes.data)
+
+
+class Add:
+    """The elements of one array added to those of another of the same type and shape."""
+
+    def __init__(self, goal: array, source: array) -> None:
+        self.goal = goal
+        self.source = source
+
+    label = "add"
+
+    def execute(self) -> None:
+        from diffkern.runtime.array import accumulate
+
+        accumulate(self.goal, self.source)
+
+    def touch(self) -> None:
+        self.goal._memory.version += 1
+
+    def reads(self) -> Iterable[array]:
+        return (self.goal, self.source)
+
+    def writes(self) -> Iterable[array]:
+        return (self.goal,)
+
+    def steps(self) -> list[Step] | None:
+        goal, source = self.goal._data, self.source._data
+        element = self.goal._element
+        if isinstance(element, Struct):
+            return None
+        name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(element))
+        if name is None or not (goal.flags.c_contiguous and source.flags.c_contiguous):
+            return None
+        return _bytewise(name, goal.size, goal.ctypes.data, source.ctypes.data)
+
+
+def _bytewise(name: str, count: int, goal: int, source: int) -> list[Step] | None:
+    function = function_address(name)
+    if not function:
+        return None
+    if not count:
+        return []
+    return [Step(function, bytearray(struct.pack("2q", goal, source)), count, min(count, _BYTES_PER_CHUNK))]
+
+
+def memories(arrays: Iterable[array]) -> list[Memory]:
+    """Return the memory of arrays, each once."""
+    return list({a._memory: None for a in arrays})

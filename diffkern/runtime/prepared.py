@@ -1,0 +1,293 @@
+"""A launch, forward or adjoint, in the form in which it is repeated: packed, checked, with its native steps.
+
+In: a packed launch, and for an adjoint the gradients. Out: something that runs any number of times, whose parameters
+and dimensions can be changed in between. Every change is checked and packed when it is made; one that is refused
+changes nothing. It keeps alive all that it points to, and waits with a change until no call is in progress.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.adjoint import AdjointLaunch, cotangent, with_own
+from diffkern.runtime.array import array
+from diffkern.runtime.launch import Launch, dispatch
+from diffkern.runtime.native.replay import PYTHON, RELEASED, STALE, STREAM, Plan
+from diffkern.runtime.operation import memories, perform
+from diffkern.runtime.program import Executable
+from diffkern.runtime.stream import Stream
+
+__all__ = ["Prepared"]
+
+
+class Prepared:
+    """A launch that repeats.
+
+    Parameters
+    ----------
+    launch : Launch
+        The forward launch; its parts are changed with the parameters.
+    adjoint : AdjointLaunch, optional
+        Its adjoint, if that is what runs.
+    given : sequence, optional
+        Gradients that were given by hand, for each parameter an array or None; the others are the arguments' own.
+    stream : Stream, optional
+        Where it runs by default.
+    record_tape : bool, optional
+        Whether a tape that records takes it.
+    fixed : bool, optional
+        Whether the adjoint is part of a larger one, so that its arrays cannot be changed alone.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        adjoint: AdjointLaunch | None = None,
+        given: Sequence[array | None] | None = None,
+        stream: Stream | None = None,
+        record_tape: bool = True,
+        fixed: bool = False,
+    ) -> None:
+        self.launch = launch
+        self.adjoint = adjoint
+        self.given: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
+        self.stream = None if stream is None or stream.is_default else stream
+        self.record_tape = record_tape
+        self.fixed = fixed
+        self.released = False
+        # Copies of values by reference, so that what a struct points to stays alive.
+        self.kept: dict[int, Any] = {}
+        # Sequences that contain it, and in a sequence the launches that share the arguments by value.
+        self._users: list[weakref.ref[Any]] = []
+        self.family: list[Prepared] = []
+        self.plan: Plan
+        self._prepare()
+
+    @property
+    def operation(self) -> Launch | AdjointLaunch:
+        """What runs."""
+        return self.launch if self.adjoint is None else self.adjoint
+
+    @property
+    def executable(self) -> Executable:
+        """The program."""
+        return self.operation.executable
+
+    def _prepare(self) -> None:
+        """Make the native form anew; sequences that contain it are told."""
+        operation = self.operation
+        self.steps = operation.steps()
+        written = memories(operation.writes())
+        self._written = written
+        flags = (PYTHON if self.steps is None else 0) | (STREAM if self.stream is not None else 0)
+        self.plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
+        self._offsets: dict[int, int] = {}
+        block = self.steps[0].block if self.steps else bytearray()
+        self._block = block
+        if block:
+            parts = self.launch.parts
+            cotangents = {} if self.adjoint is None else self.adjoint.cotangents
+            saved = {} if self.adjoint is None else self.adjoint.saved
+            contents = {} if self.adjoint is None else self.adjoint.contents
+            offset = len(block)
+            for role, index in reversed(self.executable.layout):
+                if role == "param":
+                    offset -= len(parts[index] if index not in contents else contents[index]._packed)
+                    self._offsets[index] = offset
+                else:
+                    offset -= len((cotangents if role == "cotangent" else saved)[index]._packed)
+        for user in self._living():
+            user.plan.flag(STALE)
+
+    def watch(self, user: Any) -> None:
+        """Tell something that has a plan when this has another form."""
+        self._users = [weakref.ref(living) for living in (*self._living(), user)]
+
+    def _living(self) -> list[Any]:
+        return [user for ref in self._users if (user := ref()) is not None]
+
+    def _settle(self) -> None:
+        """Wait until no call is in progress that reads the block."""
+        if self.plan.running:
+            self.plan.settle()
+        if self._users:
+            for user in self._living():
+                user.plan.settle()
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, stream: Stream | None = None) -> None:
+        """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
+        self.check_alive()
+        stream = self.stream if stream is None else stream
+        if self.adjoint is None:
+            dispatch(self.launch.copy(), self.record_tape, stream)
+            return
+        if stream is not None and not isinstance(stream, Stream):
+            raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+        perform(self._adjoint_of(self.launch.copy(), self.adjoint.cotangents), stream)
+
+    def check_alive(self) -> None:
+        """Raise if it was released."""
+        if self.released:
+            raise LaunchError("this record was released", remedy="record the launch again")
+
+    def release(self) -> None:
+        """Let go of everything, after calls in progress."""
+        if not self.released:
+            self.plan.flag(RELEASED)
+            self.plan.settle()
+            self.released = True
+            self.kept.clear()
+            self.launch = self.launch.copy()
+            self.launch.arrays = [None] * len(self.launch.arrays)
+            self.adjoint = None
+            self.given = []
+            self._written = []
+            self.steps = None
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def index_of(self, name: str) -> int:
+        """Return the position of a parameter."""
+        for parameter in self.launch.kernel.parameters:
+            if parameter.name == name:
+                return parameter.index
+        names = ", ".join(p.name for p in self.launch.kernel.parameters)
+        raise LaunchError(f"kernel {self.launch.kernel.name!r} has no parameter {name!r}; it has {names}")
+
+    def check_index(self, index: int) -> int:
+        """Return a position, checked."""
+        count = len(self.launch.kernel.parameters)
+        try:
+            position = index.__index__()
+        except AttributeError:
+            raise TypeError(f"the index of a parameter is an integer, not {index!r}") from None
+        if not 0 <= position < count:
+            raise LaunchError(f"kernel {self.launch.kernel.name!r} has parameters 0 to {count - 1}, not {position}")
+        return position
+
+    def set(self, index: int, value: Any) -> None:
+        """Change a parameter."""
+        self.check_alive()
+        launch = self.launch
+        parameter = launch.kernel.parameters[index]
+        if type(value) is array and (parameter.is_array or parameter.annotation is None):
+            key, packed, held = value._key, value._packed, value
+        else:
+            key = parameter.value_key
+            if key and type(value) in (float, int):
+                try:
+                    packed = parameter.pack(value)  # type: ignore[misc]
+                except (struct.error, OverflowError):
+                    parameter.convert(value)  # says what is wrong
+                    raise
+                self.set_value(index, key, packed, value)
+                return
+            key, packed, made = parameter.convert(value)
+            if made is None:
+                self.set_value(index, key, packed, value)
+                return
+            held = made
+        if key != launch.keys[index] or self.adjoint is not None or not held._writable or not self._block:
+            self.change({index: (key, packed, held)}, {})
+            return
+        if index in launch.executable.writes:
+            before = launch.arrays[index]
+            if before is not None and before._memory is not held._memory:
+                self.change({index: (key, packed, held)}, {})
+                return
+        if self.fixed:
+            raise _fixed()
+        self._settle()
+        launch.parts[index] = packed
+        launch.arrays[index] = held
+        offset = self._offsets[index]
+        self._block[offset : offset + len(packed)] = packed
+
+    def check(self, index: int, value: Any) -> None:
+        """Raise if a parameter cannot take a value."""
+        self.check_alive()
+        key, packed, held = self.launch.kernel.parameters[index].convert(value)
+        if held is not None and self.fixed:
+            raise _fixed()
+        self.launch.copy().replace(index, key, packed, held)
+
+    def set_value(self, index: int, key: str, packed: bytes, value: Any) -> None:
+        """Change a parameter by value."""
+        launch = self.launch
+        if key != launch.keys[index]:
+            self.change({index: (key, packed, None)}, {})
+        else:
+            launch.parts[index] = packed
+            for member in self.family or (self,):
+                member._settle()
+                offset = member._offsets.get(index)
+                if offset is not None:
+                    member._block[offset : offset + len(packed)] = packed
+        self.keep(index, value)
+
+    def keep(self, index: int, value: Any) -> None:
+        """Keep alive what a value points to."""
+        if type(value) is not float and type(value) is not int:
+            self.kept[index] = copy.copy(value)
+
+    def change(self, forward: dict[int, tuple[str, bytes, array | None]], given: dict[int, array | None]) -> None:
+        """Change any parameters and gradients at once; if they do not fit together, nothing changes."""
+        if self.fixed:
+            raise _fixed()
+        launch = self.launch.copy()
+        for index, (key, packed, held) in forward.items():
+            launch.replace(index, key, packed, held)
+        merged = [given.get(i, old) for i, old in enumerate(self.given)]
+        adjoint = None
+        if self.adjoint is not None:
+            checked = [None if ct is None else cotangent(launch, i, ct) for i, ct in enumerate(merged)]
+            adjoint = self._adjoint_of(launch, with_own(launch, checked))
+        self._take(launch, adjoint, merged)
+
+    def set_dim(self, dim: Any) -> None:
+        """Change the dimensions."""
+        self.check_alive()
+        if self.fixed:
+            raise _fixed()
+        launch = self.launch.copy()
+        launch.resize(dim)
+        adjoint = None if self.adjoint is None else self._adjoint_of(launch, self.adjoint.cotangents)
+        self._take(launch, adjoint, self.given)
+
+    def _adjoint_of(self, launch: Launch, cotangents: dict[int, array] | Any) -> AdjointLaunch:
+        assert self.adjoint is not None
+        return AdjointLaunch(launch, cotangents, self.adjoint.saved, self.adjoint.contents)
+
+    def _take(self, launch: Launch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
+        # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.
+        self._settle()
+        before = self.plan
+        self.launch, self.adjoint, self.given = launch, adjoint, given
+        self._prepare()
+        before.become(self.plan)
+        self.plan = before
+
+
+def _fixed() -> LaunchError:
+    return LaunchError(
+        "arrays and dimensions of this launch are fixed: a gradient was built for them",
+        remedy="set them in the forward sequence, and build its adjoint again",
+    )
+
+
+def from_ctype(value: Any) -> Any:
+    """Return a value of ctypes as NumPy's: a number, or an array of numbers for a vector or matrix."""
+    try:
+        numbers = np.array(value) if hasattr(value, "_length_") else np.dtype(type(value)).type(value.value)
+    except (AttributeError, TypeError):
+        raise TypeError(f"a number or an array of numbers from ctypes was expected, not {value!r}") from None
+    return numbers

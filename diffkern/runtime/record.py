@@ -1,0 +1,259 @@
+"""``dk.Launch``: a launch as an object that runs again and again, with other parameters if need be.
+
+In: what :func:`diffkern.launch` takes, with ``record_cmd=True``. Out: a record. Its ``launch`` is a native built-in
+function, and everything that can be checked is checked before it: when the record is made or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, with_own
+from diffkern.runtime.array import array
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.launch import Launch as PackedLaunch
+from diffkern.runtime.launch import Launchable
+from diffkern.runtime.operation import perform
+from diffkern.runtime.prepared import Prepared, from_ctype
+from diffkern.runtime.stream import Stream
+
+__all__ = ["Launch", "launch_or_record"]
+
+
+class Launch:
+    """A recorded launch. Made by :func:`launch` with ``record_cmd=True``, or by indexing a :class:`Sequence`.
+
+    ``record.launch(stream=None)`` runs it: on the stream given here, or the one it was recorded with, or the current
+    one. Inside a :class:`Tape` it is recorded there, inside :func:`record` by the sequence. What it runs is what the
+    kernel meant when it was recorded; numbers, vectors and structs are those of that time too. It keeps alive the
+    arrays that it points to. Any number of threads may launch it at once.
+    """
+
+    __slots__ = ("__weakref__", "_prepared", "launch")
+
+    launch: Callable[..., None]
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self.launch = prepared.plan.call(prepared.run)
+
+    # -- description -------------------------------------------------------------------------------------------------
+
+    @property
+    def kernel(self) -> Launchable:
+        """The kernel."""
+        return self._prepared.launch.kernel
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return get_device()
+
+    @property
+    def dim(self) -> tuple[int, ...]:
+        """The dimensions."""
+        return self._prepared.launch.dims
+
+    @property
+    def is_adjoint(self) -> bool:
+        """Whether it runs the adjoint."""
+        return self._prepared.adjoint is not None
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream it was recorded with, None for the current one of each launch."""
+        return self._prepared.stream
+
+    @property
+    def arrays(self) -> dict[str, array]:
+        """The arrays it points to, by parameter; gradients as ``adj_name``."""
+        prepared = self._prepared
+        names = [p.name for p in prepared.launch.kernel.parameters]
+        held = {name: a for name, a in zip(names, prepared.launch.arrays, strict=True) if a is not None}
+        if prepared.adjoint is not None:
+            held |= {f"adj_{names[i]}": ct for i, ct in prepared.adjoint.cotangents.items()}
+        return held
+
+    def __repr__(self) -> str:
+        if self._prepared.released:
+            return "<dk.Launch released>"
+        what = "adjoint of " if self.is_adjoint else ""
+        return f"<dk.Launch {what}{self.kernel.name} dim={self.dim}>"
+
+    # -- parameters --------------------------------------------------------------------------------------------------
+
+    def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Set a parameter.
+
+        Parameters
+        ----------
+        index : int
+            Its position among the kernel's parameters.
+        value
+            Whatever may be passed in a launch; with ``adjoint=True`` a gradient, None for the argument's own.
+        adjoint : bool, optional
+            Whether its gradient is meant, of the record of an adjoint.
+
+        Raises
+        ------
+        LaunchError
+            If it does not fit. The record is as before then.
+        """
+        prepared = self._prepared
+        if type(index) is not int or not 0 <= index < len(prepared.launch.parts):
+            index = prepared.check_index(index)
+        if adjoint:
+            prepared.change({}, {index: self._gradient(index, value)})
+        else:
+            prepared.set(index, value)
+
+    def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
+        """Set a parameter by its name; see :meth:`set_param_at_index`."""
+        self.set_param_at_index(self._prepared.index_of(name), value, adjoint)
+
+    def set_param_at_index_from_ctype(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Set a parameter by value to a number, or an array of numbers, of :mod:`ctypes`, of the very type it has."""
+        index = self._prepared.check_index(index)
+        parameter = self.kernel.parameters[index]
+        if adjoint:
+            raise parameter.error("a gradient is an array, not a value of ctypes", "use set_param_at_index")
+        if self._prepared.launch.arrays[index] is not None:
+            raise parameter.error("an array is not set from ctypes: nobody would keep it alive", "pass the array")
+        try:
+            number = from_ctype(value)
+        except TypeError as error:
+            raise parameter.error(str(error)) from None
+        self._prepared.set(index, number)
+
+    def set_param_by_name_from_ctype(self, name: str, value: Any, adjoint: bool = False) -> None:
+        """Set a parameter by its name; see :meth:`set_param_at_index_from_ctype`."""
+        self.set_param_at_index_from_ctype(self._prepared.index_of(name), value, adjoint)
+
+    def set_params(self, values: Sequence[Any] | None = None, adj_values: Sequence[Any] | None = None) -> None:
+        """Set all parameters, all gradients, or both at once: then their shapes may change together.
+
+        Parameters
+        ----------
+        values : sequence, optional
+            One for each parameter.
+        adj_values : sequence, optional
+            Of an adjoint's record, one gradient for each parameter, None for the argument's own.
+        """
+        prepared = self._prepared
+        prepared.check_alive()
+        parameters = self.kernel.parameters
+        for given in (values, adj_values):
+            if given is not None and len(given) != len(parameters):
+                names = ", ".join(p.name for p in parameters)
+                raise LaunchError(
+                    f"kernel {self.kernel.name!r} has {len(parameters)} parameters ({names}), not {len(given)}"
+                )
+        forward = {} if values is None else {p.index: p.convert(v) for p, v in zip(parameters, values, strict=True)}
+        gradients = {} if adj_values is None else {i: self._gradient(i, v, False) for i, v in enumerate(adj_values)}
+        prepared.change(forward, gradients)
+
+    def set_params_from_ctypes(self, values: Sequence[Any]) -> None:
+        """Set all parameters, none of which may be an array, to values of :mod:`ctypes`."""
+        if len(values) != len(self.kernel.parameters):
+            raise LaunchError(f"kernel {self.kernel.name!r} has {len(self.kernel.parameters)} parameters")
+        for index, value in enumerate(values):
+            self.set_param_at_index_from_ctype(index, value)
+
+    def set_dim(self, dim: int | Sequence[int]) -> None:
+        """Set the dimensions."""
+        self._prepared.set_dim(dim)
+
+    def _gradient(self, index: int, value: Any, check: bool = True) -> array | None:
+        prepared = self._prepared
+        prepared.check_alive()
+        if prepared.adjoint is None:
+            raise LaunchError(
+                f"this record of kernel {self.kernel.name!r} runs forward and has no gradients to set",
+                remedy="make the adjoint's record with record.adjoint(), or launch(..., adjoint=True, record_cmd=True)",
+            )
+        if value is None or not check and isinstance(value, array):
+            return value
+        return cotangent(prepared.launch, index, value)
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def adjoint(self, adj_values: Mapping[str, Any] | None = None) -> Launch:
+        """Return the record of the adjoint of a forward record.
+
+        Parameters
+        ----------
+        adj_values : mapping of str to array, optional
+            Gradients by the names of the parameters; the arguments' own for the others.
+        """
+        prepared = self._prepared
+        prepared.check_alive()
+        if prepared.adjoint is not None:
+            raise LaunchError("this record runs an adjoint already; there is no adjoint of it")
+        packed = prepared.launch.copy()
+        given: list[array | None] = [None] * len(packed.arrays)
+        for name, value in (adj_values or {}).items():
+            index = prepared.index_of(name)
+            given[index] = None if value is None else cotangent(packed, index, value)
+        adjoint = AdjointLaunch(packed, with_own(packed, given))
+        return Launch(Prepared(packed, adjoint, given, prepared.stream))
+
+    def release(self) -> None:
+        """Let go of the arrays, when launches in progress have ended. The record cannot be used any more."""
+        self._prepared.release()
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def launch_or_record(
+    kernel: Launchable,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adj_inputs: Sequence[Any],
+    adj_outputs: Sequence[Any],
+    adjoint: bool,
+    record_cmd: bool,
+    record_tape: bool,
+    stream: Stream | None,
+) -> Launch | None:
+    """Do the less common kinds of a launch: adjoints and records."""
+    if stream is not None and not isinstance(stream, Stream):
+        raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+    packed = PackedLaunch(kernel, dim, (*inputs, *outputs))
+    if not adjoint:
+        if adj_inputs or adj_outputs:
+            raise LaunchError(
+                f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
+                remedy="add adjoint=True, or leave them out",
+            )
+        return Launch(_prepared(packed, (*inputs, *outputs), None, None, stream, record_tape))
+    given = match_cotangents(packed, len(inputs), len(outputs), adj_inputs, adj_outputs)
+    operation = AdjointLaunch(packed, with_own(packed, given))
+    if record_cmd:
+        return Launch(_prepared(packed, (*inputs, *outputs), operation, given, stream, record_tape))
+    perform(operation, stream)
+    return None
+
+
+def _prepared(
+    packed: PackedLaunch,
+    args: Sequence[Any],
+    adjoint: AdjointLaunch | None,
+    given: Sequence[array | None] | None,
+    stream: Stream | None,
+    record_tape: bool,
+) -> Prepared:
+    prepared = Prepared(packed, adjoint, given, stream, record_tape)
+    for index, value in enumerate(args):
+        if packed.arrays[index] is None:
+            prepared.keep(index, value)
+    return prepared

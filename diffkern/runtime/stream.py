@@ -1,0 +1,335 @@
+"""Streams and events on the CPU: ordered queues of work that run beside the Python program.
+
+In: work, enqueued on a stream. Out: it runs in order in a thread of its own, the work of several streams side by side.
+The default stream does everything at once: what it is given has run when the call returns, and before it runs it waits
+for the work of all other streams, as CUDA's default stream does. So does every look at the contents of an array.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from diffkern.runtime.device import Device, check_device, get_device
+from diffkern.runtime.state import attention, current
+
+__all__ = [
+    "Event", "ScopedStream", "Stream", "get_event_elapsed_time", "get_stream", "record_event", "set_stream", "settle",
+    "synchronize", "synchronize_device", "synchronize_event", "synchronize_stream", "wait_event", "wait_stream",
+]  # fmt: skip
+
+_IDLE_SECONDS = 1.0  # how long a thread without work lives on
+
+
+class _Queue:
+    """The work of one stream. Its thread knows the queue, not the stream, so that a forgotten stream can end."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.work: deque[Callable[[], None]] = deque()
+        self.pending = 0
+        self.error: BaseException | None = None
+        self.has_thread = False
+
+    def put(self, work: Callable[[], None]) -> None:
+        with self.changed:
+            if not self.pending:
+                attention.rise()
+                with _lock:
+                    _busy.add(self)
+            self.pending += 1
+            self.work.append(work)
+            if not self.has_thread:
+                self.has_thread = True
+                threading.Thread(target=self.serve, name="diffkern stream", daemon=True).start()
+            self.changed.notify_all()
+
+    def serve(self) -> None:
+        while True:
+            with self.changed:
+                if not self.changed.wait_for(lambda: self.work, _IDLE_SECONDS):
+                    self.has_thread = False
+                    return
+                work = self.work.popleft()
+            try:
+                # After an error the rest would compute from wrong contents.
+                if self.error is None:
+                    work()
+            except BaseException as error:
+                self.error = error
+            del work
+            with self.changed:
+                self.pending -= 1
+                if not self.pending:
+                    with _lock:
+                        _busy.discard(self)
+                    attention.fall()
+                self.changed.notify_all()
+
+    def wait(self) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: not self.pending)
+            error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
+# Queues with work that has not run. Guarded by the lock.
+_busy: set[_Queue] = set()
+_lock = threading.Lock()
+
+
+def settle() -> None:
+    """Wait until the work of all streams has run."""
+    while _busy:
+        with _lock:
+            queues = list(_busy)
+        for queue in queues:
+            queue.wait()
+
+
+class Stream:
+    """An ordered queue of launches.
+
+    Parameters
+    ----------
+    device : str or Device, optional
+        Where it runs.
+    priority : int, optional
+        For programs that also run elsewhere; on the CPU it has no effect.
+    """
+
+    __slots__ = ("__weakref__", "_queue", "is_default")
+
+    is_default: bool
+    """Whether it does everything at once."""
+
+    def __init__(self, device: Any = None, priority: int = 0) -> None:
+        check_device(device)
+        self._queue = _Queue()
+        self.is_default = False
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return get_device()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all its work has run."""
+        return not self._queue.pending
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        """Let work run after all that the stream was given before."""
+        if self.is_default:
+            settle()
+            work()
+        else:
+            self._queue.put(work)
+
+    def synchronize(self) -> None:
+        """Wait until all its work has run."""
+        self._queue.wait()
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Let an event, a new one by default, happen when all work so far has run."""
+        event = Event() if event is None else event
+        event._mark = mark = _Mark()
+        if self.is_default:
+            mark.happen()
+        else:
+            self._queue.put(mark.happen)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work wait for what an event was last recorded on."""
+        mark = event._mark
+        if mark is None or mark.done.is_set():
+            return
+        if self.is_default:
+            mark.done.wait()
+        else:
+            self._queue.put(lambda: _wait(mark))
+
+    def wait_stream(self, other: Stream, event: Event | None = None) -> None:
+        """Let later work wait for all work that another stream has so far."""
+        if other is not self:
+            self.wait_event(other.record_event(event))
+
+    def __repr__(self) -> str:
+        return "<dk.Stream default>" if self.is_default else f"<dk.Stream {id(self):#x}>"
+
+
+class _Mark:
+    """One happening of an event."""
+
+    __slots__ = ("done", "time")
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.time = 0.0
+
+    def happen(self) -> None:
+        self.time = time.perf_counter()
+        self.done.set()
+
+
+def _wait(mark: _Mark) -> None:
+    mark.done.wait()
+
+
+class Event:
+    """A mark in a stream's work that others can wait for.
+
+    Parameters
+    ----------
+    device, enable_timing : optional
+        For programs that also run elsewhere; on the CPU every event keeps its time.
+    """
+
+    __slots__ = ("__weakref__", "_mark")
+
+    def __init__(self, device: Any = None, enable_timing: bool = False) -> None:
+        check_device(device)
+        self._mark: _Mark | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what it was last recorded on has run; True if it was never recorded."""
+        return self._mark is None or self._mark.done.is_set()
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+        if self._mark is not None:
+            self._mark.done.wait()
+
+
+def get_stream(device: Any = None) -> Stream:
+    """Return the current stream."""
+    check_device(device)
+    return current.stream or _DEFAULT
+
+
+def set_stream(stream: Stream, device: Any = None) -> None:
+    """Make a stream the current one of this thread: launches go there that do not name another."""
+    check_device(device)
+    before, current.stream = current.stream, None if stream.is_default else stream
+    if current.stream is not None:
+        attention.rise()
+    if before is not None:
+        attention.fall()
+
+
+class ScopedStream:
+    """Makes a stream the current one inside a ``with`` block.
+
+    Parameters
+    ----------
+    stream : Stream
+        The stream.
+    sync_enter : bool, optional
+        Whether its work in the block waits for what the outer stream has so far.
+    sync_exit : bool, optional
+        Whether the outer stream waits for the block's work.
+    """
+
+    def __init__(self, stream: Stream, sync_enter: bool = True, sync_exit: bool = False) -> None:
+        self.stream = stream
+        self.sync_enter = sync_enter
+        self.sync_exit = sync_exit
+        self._outer = _DEFAULT
+
+    def __enter__(self) -> Stream:
+        self._outer = get_stream()
+        if self.sync_enter:
+            self.stream.wait_stream(self._outer)
+        set_stream(self.stream)
+        return self.stream
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        set_stream(self._outer)
+        if self.sync_exit:
+            self._outer.wait_stream(self.stream)
+
+
+def record_event(event: Event | None = None) -> Event:
+    """Let an event happen when the current stream has done all its work so far."""
+    return get_stream().record_event(event)
+
+
+def wait_event(event: Event) -> None:
+    """Let later work of the current stream wait for an event."""
+    get_stream().wait_event(event)
+
+
+def wait_stream(stream: Stream, event: Event | None = None) -> None:
+    """Let later work of the current stream wait for all work that another has so far."""
+    get_stream().wait_stream(stream, event)
+
+
+def synchronize() -> None:
+    """Wait until all launches on all streams have run."""
+    settle()
+
+
+def synchronize_device(device: Any = None) -> None:
+    """Wait until all launches on a device have run."""
+    check_device(device)
+    settle()
+
+
+def synchronize_stream(stream: Stream | None = None) -> None:
+    """Wait until all launches on a stream have run."""
+    (stream or get_stream()).synchronize()
+
+
+def synchronize_event(event: Event) -> None:
+    """Wait for an event."""
+    event.synchronize()
+
+
+def get_event_elapsed_time(start: Event, end: Event, synchronize: bool = True) -> float:
+    """Return the milliseconds between two events.
+
+    Parameters
+    ----------
+    start, end : Event
+        Events that were recorded.
+    synchronize : bool, optional
+        Whether to wait for `end` first.
+    """
+    if start._mark is None or end._mark is None:
+        raise RuntimeError("the time between events is known once both have been recorded")
+    if synchronize:
+        end.synchronize()
+        start.synchronize()
+    if not (start.is_complete and end.is_complete):
+        raise RuntimeError("the events have not happened yet; pass synchronize=True to wait for them")
+    return 1000.0 * (end._mark.time - start._mark.time)
+
+
+_DEFAULT = Stream()
+_DEFAULT.is_default = True
+
+
+atexit.register(settle)
+
+
+def _after_fork() -> None:
+    # Of the threads the child has only the one that forked; the work of the others belongs to the parent.
+    global _lock
+    _lock = threading.Lock()
+    _busy.clear()
+    attention.restart(sum(x is not None for x in (current.tape, current.recorder, current.stream)))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,298 @@
+"""``dk.record()``: replay, parameters, order, gradients, tables and traces of sequences."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+from tests.unit.runtime.test_records import add_up, floats, gather, run_in_threads, scale, square_in_place
+
+
+@pytest.fixture
+def model():
+    x, y, loss = floats(1, 2, 3, grad=True), dk.zeros(3), dk.zeros(1)
+    with dk.record() as sequence:
+        loss.zero_()
+        scale[3](x, 2.0, y)
+        dk.launch(add_up, 3, [y], [loss])
+    return x, y, loss, sequence
+
+
+def test_recording_runs_and_replaying_runs_again(model):
+    x, y, loss, sequence = model
+    assert loss.numpy()[0] == 28
+    assert len(sequence) == 3
+    x.fill_(1.0)
+    assert sequence.replay() is None
+    assert loss.numpy()[0] == 6
+    sequence.replay(timed=True)
+    assert loss.numpy()[0] == 6
+
+
+def test_recording_without_running():
+    y = dk.zeros(3)
+    with dk.record(run=False) as sequence:
+        scale[3](floats(1, 2, 3), 1.0, y)
+    assert y.numpy().tolist() == [0, 0, 0]
+    sequence.replay()
+    assert y.numpy().tolist() == [1, 4, 9]
+
+
+def test_an_empty_sequence_and_one_that_failed():
+    with dk.record() as empty:
+        pass
+    empty.replay()
+    assert len(empty) == 0
+    with pytest.raises(ZeroDivisionError), dk.record() as failed:
+        scale[3](floats(1, 2, 3), 1.0, dk.zeros(3))
+        raise ZeroDivisionError
+    assert len(failed) == 0
+    with dk.record(), pytest.raises(RuntimeError, match="already"), dk.record():
+        pass
+
+
+def test_parts_and_single_launches(model):
+    x, y, loss, sequence = model
+    y.zero_()
+    loss.zero_()
+    sequence[2:].replay()
+    assert loss.numpy()[0] == 0
+    sequence[1].launch()
+    sequence[2].launch()
+    assert loss.numpy()[0] == 28
+    assert [record.kernel for record in sequence] == [scale, add_up]
+    with pytest.raises(dk.LaunchError, match="fill"):
+        sequence[0]
+    with pytest.raises(IndexError):
+        sequence[3]
+
+
+def test_parameters_by_name(model):
+    x, y, loss, sequence = model
+    part = sequence[:2]
+    assert sequence.set_param("a", 1.0) == 1
+    sequence.replay()
+    assert loss.numpy()[0] == 14
+    other = dk.zeros(3)
+    assert sequence.set_param("y", other, kernel=scale) == 1
+    sequence.set_params({"x": floats(1, 1, 1)}, kernel=scale)
+    assert sequence.set_param("x", other, kernel=add_up) == 1
+    part.replay()
+    assert other.numpy().tolist() == [1, 1, 1]
+    sequence.replay()
+    assert loss.numpy()[0] == 3
+    with pytest.raises(dk.LaunchError, match="no launch"):
+        sequence.set_param("q", 1.0)
+    with pytest.raises(dk.LaunchError, match="'x'"):
+        sequence.set_param("x", 1.0)
+    sequence.replay()
+    assert loss.numpy()[0] == 3
+
+
+def test_changes_of_form_through_one_launch(model):
+    x, y, loss, sequence = model
+    sequence[1].set_dim(1)
+    sequence.replay()
+    assert y.numpy().tolist() == [2, 8, 18]
+    sequence[1].set_param_by_name("x", floats(5, 9, 6)[::2])
+    sequence[1].set_dim(2)
+    sequence.replay()
+    assert y.numpy().tolist() == [50, 72, 18]
+    assert loss.numpy()[0] == 140
+    sequence[2].set_dim(0)
+    sequence.replay()
+    assert loss.numpy()[0] == 0
+
+
+def test_order(model):
+    x, y, loss, sequence = model
+    assert sequence.dependencies() == [set(), set(), {0, 1}]
+    swapped = sequence.reorder([1, 0, 2])
+    swapped.replay()
+    assert loss.numpy()[0] == 28
+    with pytest.raises(ValueError, match=r"step 2 \(add_up\) must stay behind step 1 \(scale\)"):
+        sequence.reorder([0, 2, 1])
+    with pytest.raises(ValueError, match="each of the 3 steps once"):
+        sequence.reorder([0, 1, 1])
+
+
+def test_copies_fills_and_sums_of_all_kinds():
+    a, b, c = floats(1, 2, 3, 4), dk.zeros(4), dk.zeros((4, 4), dtype=dk.float64)
+    with dk.record() as sequence:
+        dk.copy(b, a)
+        b[1:3] = 7.0
+        c.fill_(-0.0)
+        c[::2].fill_(2.0)
+        dk.copy(a[2:], a[:2])
+        a.assign(np.array([9, 8, 7, 6], np.float32))
+    a.assign(np.array([1, 2, 3, 4], np.float32))
+    b.zero_()
+    c.fill_(1.0)
+    sequence.replay()
+    assert b.numpy().tolist() == [1, 7, 7, 4]
+    assert np.signbit(c.numpy()[1]).all()
+    assert c.numpy().sum() == 16
+    assert a.numpy().tolist() == [9, 8, 7, 6]
+
+
+def test_constants_are_those_of_the_time_of_recording():
+    values, a = np.ones(3, np.float32), dk.zeros(3)
+    with dk.record() as sequence:
+        a.assign(values)
+    values[:] = 5
+    a.zero_()
+    sequence.replay()
+    assert a.numpy().tolist() == [1, 1, 1]
+
+
+# -- gradients -------------------------------------------------------------------------------------------------------
+
+
+def test_forward_and_reverse_as_one(model):
+    x, y, loss, sequence = model
+    both = sequence.adjoint(loss)
+    assert x.grad.numpy().tolist() == [0, 0, 0]
+    for _ in range(3):
+        both.replay()
+        assert x.grad.numpy().tolist() == [4, 8, 12]
+    both.set_param("a", 1.0)
+    both.replay()
+    assert loss.numpy()[0] == 14
+    assert x.grad.numpy().tolist() == [2, 4, 6]
+    both[1].set_param_by_name("a", 3.0)
+    both.replay()
+    assert x.grad.numpy().tolist() == [6, 12, 18]
+    for change in (
+        lambda: both.set_param("x", dk.zeros(3), kernel=scale),
+        lambda: both[1].set_dim(2),
+        lambda: both[1].set_param_by_name("x", dk.zeros(3)),
+    ):
+        with pytest.raises(dk.LaunchError, match="fixed"):
+            change()
+    with pytest.raises(dk.LaunchError, match="adjoints already"):
+        both.adjoint(loss)
+
+
+def test_gradients_add_up_without_zero_and_begin_with_seeds(model):
+    x, y, loss, sequence = model
+    adds = sequence.adjoint(loss, zero=False)
+    adds.replay()
+    adds.replay()
+    assert x.grad.numpy().tolist() == [8, 16, 24]
+    seeded = sequence[:2].adjoint(grads={y: np.array([1, 0, 0], np.float32)})
+    seeded.replay()
+    assert x.grad.numpy().tolist() == [4, 0, 0]
+
+
+def test_gradients_that_results_hold():
+    x, y = floats(1, 2, grad=True), dk.zeros(2, requires_grad=True)
+    with dk.record() as sequence:
+        scale[2](x, 1.0, y)
+    both = sequence.adjoint()
+    for seed in (1.0, 2.0):
+        x.grad.zero_()
+        y.grad.fill_(seed)
+        both.replay()
+        assert x.grad.numpy().tolist() == [2 * seed, 4 * seed]
+
+
+def test_overwritten_contents_are_kept_at_each_replay():
+    x, y, loss = floats(1, 2, grad=True), dk.zeros(2), dk.zeros(1)
+    with dk.record(run=False) as sequence:
+        loss.zero_()
+        dk.copy(y, x)
+        square_in_place[2](y)
+        square_in_place[2](y)
+        add_up[2](y, loss)
+    both = sequence.adjoint(loss)
+    for values in ([1, 2], [3, -1]):
+        x.assign(np.array(values, np.float32))
+        both.replay()
+        assert x.grad.numpy().tolist() == [4 * v**3 for v in values]
+
+
+def test_a_tape_inside_a_sequence(model):
+    x, y, loss, _ = model
+    with dk.record() as sequence:
+        x.grad.zero_()
+        with dk.Tape() as tape:
+            loss.zero_()
+            scale[3](x, 2.0, y)
+            add_up[3](y, loss)
+        tape.backward(loss)
+    assert x.grad.numpy().tolist() == [4, 8, 12]
+    x.assign(np.array([2, 2, 2], np.float32))
+    sequence.replay()
+    assert x.grad.numpy().tolist() == [8, 8, 8]
+    sequence.set_param("a", 1.0)
+    sequence.replay()
+    assert x.grad.numpy().tolist() == [4, 4, 4]
+
+
+def test_replaying_under_a_tape_records_there(model):
+    x, y, loss, sequence = model
+    with dk.Tape() as tape:
+        sequence.replay()
+    tape.backward(loss)
+    assert x.grad.numpy().tolist() == [4, 8, 12]
+    with dk.record() as nested:
+        sequence.replay()
+    assert len(nested) == 3
+    nested.replay()
+    assert loss.numpy()[0] == 28
+
+
+def test_private_copies_split_the_native_call():
+    n = 200_000
+    x, index, y, loss = dk.ones(16, requires_grad=True), dk.array(np.arange(n) % 16, dtype=int), dk.zeros(n), dk.zeros(1)
+    with dk.record() as sequence:
+        loss.zero_()
+        gather[n](x, index, y)
+        add_up[n](y, loss)
+    both = sequence.adjoint(loss)
+    both.replay()
+    both.replay(timed=True)
+    assert loss.numpy()[0] == n
+    assert x.grad.numpy().tolist() == [n / 16] * 16
+    assert {row["native"] for row in both.table()} <= {True, False}
+    assert all(row["seconds"] >= 0 for row in both.table())
+
+
+# -- showing ---------------------------------------------------------------------------------------------------------
+
+
+def test_table_json_and_trace(model, tmp_path):
+    x, y, loss, sequence = model
+    assert repr(sequence) == "<dk.Sequence of 3 steps>"
+    assert "scale" in str(sequence)
+    assert "a=2.0" in str(sequence)
+    assert str(sequence).splitlines()[1].endswith("-")
+    with pytest.raises(RuntimeError, match="timed=True"):
+        sequence.chrome_trace()
+    sequence.replay(timed=True)
+    assert not str(sequence).splitlines()[1].endswith("-")
+    steps = json.loads(sequence.to_json(tmp_path / "s.json"))["steps"]
+    assert [step["step"] for step in steps] == ["fill", "scale", "add_up"]
+    assert steps[2]["after"] == [0, 1]
+    assert json.loads((tmp_path / "s.json").read_text())["steps"] == steps
+    events = json.loads(sequence.chrome_trace(tmp_path / "t.json"))["traceEvents"]
+    assert [event["name"] for event in events] == ["fill", "scale", "add_up"]
+    assert events[0]["ts"] == 0
+    assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
+
+
+def test_replays_from_many_threads_at_once():
+    n, threads = 5000, 4
+    models = []
+    for k in range(threads):
+        x, y, loss = dk.full(n, float(k)), dk.zeros(n), dk.zeros(1)
+        with dk.record() as sequence:
+            loss.zero_()
+            scale[n](x, 2.0, y)
+            add_up[n](y, loss)
+        models.append((sequence, loss))
+    run_in_threads(lambda k: [models[k][0].replay() for _ in range(100)], threads)
+    assert [loss.numpy()[0] for _, loss in models] == [2.0 * n * k * k for k in range(threads)]
