@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from diffkern._version import __version__
+from diffkern.build import compile_kernels as compile  # noqa: A004, F401  (`import *` keeps the built-in)
+from diffkern.build import force_load
+from diffkern.build import load_directory as load
 from diffkern.errors import (
     AutodiffError,
     CompileError,
@@ -81,6 +84,7 @@ __all__ = [
     "copy",
     "empty",
     "empty_like",
+    "force_load",
     "from_numpy",
     "full",
     "full_like",
@@ -91,6 +95,7 @@ __all__ = [
     "init",
     "kernel",
     "launch",
+    "load",
     "ones",
     "ones_like",
     "record",

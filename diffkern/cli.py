@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib.util
 import inspect
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import diffkern
 from diffkern import demo
 from diffkern._version import __version__
-from diffkern.cache import store
+from diffkern.cli_cache import add_cache_command
+from diffkern.cli_compile import add_compile_command
+from diffkern.cli_files import UsageError, find_kernel, import_file
 from diffkern.errors import KernelError
 from diffkern.kernel import Kernel
 
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["main"]
-
-
-class UsageError(Exception):
-    """Something on the command line, or in the file it names, that the user can put right."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,9 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     show.set_defaults(run=_inspect)
 
-    cache = commands.add_parser("cache", help="show or empty the artifact cache")
-    cache.add_argument("action", choices=["info", "clear"])
-    cache.set_defaults(run=_cache)
+    add_compile_command(commands)
+    add_cache_command(commands)
     return parser
 
 
@@ -88,7 +82,7 @@ def _inspect(options: argparse.Namespace) -> None:
         raise UsageError(
             f"{options.target!r} does not name a kernel; write FILE.py:KERNEL, as in model.py:spring_energy"
         )
-    kernel = _find_kernel(_import_file(Path(path)), name)
+    kernel = find_kernel(import_file(Path(path)), name)
     types = _argument_types(kernel, options.types)
     if options.ir:
         print(kernel.ir(*types, adjoint=options.adjoint))
@@ -96,40 +90,6 @@ def _inspect(options: argparse.Namespace) -> None:
         print(kernel.adjoint_source(*types))
     else:
         print(kernel.source(*types))
-
-
-def _import_file(path: Path) -> ModuleType:
-    """Import a file as ``python FILE`` would find its neighbours, under a name of its own."""
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}")
-    # A prefix keeps a user's file called types.py from standing in for the standard module.
-    name = f"_diffkern_inspect_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file; its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(module)
-    except KernelError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    return module
-
-
-def _find_kernel(module: ModuleType, name: str) -> Kernel:
-    found = getattr(module, name, None)
-    if isinstance(found, Kernel):
-        return found
-    kernels = sorted(key for key, value in vars(module).items() if isinstance(value, Kernel))
-    known = f"its kernels are {', '.join(kernels)}" if kernels else "it has none"
-    if found is None:
-        raise UsageError(f"{module.__file__} has no kernel {name!r}; {known}")
-    raise UsageError(f"{name!r} in {module.__file__} is not a kernel; {known}")
 
 
 def _argument_types(kernel: Kernel, texts: Sequence[str]) -> list[object]:
@@ -190,16 +150,3 @@ def _type_of(node: ast.expr) -> object:
             return value
         case _:
             raise ValueError(f"{ast.unparse(node)!r} is not understood")
-
-
-def _cache(options: argparse.Namespace) -> None:
-    directory = store.default_directory()
-    artifacts = list(store.entries(directory))
-    if options.action == "clear":
-        # Only what the store recognises as its own goes; the directory may hold other files.
-        for artifact in artifacts:
-            shutil.rmtree(artifact)
-        print(f"removed {len(artifacts)} artifacts from {directory}")
-        return
-    size = sum(file.stat().st_size for artifact in artifacts for file in artifact.iterdir())
-    print(f"directory  {directory}\nartifacts  {len(artifacts)}\nsize       {size / 1e6:.1f} MB")

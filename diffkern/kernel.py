@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -191,7 +191,7 @@ class Kernel:
         """
         from diffkern.pipeline import forward_source
 
-        return forward_source(self.func, self._types(types), self.options)
+        return forward_source(self.func, self.argument_types(*types), self.options)
 
     def adjoint_source(self, *types: Any, active: Any = None) -> str:
         """Return the readable adjoint program.
@@ -205,17 +205,18 @@ class Kernel:
         """
         from diffkern.pipeline import adjoint_source
 
-        known = self._types(types)
+        known = self.argument_types(*types)
         return adjoint_source(self.func, known, self._active(known, active), self.options)
 
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         from diffkern.pipeline import ir_text
 
-        known = self._types(types)
+        known = self.argument_types(*types)
         return ir_text(self.func, known, adjoint, self._active(known, active), self.options)
 
-    def _types(self, given: tuple[Any, ...]) -> tuple[Argument, ...]:
+    def argument_types(self, *given: Any) -> tuple[Argument, ...]:
+        """Return the types of the arguments; parameters as in :meth:`source`."""
         if not given:
             if all(p.annotation is not None for p in self.parameters):
                 given = tuple(p.annotation for p in self.parameters)
@@ -237,7 +238,14 @@ class Kernel:
         leaves = flatten([p.name for p in self.parameters], types)
         if names is None:
             return frozenset(i for i, leaf in enumerate(leaves) if is_differentiable(leaf.type))
-        # A name stands for the parameter itself, or for all fields of a struct below it.
+        return self.positions(names, types)
+
+    def positions(self, names: Iterable[str], types: Sequence[Argument]) -> frozenset[int]:
+        """Return the positions, in the program, of parameters given by name.
+
+        A name stands for the parameter itself, or for all fields of a struct below it: ``s`` and ``s.pos``.
+        """
+        leaves = flatten([p.name for p in self.parameters], types)
         found = {name: [i for i, leaf in enumerate(leaves) if f"{leaf.name}.".startswith(f"{name}.")] for name in names}
         unknown = [name for name, indices in found.items() if not indices]
         if unknown:

@@ -21,7 +21,7 @@ from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store, default_directory
-from diffkern.cache.targets import NATIVE, native_fields, runnable, shipped_fields
+from diffkern.cache.targets import HOST, NATIVE, native_fields, runnable, shipped_fields
 from diffkern.ir.structs import Argument
 from diffkern.runtime.config import config
 from diffkern.runtime.native import pool
@@ -40,6 +40,7 @@ __all__ = [
     "current_store",
     "load",
     "loaded_directories",
+    "runnable_targets",
 ]
 
 # Both choose what code comes out: numba is named in the cache's key although it is not imported here.
@@ -158,7 +159,7 @@ def build_entry(specialization: Specialization, fields: Sequence[tuple[str, byte
         If it cannot be compiled or differentiated.
     """
     started = time.perf_counter()
-    program = specialization.build("dk_" + artifact_key(fields, target)[:32], target)
+    program = specialization.build("dk_" + artifact_key(fields, target)[:32], NATIVE if target == HOST else target)
     facts = {**program.manifest, "title": specialization.title, "target": target}
     ingredients = _readable([*fields, *_target_fields(target)])
     if config.verbose:
@@ -202,7 +203,7 @@ def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
     """Load the best artifact that a shipped directory has for this machine."""
     if not _directories:
         return None
-    for target in (NATIVE, *_runnable()):
+    for target in runnable_targets():
         name = artifact_key(fields, target)
         for store in _directories:
             executable = _from_cache(store.get(name))
@@ -234,14 +235,17 @@ def _host_cpu() -> tuple[str, str]:
 
 
 @functools.cache
-def _runnable() -> list[str]:
-    return runnable(_host_cpu)
+def runnable_targets() -> tuple[str, ...]:
+    """Return the targets whose programs this process can run, best first."""
+    return (NATIVE, HOST, *runnable(_host_cpu))
 
 
 @functools.cache
 def _target_fields(target: str) -> list[tuple[str, bytes]]:
+    # Shipped artifacts are for machines that may have other compilers, or none.
+    if target == HOST:
+        return native_fields(_host_cpu())
     if target != NATIVE:
-        # Shipped artifacts are for machines that may have other compilers, or none.
         return shipped_fields(target)
     more: Iterable[tuple[str, str]] = distribution_versions(_COMPILERS)
     more = [*more, *((name, os.environ[name]) for name in _NUMBA_SETTINGS if name in os.environ)]

@@ -13,9 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["NAMED", "NATIVE", "Level", "native_fields", "runnable", "shipped_fields"]
+__all__ = ["HOST", "NAMED", "NATIVE", "Level", "native_fields", "runnable", "shipped_fields"]
 
 NATIVE: Final = "native"
+"""This processor, by the compilers installed here: what the cache holds."""
+HOST: Final = "host"
+"""This processor, in a directory to be shipped: whoever loads it may have other compilers, or none."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import struct
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,10 @@ from diffkern.runtime.operation import memories, perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.stream import Stream
 
-__all__ = ["Prepared"]
+__all__ = ["Prepared", "Slot", "from_ctype"]
+
+Slot = tuple[str, int, int, "Callable[[Any], bytes] | None"]
+"""Where a parameter stands in the block: the key of its type, its first and last byte, and what packs a number."""
 
 
 class Prepared:
@@ -103,8 +106,49 @@ class Prepared:
                     self._offsets[index] = offset
                 else:
                     offset -= len((cotangents if role == "cotangent" else saved)[index]._packed)
+        self._find_slots()
         for user in self._living():
             user.plan.flag(STALE)
+
+    def _find_slots(self) -> None:
+        """Find the parameters that can be changed by writing to the block, without any other check than their type."""
+        self.slots: dict[int, Slot] = {}
+        if self.family or self.fixed or self.released or not self._block:
+            return
+        launch = self.launch
+        for parameter in launch.kernel.parameters:
+            index = parameter.index
+            start, size = self._offsets.get(index, -1), len(launch.parts[index])
+            if start < 0:
+                continue
+            if launch.arrays[index] is None:
+                if parameter.value_key:
+                    self.slots[index] = (parameter.value_key, start, start + size, parameter.pack)
+            elif self.adjoint is None and index not in launch.executable.writes:
+                self.slots[index] = (launch.keys[index], start, start + size, None)
+
+    def quick_set(self, slot: Slot, index: int, value: Any) -> bool:
+        """Change a parameter that has a slot; return whether that was possible."""
+        key, start, stop, pack = slot
+        launch = self.launch
+        if pack is None:
+            if type(value) is not array or value._key is not key:
+                return False
+            packed = value._packed
+        elif type(value) is float or type(value) is int:
+            try:
+                packed = pack(value)
+            except (struct.error, OverflowError):
+                return False
+        else:
+            return False
+        if self.plan.words[1] or self.plan.held or self._users:
+            self._settle()
+        launch.parts[index] = packed
+        if pack is None:
+            launch.arrays[index] = value
+        self._block[start:stop] = packed
+        return True
 
     def watch(self, user: Any) -> None:
         """Tell something that has a plan when this has another form."""
@@ -142,6 +186,7 @@ class Prepared:
     def release(self) -> None:
         """Let go of everything, after calls in progress."""
         if not self.released:
+            self.slots = {}
             self.plan.flag(RELEASED)
             self.plan.settle()
             self.released = True
@@ -182,15 +227,6 @@ class Prepared:
         if type(value) is array and (parameter.is_array or parameter.annotation is None):
             key, packed, held = value._key, value._packed, value
         else:
-            key = parameter.value_key
-            if key and type(value) in (float, int):
-                try:
-                    packed = parameter.pack(value)  # type: ignore[misc]
-                except (struct.error, OverflowError):
-                    parameter.convert(value)  # says what is wrong
-                    raise
-                self.set_value(index, key, packed, value)
-                return
             key, packed, made = parameter.convert(value)
             if made is None:
                 self.set_value(index, key, packed, value)
@@ -252,6 +288,16 @@ class Prepared:
             checked = [None if ct is None else cotangent(launch, i, ct) for i, ct in enumerate(merged)]
             adjoint = self._adjoint_of(launch, with_own(launch, checked))
         self._take(launch, adjoint, merged)
+
+    def join(self, family: list[Prepared]) -> None:
+        """Change parameters by value together with others."""
+        self.family = family
+        self._find_slots()
+
+    def fix(self) -> None:
+        """Refuse other arrays and dimensions from now on."""
+        self.fixed = True
+        self._find_slots()
 
     def set_dim(self, dim: Any) -> None:
         """Change the dimensions."""

@@ -103,8 +103,10 @@ class Launch:
             If it does not fit. The record is as before then.
         """
         prepared = self._prepared
-        if type(index) is not int or not 0 <= index < len(prepared.launch.parts):
-            index = prepared.check_index(index)
+        slot = prepared.slots.get(index)
+        if slot is not None and not adjoint and prepared.quick_set(slot, index, value):
+            return
+        index = prepared.check_index(index)
         if adjoint:
             prepared.change({}, {index: self._gradient(index, value)})
         else:

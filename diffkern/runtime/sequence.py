@@ -103,7 +103,7 @@ class Recorder:
             # A launch and its adjoint share the arguments by value, and change them together.
             family = self._prepared.setdefault(id(item.prepared.launch), [])
             family.append(item.prepared)
-            item.prepared.family = family
+            item.prepared.join(family)
 
     def __enter__(self) -> Recorder:
         if current.recorder is not None:
@@ -367,7 +367,7 @@ class Sequence:
             tape.backward(loss, grads)
         for item in recorder.items:
             if item.prepared is not None:
-                item.prepared.fixed = True
+                item.prepared.fix()
         return Sequence(recorder.items)
 
     # -- showing -----------------------------------------------------------------------------------------------------

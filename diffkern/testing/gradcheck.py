@@ -286,7 +286,7 @@ def gradcheck(
         If elements lie too near a kink or a jump to be compared.
     """
     given = (*inputs, *outputs)
-    fn = pipeline.lower_kernel(kernel.func, kernel._types(given), kernel.options)
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.options)
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)

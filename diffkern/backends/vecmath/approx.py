@@ -97,6 +97,12 @@ def host_has_fma() -> bool:
     return bool(llvm.get_host_cpu_features().get("fma", False))
 
 
+def _is_arm(module: ir.Module) -> bool:
+    """Whether a module is for aarch64, where LLVM 20 ends the process over functions that preserve vector registers."""
+    triple = llvm.get_process_triple() if module.triple.startswith("unknown") else module.triple
+    return str(triple).startswith(("aarch64", "arm64"))
+
+
 def declare(
     module: ir.Module, name: str, dtype: DType, lanes: int = 1, *, fma: bool | None = None, masked: bool = False
 ) -> ir.Function:
@@ -154,7 +160,7 @@ def _define(
         function.attributes.add(item)
     if attribute == "noinline":
         # The caller's registers survive the rare call: without this a loop spills them around it on every trip.
-        function.calling_convention = "preserve_allcc"
+        function.calling_convention = "preserve_mostcc" if _is_arm(module) else "preserve_allcc"
         # The loop vectoriser gives up at a call without a vector form.  This names a masked one for 3 lanes, a number
         # it never picks: so it vectorises the loop, and leaves the call as a branch for each lane whose condition
         # holds.  llvmlite's list of attributes lacks this one, hence set.add.  If a linker renames the function, the

@@ -63,13 +63,13 @@ class Plan:
     __slots__ = (
         "__weakref__",
         "_counters",
-        "_held",
         "_kept",
         "_lock",
         "_steps",
         "_times",
-        "_words",
+        "held",
         "is_native",
+        "words",
     )
 
     def __init__(self, steps: Sequence[Step], counters: Sequence[ctypes.c_int64], flags: int) -> None:
@@ -84,9 +84,9 @@ class Plan:
             self._steps.extend((step.colours, step.partials, step.finish, step.chunks))
         where = self._counters.buffer_info()[0], self._steps.buffer_info()[0]
         self.is_native = bool(functions)
-        self._held = 0
+        self.held = 0
         self._lock = threading.Lock()
-        self._words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
+        self.words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
         self._times = words("q", bytes(8 * (len(steps) + 1)))
 
     def call(self, python: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,52 +95,52 @@ class Plan:
             return python
         flags = pool.METH_FASTCALL | pool.METH_KEYWORDS
         definition = pool.method(b"launch", pool.functions()["dk_replay_call"], flags)
-        return pool.built_in(definition, (self._words.buffer_info()[0], python, self))
+        return pool.built_in(definition, (self.words.buffer_info()[0], python, self))
 
     @property
     def flags(self) -> int:
         """Reasons for calls to go to Python."""
-        return self._words[_FLAGS]
+        return self.words[_FLAGS]
 
     def flag(self, reason: int) -> None:
         """Send all further calls to Python."""
-        self._words[_FLAGS] |= reason
+        self.words[_FLAGS] |= reason
 
     def settle(self) -> None:
         """Wait until no call is in progress."""
-        while self._words[_RUNNING] or self._held:
+        while self.words[_RUNNING] or self.held:
             time.sleep(0)
 
     @property
     def running(self) -> int:
         """Calls in progress or waiting."""
-        return self._words[_RUNNING] + self._held
+        return self.words[_RUNNING] + self.held
 
     def hold(self) -> None:
         """Count a call that will come."""
         with self._lock:
-            self._held += 1
+            self.held += 1
 
     def let_go(self) -> None:
         """End what :meth:`hold` began."""
         with self._lock:
-            self._held -= 1
+            self.held -= 1
 
     def become(self, other: Plan) -> None:
         """Take over the steps of another plan; the built-in stays the same. No call may be in progress."""
-        kept = self._words[_RUNNING], self._words[_TIMES]
+        kept = self.words[_RUNNING], self.words[_TIMES]
         self._kept = (other._kept, other)
         self._counters, self._steps, self._times = other._counters, other._steps, other._times
-        self._words[:] = other._words
-        self._words[_RUNNING], self._words[_TIMES] = kept
+        self.words[:] = other.words
+        self.words[_RUNNING], self.words[_TIMES] = kept
 
     def run(self, timed: bool = False) -> list[int]:
         """Run the steps, whatever the flags; return the times in nanoseconds of their beginnings and of the end."""
-        self._words[_TIMES] = self._times.buffer_info()[0] if timed else 0
+        self.words[_TIMES] = self._times.buffer_info()[0] if timed else 0
         try:
-            _run(self._words.buffer_info()[0])
+            _run(self.words.buffer_info()[0])
         finally:
-            self._words[_TIMES] = 0
+            self.words[_TIMES] = 0
         return list(self._times) if timed else []
 
 

@@ -1,0 +1,407 @@
+"""Compile before the first launch: on all cores, or for other processors, into a directory that can be shipped.
+
+In: kernels, or the modules that hold them, and argument types. Out: programs in the cache and in memory, or artifacts
+in a directory. Nothing here decides what a program is: it calls what a launch calls, only earlier and several at once.
+
+Compiling holds Python's lock or LLVM's for nearly all of its time, so threads do not help; on Linux the work is given
+to forked processes, which have the kernels without pickling them. A process with more than one Python thread does not
+fork: a lock that another thread holds would stay locked in the child. Such a process, and other systems, compile one
+program after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from diffkern.cache.environment import compiler_digest
+from diffkern.cache.maintenance import Artifact, artifacts, publish
+from diffkern.cache.store import Store
+from diffkern.cache.targets import HOST, NAMED, NATIVE
+from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.ir.structs import Argument, leaves
+from diffkern.ir.types import Array, is_differentiable
+from diffkern.kernel import Kernel
+from diffkern.specialize import (
+    Specialization,
+    add_directory,
+    artifact_key,
+    build_entry,
+    current_store,
+    load,
+    runnable_targets,
+)
+
+__all__ = ["Library", "compile_ahead", "compile_kernels", "force_load", "is_annotated", "load_directory"]
+
+_Fields = list[tuple[str, bytes]]
+_index = struct.Struct("=i")
+_BAR = 30
+# What a pipe holds at least; more work than that is handed out in several rounds.
+_ROUND = 1000
+
+
+@dataclass(frozen=True)
+class Library:
+    """A directory of shipped artifacts whose programs this process now finds.
+
+    Attributes
+    ----------
+    directory : Path
+        Where they are.
+    targets : tuple of str
+        Which of its targets this machine can run, best first.
+    programs : tuple of str
+        What it has for them: direction, kernel, and argument types.
+    """
+
+    directory: Path
+    targets: tuple[str, ...]
+    programs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One program to be made for one target and kept in one store."""
+
+    specialization: Specialization
+    fields: _Fields
+    target: str
+    store: Store
+
+    @property
+    def key(self) -> str:
+        return artifact_key(self.fields, self.target)
+
+    def is_done(self) -> bool:
+        return self.store.get(self.key) is not None
+
+    def do(self) -> None:
+        with self.store.building(self.key):
+            if not self.is_done():
+                self.store.put(self.key, build_entry(self.specialization, self.fields, self.target))
+
+
+# -- what users call ---------------------------------------------------------------------------------------------------
+
+
+def compile_kernels(
+    *kernels: Kernel | tuple[Any, ...],
+    adjoint: bool = True,
+    active: Sequence[str] | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+) -> None:
+    """Compile kernels and their adjoints now, on all cores, and load them.
+
+    Parameters
+    ----------
+    *kernels : Kernel or (Kernel, type, …)
+        A kernel whose parameters are all annotated; or a kernel and a type for each of its parameters, such as
+        ``(scale, dk.array(dtype=float), float)``. Arrays are taken to be contiguous.
+    adjoint : bool, optional
+        Whether to compile the adjoints as well.
+    active : sequence of str, optional
+        Names of the parameters to differentiate for; by default the arrays that have gradients, which is what a tape
+        needs when they all do.
+    processes : int, optional
+        How many to use; as many as processors by default. 1 compiles in this process.
+    progress : bool, optional
+        Whether to show a progress bar on standard error; by default where that is a terminal.
+
+    Raises
+    ------
+    KernelError
+        If a kernel cannot be compiled or differentiated; the others are compiled all the same.
+    """
+    errors: list[KernelError] = []
+    wanted: list[Specialization] = []
+    for item in kernels:
+        kernel, *types = item if isinstance(item, tuple) else (item,)
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}")
+        try:
+            wanted += _specializations(kernel, types, adjoint, active)
+        except KernelError as error:
+            errors.append(error)
+    store = current_store()
+    work = [_Work(s, s.fields(), NATIVE, store) for s in wanted]
+    _make(work, processes, progress)
+    # Those that could not be made are tried once more here, where their errors can be told.
+    for specialization in wanted:
+        try:
+            load(specialization)
+        except KernelError as error:
+            errors.append(error)
+    raise_all(errors)
+
+
+def force_load(module: ModuleType | str | Iterable[ModuleType | str] | None = None) -> None:
+    """Compile and load all kernels of a module whose parameters are annotated, and their adjoints, on all cores.
+
+    Parameters
+    ----------
+    module : module or str, or several, optional
+        The module or its name; every imported module by default.
+
+    Raises
+    ------
+    KernelError
+        If a kernel cannot be compiled or differentiated; the others are compiled all the same.
+    """
+    if module is None:
+        chosen = list(sys.modules.values())
+    else:
+        given = [module] if isinstance(module, (ModuleType, str)) else list(module)
+        chosen = [sys.modules[m] if isinstance(m, str) else m for m in given]
+    found: dict[int, Kernel] = {}
+    for one in chosen:
+        for value in list(getattr(one, "__dict__", {}).values()):
+            if isinstance(value, Kernel) and is_annotated(value):
+                found[id(value)] = value
+    compile_kernels(*found.values())
+
+
+def compile_ahead(
+    kernels: Iterable[Kernel | tuple[Any, ...]],
+    targets: Sequence[str],
+    directory: Path,
+    *,
+    adjoint: bool = True,
+    processes: int | None = None,
+    progress: bool | None = None,
+) -> int:
+    """Compile kernels for targets into a directory that :func:`load_directory` takes; return how many programs.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel or (Kernel, type, …)
+        As for :func:`compile_kernels`.
+    targets : sequence of str
+        ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``.
+    directory : Path
+        Where to. Everybody may read it afterwards.
+
+    Raises
+    ------
+    KernelError
+        If a kernel cannot be compiled or differentiated, or there is no such target.
+    OSError
+        If the directory cannot be written to.
+    """
+    chosen = [_target(name) for name in dict.fromkeys(targets)]
+    is_new = not directory.exists()
+    store = Store(directory)
+    if not store.is_writable():
+        raise PermissionError(f"cannot write to {directory}, or others can")
+    wanted = []
+    for item in kernels:
+        kernel, *types = item if isinstance(item, tuple) else (item,)
+        wanted += [(s, s.fields()) for s in _specializations(kernel, types, adjoint, None)]
+    work = [_Work(s, fields, target, store) for s, fields in wanted for target in chosen]
+    _make(work, processes, progress)
+    for one in work:
+        one.do()
+    publish(directory, is_new)
+    return len(work)
+
+
+def load_directory(directory: str | os.PathLike[str]) -> Library:
+    """Let this process find its kernels' programs in a directory of compiled ones; no compiler is needed for those.
+
+    Of several targets the best that this machine supports is taken. The directory is made by ``diffkern compile`` or
+    ``diffkern cache export`` and is only read. A program that is not in it is looked for in the cache and compiled if
+    need be, as always.
+
+    Parameters
+    ----------
+    directory : str or path
+        The directory.
+
+    Returns
+    -------
+    Library
+        What it has for this machine.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such directory.
+    CompileError
+        If it has nothing that this machine can run.
+    """
+    place = Path(directory).expanduser().absolute()
+    if not place.is_dir():
+        raise FileNotFoundError(f"there is no directory {place}")
+    found = [a for a in artifacts(place) if "types" in a.ingredients]
+    usable = [target for target in runnable_targets() if any(a.target == target for a in found)]
+    if not usable:
+        has = ", ".join(sorted({a.target for a in found})) or "nothing"
+        raise CompileError(
+            f"{place} has no program for this machine; it has {has}",
+            remedy=f"compile for one of {', '.join(runnable_targets())}",
+        )
+    _warn_of_other_versions(place, found)
+    add_directory(place)
+    return Library(place, tuple(usable), tuple(dict.fromkeys(a.title for a in found if a.target in usable)))
+
+
+# -- what is to be compiled --------------------------------------------------------------------------------------------
+
+
+def _specializations(
+    kernel: Kernel, types: Sequence[Any], adjoint: bool, active: Sequence[str] | None
+) -> list[Specialization]:
+    known = kernel.argument_types(*types)
+    found = [Specialization(kernel.func, known, kernel.options)]
+    if adjoint and kernel.enable_backward:
+        chosen = _arrays_with_gradients(known) if active is None else kernel.positions(active, known)
+        if chosen:
+            found.append(Specialization(kernel.func, known, kernel.options, chosen))
+    return found
+
+
+def _arrays_with_gradients(types: Sequence[Argument]) -> frozenset[int]:
+    found = [leaf for t in types for _, leaf in leaves(t)]
+    return frozenset(i for i, t in enumerate(found) if isinstance(t, Array) and is_differentiable(t))
+
+
+def is_annotated(kernel: Kernel) -> bool:
+    """Whether the types of all parameters are known from their annotations."""
+    return all(p.annotation is not None and getattr(p.annotation, "dtype", True) is not None for p in kernel.parameters)
+
+
+def _target(name: str) -> str:
+    if name == NATIVE:
+        return HOST
+    if name.startswith(("sm_", "compute_")):
+        raise CompileError(
+            f"cannot compile for {name}: this version of diffkern has no GPU programs",
+            remedy=f"take CPU targets: {NATIVE}, {', '.join(NAMED)}",
+        )
+    if name not in NAMED:
+        raise CompileError(f"there is no target {name!r}", remedy=f"take one of {NATIVE}, {', '.join(NAMED)}")
+    return name
+
+
+def _warn_of_other_versions(place: Path, found: Sequence[Artifact]) -> None:
+    here = compiler_digest().hex()
+    other = sum(a.ingredients.get("diffkern") != here for a in found)
+    if other:
+        warnings.warn(
+            f"{other} of the {len(found)} programs in {place} were made by another version of diffkern and are not "
+            "used; make the directory again with this one",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+# -- doing it ----------------------------------------------------------------------------------------------------------
+
+
+def _make(work: Sequence[_Work], processes: int | None, progress: bool | None) -> None:
+    """Make what is missing, as far as other processes can; what fails there is left to the caller."""
+    missing = [one for one in work if not one.is_done()]
+    count = min(len(missing), processes or _processors())
+    if count < 2 or not _may_fork() or not missing[0].store.is_writable():
+        return
+    # Before forking, so that it is imported once.
+    import diffkern.pipeline  # noqa: F401
+
+    shown = _Progress(len(missing), sys.stderr.isatty() if progress is None else progress)
+    for start in range(0, len(missing), _ROUND):
+        _make_in_processes(missing[start : start + _ROUND], count, shown)
+    shown.end()
+
+
+def _make_in_processes(work: Sequence[_Work], count: int, shown: _Progress) -> None:
+    queue_out, queue_in = os.pipe()
+    done_out, done_in = os.pipe()
+    # All of the queue fits into the pipe; its end is the end of the work.
+    os.write(queue_in, b"".join(map(_index.pack, range(len(work)))))
+    os.close(queue_in)
+    children = []
+    try:
+        for _ in range(count):
+            child = _fork()
+            if child == 0:
+                _work_as_child(work, queue_out, done_in)
+            children.append(child)
+    finally:
+        os.close(queue_out)
+        os.close(done_in)
+    try:
+        while os.read(done_out, _index.size):
+            shown.step()
+    finally:
+        os.close(done_out)
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _work_as_child(work: Sequence[_Work], queue: int, done: int) -> None:
+    """Take work from the queue until it is empty, and end the process."""
+    status = 1
+    try:
+        while taken := os.read(queue, _index.size):
+            try:
+                work[_index.unpack(taken)[0]].do()
+            except KernelError:  # told by the parent, who meets it again
+                pass
+            os.write(done, taken)
+        status = 0
+    finally:
+        # Nothing of the parent's may run here: no exit handlers, no buffers written twice, no tracebacks of its own.
+        os._exit(status)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # The other threads are native ones that hold no lock a child needs: the pool, and those of BLAS.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _may_fork() -> bool:
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+def _processors() -> int:
+    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
+
+
+class _Progress:
+    """A bar on standard error, redrawn on one line."""
+
+    def __init__(self, total: int, visible: bool) -> None:
+        self._total = total
+        self._visible = visible
+        self._done = 0
+        self._started = time.perf_counter()
+        self._draw()
+
+    def step(self) -> None:
+        self._done += 1
+        self._draw()
+
+    def end(self) -> None:
+        if self._visible:
+            print(file=sys.stderr)
+
+    def _draw(self) -> None:
+        if self._visible:
+            full = _BAR * self._done // self._total
+            bar = "█" * full + "░" * (_BAR - full)
+            seconds = time.perf_counter() - self._started
+            text = f"\rdiffkern: compiling {bar} {self._done}/{self._total}  {seconds:.1f} s"
+            print(text, end="", file=sys.stderr, flush=True)
