@@ -290,6 +290,10 @@ class array:
         parent = self._parent
         return self if parent is None or parent._element == self._element else parent
 
+    def _same_place(self, other: array) -> bool:
+        """Whether another array is a view of the very same elements."""
+        return self._packed == other._packed and self._memory is other._memory and self._element == other._element
+
     def _leaves(self) -> builtins.list[array]:
         """Return the arrays that a kernel takes for this one: itself, or one for each field."""
         return [self]

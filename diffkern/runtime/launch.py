@@ -95,21 +95,31 @@ class Launch:
         made.parts, made.arrays = list(self.parts), list(self.arrays)
         return made
 
-    def replace(self, index: int, key: str, packed: bytes, held: array | None) -> None:
-        """Take another argument.
+    def span(self, index: int) -> slice:
+        """Return which leaves stand for an argument."""
+        if len(self.parts) == len(self.keys):
+            return slice(index, index + 1)
+        places = [k for k, leaf in enumerate(self.leaves) if leaf.argument == index]
+        return slice(places[0], places[-1] + 1)
+
+    def replace(self, index: int, key: str, packed: Sequence[bytes], held: Sequence[array | None]) -> None:
+        """Take another argument, given by its leaves.
 
         Raises
         ------
         LaunchError, KernelError
             If the kernel cannot run on it. Nothing has changed then.
         """
+        span = self.span(index)
+        if len(packed) != span.stop - span.start:
+            raise self.kernel.parameters[index].error("another struct cannot take the place of this one")
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
-        arrays = [*self.arrays[:index], held, *self.arrays[index + 1 :]]
+        arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self.kernel.forward(keys)
         geometry = _geometry(self.kernel, executable, self.dim)
         check_writable(self.kernel, executable, arrays)
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
-        self.parts[index] = packed
+        self.parts[span] = packed
 
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
