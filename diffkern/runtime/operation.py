@@ -103,7 +103,14 @@ class Assign:
             return None
         if not np.frombuffer(self.values.tobytes(), np.uint8).any():
             return _bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
-        self.values = np.ascontiguousarray(np.broadcast_to(self.values, data.shape))
+        return self.as_copy()
+
+    def as_copy(self) -> list[Step] | None:
+        """Return the native form that copies ``values``, which get the shape of the array."""
+        data = self.goal._data
+        if not data.flags.c_contiguous:
+            return None
+        self.values = np.array(np.broadcast_to(self.values, data.shape), order="C")
         return _bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
 
 

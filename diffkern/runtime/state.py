@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from diffkern.runtime.repeat import Collector
     from diffkern.runtime.sequence import Recorder
     from diffkern.runtime.stream import Stream
     from diffkern.runtime.tape import Tape
@@ -23,7 +24,7 @@ class _Current(threading.local):
     """State of each thread; a tape entered in one thread does not record what another launches."""
 
     tape: Tape | None = None
-    recorder: Recorder | None = None
+    recorder: Recorder | Collector | None = None
     stream: Stream | None = None
 
 

@@ -24,6 +24,7 @@ from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.repeat import Collector, Repeat, Seed
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import settle
 
@@ -54,6 +55,10 @@ class Tape:
         self._written: set[Memory] = set()
         self._arrays: dict[int, array] = {}
         self._foreign: list[Memory] = []
+        # A sweep that ran, and its compiled form; whether it has one.
+        self._swept: tuple[int, int, list[int]] | None = None
+        self._again: Repeat | None = None
+        self._repeats = True
 
     def __enter__(self) -> Tape:
         if current.tape is not None:
@@ -238,7 +243,9 @@ class Tape:
         settle()
         outer, current.tape = current.tape, None
         try:
-            self._backward(self._seeds(loss, grads))
+            seeds = self._seeds(loss, grads)
+            if not self._repeat(seeds):
+                self._backward(seeds)
         finally:
             current.tape = outer
 
@@ -294,6 +301,45 @@ class Tape:
                 raise LaunchError(f"{goal!r} does not occur on the tape", remedy="pass a result of a recorded launch")
         return seeds
 
+    def _repeat(self, seeds: list[tuple[array, Any]] | None) -> bool:
+        """Run a sweep that ran before as one native call; return whether that was possible."""
+        if seeds is None or current.recorder is not None or current.stream is not None:
+            return False
+        state = (len(self._steps), self._launches, [id(goal) for goal, _ in seeds])
+        if self._swept != state:
+            # The first time: perhaps there is no second.
+            self._swept, self._again = state, None
+            return False
+        if self._again is None:
+            if not self._repeats:
+                return False
+            self._again = self._compiled(seeds)
+            self._repeats = self._again is not None
+            if self._again is None:
+                return False
+        if not self._again.fits(seeds):
+            self._swept = self._again = None
+            return False
+        self._again.run(seeds)
+        return True
+
+    def _compiled(self, seeds: list[tuple[array, Any]]) -> Repeat | None:
+        if any(memory.now != version for memory, version in self._versions.items()):
+            return None
+        collector = Collector()
+        current.recorder = collector
+        attention.rise()
+        try:
+            self._backward(seeds)
+        finally:
+            current.recorder = None
+            attention.fall()
+        steps = Repeat.compiled(collector.operations)
+        if steps is None:
+            return None
+        grads = [(owner, owner.grad) for owner in self._owners.values()]
+        return Repeat(collector.operations, steps, [goal for goal, _ in seeds], self._versions, grads)
+
     def _backward(self, seeds: list[tuple[array, Any]] | None) -> None:
         for memory, version in self._versions.items():
             if memory.now != version:
@@ -314,7 +360,7 @@ class Tape:
         kept = [(grad, _take(grad)) for memory in self._written if (grad := self._left_over(memory)) is not None]
         for goal, values in seeds:
             ct = sweep.of(goal)
-            perform(Assign(ct, ct._stored(values)))
+            perform(Seed(ct, ct._stored(values)))
         _run(work)
         seeded = {sweep.of(goal)._memory for goal, _ in seeds}
         for grad, before in kept:

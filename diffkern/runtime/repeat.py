@@ -1,0 +1,127 @@
+"""A reverse sweep that runs a second time: the same operations as one native call.
+
+In: the operations of a sweep, as a tape would perform them, and what they depend on. Out: something that performs them
+again with other seeds, as long as nothing has changed since: no contents, no gradient array, no step of the tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from diffkern.runtime.array import array
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.native.replay import Plan, Step
+from diffkern.runtime.operation import Assign, Operation, memories
+from diffkern.runtime.stream import Stream, settle
+
+__all__ = ["Collector", "Repeat", "Seed"]
+
+# Temporary arrays live as long as the tape then. Where they are large, the calls are not what takes time.
+_LARGEST = 1 << 20
+
+
+class Seed(Assign):
+    """The gradient that a sweep begins with."""
+
+    def steps(self) -> list[Step] | None:
+        """Return a copy from ``values``, whatever they are now: they change."""
+        return self.as_copy()
+
+
+class Collector:
+    """Takes the operations of a sweep instead of having them run."""
+
+    runs = False
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+
+    def add(self, operation: Operation, stream: Stream | None) -> None:
+        """Take one operation."""
+        self.operations.append(operation)
+
+
+class _Body:
+    """The plan of a sweep and what it points to."""
+
+    def __init__(self, operations: Sequence[Operation], steps: Sequence[Step]) -> None:
+        self.operations = operations
+        written = memories(a for operation in operations for a in operation.writes())
+        self.plan = Plan(steps, [memory.counter for memory in written], 0)
+
+    def run(self) -> None:
+        """Run by way of Python, where other threads have tapes or streams."""
+        settle()
+        for operation in self.operations:
+            operation.touch()
+            if not self.plan.is_native:
+                operation.execute()
+        if self.plan.is_native:
+            self.plan.run()
+
+
+class Repeat:
+    """A compiled sweep.
+
+    Parameters
+    ----------
+    operations : sequence of Operation
+        All operations of the sweep.
+    steps : sequence of Step
+        Their native form.
+    goals : sequence of array
+        The arrays with a seed.
+    versions : mapping of Memory to int
+        The memory that it depends on.
+    grads : sequence of (array, array or None)
+        Arrays and the gradients that they had.
+    """
+
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        steps: Sequence[Step],
+        goals: Sequence[array],
+        versions: Mapping[Memory, int],
+        grads: Sequence[tuple[array, array | None]],
+    ) -> None:
+        self._goals = goals
+        self._seeds = [operation for operation in operations if isinstance(operation, Seed)]
+        self._versions = list(versions.items())
+        self._grads = grads
+        body = _Body(operations, steps)
+        self._call = body.plan.call(body.run)
+
+    @staticmethod
+    def compiled(operations: Sequence[Operation]) -> list[Step] | None:
+        """Return the native form of a sweep, None if it has none or its temporary arrays are large."""
+        steps: list[Step] = []
+        size = 0
+        for operation in operations:
+            own = operation.steps()
+            if isinstance(operation, Assign):
+                size += operation.goal._data.nbytes
+            if own is None or size > _LARGEST:
+                return None
+            steps += own
+        return steps
+
+    def fits(self, goals: Sequence[tuple[array, Any]]) -> bool:
+        """Whether a sweep from these arrays is this one."""
+        known = self._goals
+        if len(goals) != len(known):
+            return False
+        for (goal, _), other in zip(goals, known):  # noqa: B905 - the lengths were compared above
+            if goal is not other:
+                return False
+        for memory, version in self._versions:
+            if memory.now != version:
+                return False
+        return all(a.grad is grad for a, grad in self._grads)
+
+    def run(self, seeds: Sequence[tuple[array, Any]]) -> None:
+        """Run it."""
+        for seed, (_, values) in zip(self._seeds, seeds, strict=True):
+            seed.values[...] = seed.goal._stored(values)
+        self._call()
