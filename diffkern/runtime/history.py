@@ -86,6 +86,13 @@ class LaunchStep:
         program = self.program()
         return [] if program is None else list(program.manifest["saved"])
 
+    def reads_still(self) -> list[Memory]:
+        """Return the memory of the arrays themselves, not of copies, that the adjoint reads."""
+        if self._program is None:
+            return []
+        wanted = [i for i in self._program.manifest["post"] if i not in self.contents]
+        return [held._memory for i in wanted if (held := self.launch.arrays[i]) is not None]
+
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch = self.launch
         arrays = {i: a for i in self.active if (a := launch.arrays[i]) is not None}

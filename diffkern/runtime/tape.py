@@ -324,8 +324,6 @@ class Tape:
         return True
 
     def _compiled(self, seeds: list[tuple[array, Any]]) -> Repeat | None:
-        if any(memory.now != version for memory, version in self._versions.items()):
-            return None
         collector = Collector()
         current.recorder = collector
         attention.rise()
@@ -338,7 +336,8 @@ class Tape:
         if steps is None:
             return None
         grads = [(owner, owner.grad) for owner in self._owners.values()]
-        return Repeat(collector.operations, steps, [goal for goal, _ in seeds], self._versions, grads)
+        needed = {m: m.now for step in self._steps if isinstance(step, LaunchStep) for m in step.reads_still()}
+        return Repeat(collector.operations, steps, [goal for goal, _ in seeds], needed, grads)
 
     def _backward(self, seeds: list[tuple[array, Any]] | None) -> None:
         for memory, version in self._versions.items():

@@ -297,3 +297,26 @@ def test_replays_from_many_threads_at_once():
         models.append((sequence, loss))
     run_in_threads(lambda k: [models[k][0].replay() for _ in range(100)], threads)
     assert [loss.numpy()[0] for _, loss in models] == [2.0 * n * k * k for k in range(threads)]
+
+
+def test_everything_works_without_the_native_pool(monkeypatch):
+    monkeypatch.setattr("diffkern.runtime.native.pool.functions", dict)
+    x, y, loss = floats(1, 2, 3, grad=True), dk.zeros(3), dk.zeros(1)
+    record = dk.launch(scale, 3, [x, 2.0], [y], record_cmd=True)
+    record.launch()
+    assert y.numpy().tolist() == [2, 8, 18]
+    with dk.record() as sequence:
+        loss.zero_()
+        record.launch()
+        add_up[3](y, loss)
+    both = sequence.adjoint(loss)
+    both.replay()
+    both.set_param("a", 1.0)
+    both.replay(timed=True)
+    assert loss.numpy()[0] == 14
+    assert x.grad.numpy().tolist() == [2, 4, 6]
+    with dk.Tape() as tape:
+        sequence.replay()
+    for k in range(2, 5):
+        tape.backward(loss)
+        assert x.grad.numpy().tolist() == [2 + 4 * (k - 1), 4 + 8 * (k - 1), 6 + 12 * (k - 1)]
