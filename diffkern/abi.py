@@ -16,7 +16,19 @@ chunk``) writes its 8-byte partial of site ``s`` to ``partials[c * sites + s]``,
 finish(int64 block, int64 0, int64 chunks)`` adds them in the order of the chunks to their destinations. A chunk that
 is executed writes all its sites; the destination's address is computed by ``finish`` from the block.
 
-The status word is 0 on entry; a kernel that finds an error while running (debug bounds checks) stores a non-zero code.
+Release programs do not touch the status. A debug program finds there the address of a record of int64 fields, all 0 on
+entry, and the first thread that makes a mistake fills it in:
+
+===========  ========================================================================================
+code         one of the codes below; 0 as long as there was no mistake
+site         number of the place in the source; the manifest has the positions
+thread       flattened index of the thread
+other        the other thread, of two that store to one element
+index        four fields: the index as written, of an access
+shape        four fields: the array's shape, of an access
+stamps       for each array with plain stores the address of one int64 per element, which holds 1 + the
+             flattened index of the thread that stored there, 0 for none; address 0 where nothing is to be checked
+===========  ========================================================================================
 """
 
 from __future__ import annotations
@@ -25,13 +37,27 @@ from dataclasses import dataclass
 
 from diffkern.ir.types import FLOAT32, STORAGE_ONLY, Array, Mat, Scalar, Type, Vec
 
-STATUS = 0  # address of an int64 status word
+STATUS = 0  # address of the record of errors found while running
 DIMS = 8  # four launch dimensions, unused ones 1
 CHUNK = 40  # threads in a chunk
 PARTIALS = 48  # address of the partial sums
 HEADER_SIZE = 56
 HEADER_FORMAT = "7q"  # status address, dim0..dim3, chunk, partials
 MAX_DIMS = 4
+
+OUT_OF_BOUNDS = 1  # an index is outside its array
+ZERO_DIVISION = 2  # an integer is divided by 0
+ZERO_STEP = 3  # the step of a range is 0
+TWO_WRITERS = 4  # two threads store to one element
+
+# Fields of the record, counted in int64.
+RECORD_CODE = 0
+RECORD_SITE = 1
+RECORD_THREAD = 2
+RECORD_OTHER = 3
+RECORD_INDEX = 4
+RECORD_SHAPE = 8
+RECORD_STAMPS = 12
 
 
 @dataclass(frozen=True, slots=True)

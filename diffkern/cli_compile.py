@@ -36,14 +36,13 @@ def add_compile_command(commands: Any) -> None:
 
 def _compile(options: argparse.Namespace) -> None:
     module = import_file(options.file)
+    left_out: list[str] = []
     if options.kernel:
         kernels = [find_kernel(module, name) for name in options.kernel]
     else:
         every = kernels_of(module)
         kernels = [kernel for kernel in every.values() if is_annotated(kernel)]
         left_out = sorted(name for name, kernel in every.items() if not is_annotated(kernel))
-        if left_out:
-            print(f"left out, because parameters without annotations have no known types: {', '.join(left_out)}")
     if not kernels:
         raise UsageError(f"{options.file} has no kernel whose parameters are all annotated")
     targets = [name.strip() for name in options.target.split(",") if name.strip()]
@@ -52,3 +51,5 @@ def _compile(options: argparse.Namespace) -> None:
     except OSError as error:
         raise UsageError(str(error)) from error
     print(f"compiled {count} programs of {len(kernels)} kernels for {', '.join(targets)} into {options.out}")
+    if left_out:
+        print(f"left out, because parameters without annotations have no known types: {', '.join(left_out)}")

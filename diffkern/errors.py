@@ -14,6 +14,7 @@ __all__ = [
     "AutodiffError",
     "CompileError",
     "KernelError",
+    "KernelRuntimeError",
     "KernelSyntaxError",
     "KernelTypeError",
     "LaunchError",
@@ -124,6 +125,10 @@ class AutodiffError(KernelError):
 
 class LaunchError(KernelError):
     """A launch's arguments do not fit the kernel; nothing was launched."""
+
+
+class KernelRuntimeError(LaunchError):
+    """A debug program found a mistake while it ran; other threads did run, so arrays may have changed."""
 
 
 class CompileError(KernelError):

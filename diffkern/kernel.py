@@ -22,6 +22,7 @@ from diffkern.lang.func import Func
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import array, type_of_key, wrap
+from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.launch import run
 from diffkern.runtime.program import Executable
 from diffkern.specialize import Specialization, load
@@ -49,11 +50,18 @@ class Kernel:
         Whether it may be differentiated.
     """
 
-    def __init__(self, func: Callable[..., Any], enable_backward: bool = True, stack_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        enable_backward: bool = True,
+        stack_bytes: int | None = None,
+        mode: str | None = None,
+    ) -> None:
         if isinstance(func, (Kernel, Func)) or not hasattr(func, "__code__"):
             raise TypeError(f"@dk.kernel decorates a Python function, not {func!r}")
         if stack_bytes is not None and (isinstance(stack_bytes, bool) or not 0 < stack_bytes < 2**31):
             raise ValueError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
+        self._mode = None if mode is None else check_mode(mode)
         functools.update_wrapper(self, func)
         self.func = func
         self.name = self.key = func.__name__
@@ -67,6 +75,8 @@ class Kernel:
         self._generation = 0
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = threading.RLock()
+        if mode is None:
+            config.watch(self)
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
@@ -102,7 +112,8 @@ class Kernel:
     @property
     def options(self) -> dict[str, Any]:
         """The options that have a say in the compiled code."""
-        return dict(self._own_options)
+        debug = (self._mode or config.mode) == "debug"
+        return {**self._own_options, "mode": "debug"} if debug else dict(self._own_options)
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
@@ -208,6 +219,13 @@ class Kernel:
         known = self.argument_types(*types)
         return adjoint_source(self.func, known, self._active(known, active), self.options)
 
+    def adjoint_report(self, *types: Any, active: Any = None) -> str:
+        """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
+        from diffkern.pipeline import adjoint_report
+
+        known = self.argument_types(*types)
+        return adjoint_report(self.func, known, self._active(known, active), self.options)
+
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         from diffkern.pipeline import ir_text
@@ -279,12 +297,16 @@ def kernel(func: Callable[..., Any]) -> Kernel: ...
 
 @overload
 def kernel(
-    func: None = None, *, enable_backward: bool = True, stack_bytes: int | None = None
+    func: None = None, *, enable_backward: bool = True, stack_bytes: int | None = None, mode: str | None = None
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
 def kernel(
-    func: Callable[..., Any] | None = None, *, enable_backward: bool = True, stack_bytes: int | None = None
+    func: Callable[..., Any] | None = None,
+    *,
+    enable_backward: bool = True,
+    stack_bytes: int | None = None,
+    mode: str | None = None,
 ) -> Any:
     """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
 
@@ -297,11 +319,13 @@ def kernel(
         Whether the kernel may be differentiated.
     stack_bytes : int, optional
         Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.
+    mode : {"release", "debug"}, optional
+        Whether the programs check indices, integer divisions and stores while they run; ``dk.config.mode`` by default.
 
     Returns
     -------
     Kernel
     """
     if func is None:
-        return lambda f: Kernel(f, enable_backward, stack_bytes)
-    return Kernel(func, enable_backward, stack_bytes)
+        return lambda f: Kernel(f, enable_backward, stack_bytes, mode)
+    return Kernel(func, enable_backward, stack_bytes, mode)

@@ -23,6 +23,7 @@ from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store, default_directory
 from diffkern.cache.targets import HOST, NATIVE, native_fields, runnable, shipped_fields
 from diffkern.ir.structs import Argument
+from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object
@@ -88,12 +89,14 @@ class Specialization:
 
     def fields(self) -> list[tuple[str, bytes]]:
         """Return everything that has a say in the code besides the target, in a fixed order."""
-        from diffkern.frontend.canonical import fingerprint
+        from diffkern.frontend.canonical import fingerprint, positions
 
         direction = "forward" if self.active is None else f"adjoint {sorted(self.active)} {self.accumulate}"
         fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
         fields.append(("options", json.dumps(dict(self.options), sort_keys=True).encode()))
         fields.extend(fingerprint(self.pyfunc))
+        if self.options.get("mode") == "debug":
+            fields.extend(positions(self.pyfunc))  # its errors say where
         fields.append(("diffkern", compiler_digest()))
         return fields
 
@@ -226,7 +229,8 @@ def _executable(entry: Entry) -> Executable:
     symbols: Sequence[str] = entry.symbols
     addresses = load_object(entry.object_code, symbols)
     finish = addresses[symbols[1]] if entry.program["sites"] else 0
-    return Executable(addresses[symbols[0]], finish, entry.program)
+    made = CheckedExecutable if "checks" in entry.program else Executable
+    return made(addresses[symbols[0]], finish, entry.program)
 
 
 @functools.cache

@@ -140,8 +140,8 @@ def _advance_to(
     assert isinstance(counter, Scalar)
     start = b.one("stack_get", stack, top, field=0, hint="cur")
     states = [b.one("stack_get", stack, top, field=1 + j, hint=loop.state[k].name) for j, k in enumerate(needed)]
-    nxt = _next_checkpoint(b, counter, type_.slots, start, it, top)
-    names = ["cur", "top", "next_checkpoint", *(loop.state[k].name for k in needed)]
+    nxt = _next_checkpoint(b, type_.slots, start, it, top)
+    names = ["cur", "top", "planned", *(loop.state[k].name for k in needed)]
 
     def params() -> tuple[Value, ...]:
         types = [counter, INT32, counter, *(loop.state[k].type for k in needed)]
@@ -164,22 +164,17 @@ def _advance_to(
         with b.into(push):
             above = b.add(now, b.i32(1))
             b.op("stack_set", stack, above, cur_next, *kept)
-            push.yields = (above, _next_checkpoint(b, counter, type_.slots, cur_next, it, above))
+            push.yields = (above, _next_checkpoint(b, type_.slots, cur_next, it, above))
         skip.yields = (now, planned)
-        top_next, planned_next = b.if_(hit, push, skip, ("top", "next_checkpoint"))
+        top_next, planned_next = b.if_(hit, push, skip, ("top", "planned"))
         step.yields = (cur_next, top_next, planned_next, *kept)
     results = b.while_((start, top, nxt, *states), cond, step, names)
     return (results[1], *results[3:])
 
 
-def _next_checkpoint(b: Builder, counter: Scalar, slots: int, cur: Value, it: Value, top: Value) -> Value:
+def _next_checkpoint(b: Builder, slots: int, cur: Value, it: Value, top: Value) -> Value:
     """Where the next snapshot goes on the way from ``cur`` to ``it``; after ``it`` when no slot is free."""
-    one = b.const(1, counter)
-    free = b.cast(b.sub(b.i32(slots - 1), top), counter)
-    length = b.add(b.sub(it, cur), one)
-    any_free = b.one("gt", free, b.const(0, counter))
-    ahead = b.one("checkpoint_split", length, b.one("max", free, one))
-    return b.select(any_free, b.add(cur, ahead), b.add(it, one))
+    return b.one("next_checkpoint", cur, it, b.sub(b.i32(slots - 1), top), hint="planned")
 
 
 def trip_count(b: Builder, op: Op, lo: Value, hi: Value, step: Value, constant_step: int | None) -> Value:

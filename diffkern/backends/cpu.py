@@ -10,11 +10,12 @@ import functools
 from dataclasses import dataclass
 
 from diffkern.backends.llvm import target
+from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
-from diffkern.ir.nodes import Function
+from diffkern.ir.nodes import Function, Op, Value
 from diffkern.passes.expand import expand_composites
 
-__all__ = ["CompiledObject", "compile_function", "target_description"]
+__all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class CompiledObject:
         8-byte partial sums that each chunk writes.
     llvm_ir : str
         The optimised LLVM code.
+    check_sites : tuple of Op
+        What is checked while running; the number of a site is its position here.
+    stamped : tuple of Value
+        The array parameters in which the writing threads are noted, in the order of the record.
     """
 
     object_code: bytes
@@ -39,6 +44,8 @@ class CompiledObject:
     _source: str
     _weight: int
     _target: target.Target
+    check_sites: tuple[Op, ...] = ()
+    stamped: tuple[Value, ...] = ()
 
     @functools.cached_property
     def llvm_ir(self) -> str:
@@ -50,7 +57,13 @@ class CompiledObject:
 
 
 def compile_function(
-    fn: Function, symbol: str, *, fast_math: bool = False, noalias: bool = False, target_name: str = "native"
+    fn: Function,
+    symbol: str,
+    *,
+    fast_math: bool = False,
+    noalias: bool = False,
+    target_name: str = "native",
+    checking: Checking = Checking.NONE,
 ) -> CompiledObject:
     """Compile a function, by default for this machine.
 
@@ -67,6 +80,8 @@ def compile_function(
         Promise that no two array parameters overlap, which drops the checks before vector loops.
     target_name : str, optional
         The processor: ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4`` or ``aarch64``.
+    checking : Checking, optional
+        Which mistakes the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
 
     Raises
     ------
@@ -82,9 +97,19 @@ def compile_function(
         fast_math=fast_math,
         noalias=noalias,
         fma=t.fma,
+        checking=checking,
     )
     code = target.object_code(target.optimise(kernel.text, kernel.weight, t), t)
-    return CompiledObject(code, kernel.symbols, kernel.sites, kernel.text, kernel.weight, t)
+    return CompiledObject(
+        code,
+        kernel.symbols,
+        kernel.sites,
+        kernel.text,
+        kernel.weight,
+        t,
+        kernel.check_sites,
+        kernel.stamped,
+    )
 
 
 def target_description() -> dict[str, str]:

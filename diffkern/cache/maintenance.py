@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diffkern.cache.store import MANIFEST_FILE, WORK_PREFIX, Store, entries
+from diffkern.cache.store import MANIFEST_FILE, WORK_PREFIX, Store, entries, remove_entry
 
 __all__ = ["Artifact", "artifacts", "copy_artifacts", "find", "prune", "publish", "remove", "sweep"]
 
@@ -100,7 +99,7 @@ def remove(found: Iterable[Artifact]) -> tuple[int, int]:
     """Remove artifacts; return how many, and their bytes."""
     count = size = 0
     for artifact in found:
-        shutil.rmtree(artifact.place, ignore_errors=True)
+        remove_entry(artifact.place)
         if not artifact.place.exists():
             count += 1
             size += artifact.size
@@ -137,7 +136,7 @@ def sweep(directory: Path, age: float) -> None:
         except OSError:
             continue
         if old:
-            shutil.rmtree(leftover, ignore_errors=True)
+            remove_entry(leftover)
 
 
 def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None = None) -> tuple[int, int]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -22,7 +20,7 @@ from pathlib import Path
 from diffkern.cache.lock import exclusive
 from diffkern.cache.manifest import FILES, Entry, InvalidEntryError, decode, encode
 
-__all__ = ["LOCK_TIMEOUT_S", "MANIFEST_FILE", "WORK_PREFIX", "Store", "default_directory", "entries"]
+__all__ = ["LOCK_TIMEOUT_S", "MANIFEST_FILE", "WORK_PREFIX", "Store", "default_directory", "entries", "remove_entry"]
 
 MANIFEST_FILE = "manifest.json"
 WORK_PREFIX = ".new-"
@@ -51,6 +49,15 @@ def entries(directory: Path) -> Iterator[Path]:
     """Yield the directories of the artifacts in a cache directory, sorted by key."""
     for manifest in sorted(directory.glob(f"??/*/{MANIFEST_FILE}")):
         yield manifest.parent
+
+
+def remove_entry(place: str | os.PathLike[str]) -> None:
+    """Remove an artifact's directory, as far as that is possible."""
+    # Not by shutil, whose import takes longer than loading ten kernels.
+    with contextlib.suppress(OSError):
+        for name in os.listdir(place):
+            os.unlink(os.path.join(place, name))
+        os.rmdir(place)
 
 
 class Store:
@@ -144,13 +151,12 @@ class Store:
 
     def _write(self, key: str, entry: Entry) -> None:
         self._make_directory()
-        place = Path(self._place(key))
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=WORK_PREFIX, dir=place.parent))
+        place = self._place(key)
+        work = _new_directory(os.path.dirname(place))
         try:
-            for name, data in entry.files().items():
-                (work / name).write_bytes(data)
-            (work / MANIFEST_FILE).write_bytes(encode(key, entry))
+            for name, data in (*entry.files().items(), (MANIFEST_FILE, encode(key, entry))):
+                with open(f"{work}/{name}", "wb") as file:
+                    file.write(data)
             try:
                 os.replace(work, place)
             except OSError:
@@ -159,9 +165,9 @@ class Store:
                     aside = f"{work}.old"
                     os.replace(place, aside)
                     os.replace(work, place)
-                    shutil.rmtree(aside, ignore_errors=True)
+                    remove_entry(aside)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            remove_entry(work)
 
     def _is_safe(self) -> bool:
         """Whether the directory is one that only its owner, who is this user or root, can write to."""
@@ -189,6 +195,15 @@ class Store:
             first, self._warned = not self._warned, True
         if first:
             warnings.warn(f"{message}; artifacts are kept in memory", RuntimeWarning, stacklevel=4)
+
+
+def _new_directory(parent: str) -> str:
+    """Make a directory with a name that no other process has."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(parent, 0o700)
+    name = f"{parent}/{WORK_PREFIX}{os.urandom(8).hex()}"
+    os.mkdir(name, 0o700)
+    return name
 
 
 def _read(path: str) -> bytes:

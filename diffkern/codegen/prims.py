@@ -318,6 +318,11 @@ class Stack:
         return self._slots[slot][field]
 
 
+def next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
+    """Where the next snapshot goes on the way from iteration ``cur`` to ``it``; after ``it`` if no slot is free."""
+    return cur + checkpoint_split(it - cur + 1, free) if free > 0 else it + 1
+
+
 def checkpoint_split(steps: Any, free: Any) -> Any:
     """Steps to advance before the next snapshot (``diffkern.backends.llvm.checkpoint`` has the algorithm's source)."""
     kind = next((type(v) for v in (steps, free) if isinstance(v, np.integer)), np.int32)

@@ -26,7 +26,7 @@ from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
 from diffkern.lang import CompositeValue, Constant, Func, definition_of, lowering_key, resolve_dtype
 
-__all__ = ["ENCODING_VERSION", "Place", "captures", "encode_tree", "encode_value", "fingerprint"]
+__all__ = ["ENCODING_VERSION", "Place", "captures", "encode_tree", "encode_value", "fingerprint", "positions"]
 
 ENCODING_VERSION: Final = 2
 
@@ -222,7 +222,16 @@ class _Guard:
         return _encode_object(obj, lambda _: -1) == self.code
 
 
-_KEPT: Final[weakref.WeakKeyDictionary[Any, tuple[list[tuple[str, bytes]], list[_Guard]]]] = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A fingerprint, what it rests on, and the functions it covers besides the kernel (which must stay collectable)."""
+
+    fields: list[tuple[str, bytes]]
+    guards: list[_Guard]
+    reached: list[Callable[..., Any]]
+
+
+_KEPT: Final[weakref.WeakKeyDictionary[Any, _Kept]] = weakref.WeakKeyDictionary()
 
 
 def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
@@ -245,8 +254,8 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
         If the source of one of the functions cannot be found.
     """
     kept = _KEPT.get(pyfunc)
-    if kept is not None and all(guard.holds() for guard in kept[1]):
-        return list(kept[0])
+    if kept is not None and all(guard.holds() for guard in kept.guards):
+        return list(kept.fields)
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
     guards: list[_Guard] = []
     reached: list[Callable[..., Any]] = [pyfunc]
@@ -266,8 +275,19 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
             code = _encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
             guards.append(_Guard(scope, path, obj, code))
-    _KEPT[pyfunc] = (fields, guards)
+    _KEPT[pyfunc] = _Kept(fields, guards, reached[1:])
     return list(fields)
+
+
+def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
+    """Labelled fields with file, line and text of a kernel and the funcs it reaches, for programs that report them."""
+    fingerprint(pyfunc)
+    fields = []
+    for k, function in enumerate([pyfunc, *_KEPT[pyfunc].reached]):
+        source = get_source(function)
+        text = "\n".join((f"{source.file}:{source.first_line}", *source.lines))
+        fields.append((f"position {k}", text.encode(errors="surrogatepass")))
+    return fields
 
 
 class Place(Protocol):
@@ -307,7 +327,7 @@ def captures(pyfunc: Callable[..., Any]) -> list[tuple[Place, str, Any]]:
     """
     fingerprint(pyfunc)
     found: list[tuple[Place, str, Any]] = []
-    for guard in _KEPT[pyfunc][1]:
+    for guard in _KEPT[pyfunc].guards:
         obj: Any = MISSING
         for depth, name in enumerate(guard.path):
             if depth == 0:

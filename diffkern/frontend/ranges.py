@@ -80,7 +80,7 @@ def trip_count(cx: Context, lo: Value, hi: Value, step: Value) -> Value:
     t = step.type
     assert isinstance(t, T.Scalar)
     zero, one = cx.b.const(0, t), cx.b.const(1, t)
-    is_zero = cx.b.one("eq", step, zero)
+    is_zero = cx.b.one("eq", step, zero, range_step=True)  # debug programs report it
     divisor = cx.b.select(is_zero, one, step)
     up = cx.b.one("gt", step, zero)
     rounding = cx.b.select(up, cx.b.sub(divisor, one), cx.b.add(divisor, one))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Kind, Mat, Scalar, Stack, Type, Vec
+from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Kind, Mat, Scalar, Stack, Type, Vec
 from diffkern.ops.table import Diff, Infer, OpDef, TypeRuleError, register
 
 
@@ -79,6 +79,12 @@ def _test(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
     return (BOOL,)
 
 
+def _next_checkpoint(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
+    _require(_scalar(_equal(types[:2])).is_integer, "integer iteration numbers", types[0])
+    _require(types[2] == INT32, "an int32 number of slots", types[2])
+    return (types[0],)
+
+
 register(OpDef("const", "scalar", 0, _const, diff=Diff.ZERO))
 register(OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})"))
 register(OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})"))
@@ -126,14 +132,14 @@ for _name, _sign in (("shl", "<<"), ("shr", ">>")):
 for _name in ("isnan", "isinf", "isfinite"):
     register(OpDef(_name, "scalar", 1, _test, diff=Diff.ZERO, py=f"{_name}({{0}})"))
 
-# Checkpoint schedule: steps to advance before the next snapshot, given the steps left and the free slots (>= 1).
+# Checkpoint schedule: where the next snapshot goes on the way from iteration {0} to {1} with {2} free slots.
 register(
     OpDef(
-        "checkpoint_split",
+        "next_checkpoint",
         "scalar",
-        2,
-        same("integers", kinds=INTEGER),
+        3,
+        _next_checkpoint,
         diff=Diff.INTERNAL,
-        py="checkpoint_split({0}, {1})",
+        py="next_checkpoint({0}, {1}, {2})",
     )
 )

@@ -110,6 +110,17 @@ class AffineForms:
             known = self._invariant[term] = self._is_invariant(term)
         return known
 
+    def loop_bounds(self, term: Term) -> tuple[int, int] | None:
+        """Least and greatest value of the variable of a ``for`` whose bounds and step are constants."""
+        loop = self.loop_of.get(term) if isinstance(term, Value) else None
+        if loop is None or loop.name != "for" or term is not loop.regions[0].params[0]:
+            return None
+        bounds = [self.of(v) for v in loop.operands[:3]]
+        if not all(b.is_constant for b in bounds) or bounds[2].const == 0:
+            return None
+        trips = range(*(b.const for b in bounds))
+        return (min(trips[0], trips[-1]), max(trips[0], trips[-1])) if trips else None
+
     def _is_invariant(self, v: Value) -> bool:
         if v in self.params:
             return True

@@ -84,9 +84,9 @@ def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
             if not relation.pins(arity):
                 return Conflict("general", private=private)
             meets = True
-            for axis, d in relation.axes.items():
-                reach[axis][0] = min(reach[axis][0], d, -d)
-                reach[axis][1] = max(reach[axis][1], d, -d)
+            for axis, (low, high) in relation.axes.items():
+                reach[axis][0] = min(reach[axis][0], low, -high)
+                reach[axis][1] = max(reach[axis][1], high, -low)
     if meets:
         return Conflict("bounded", tuple((lo, hi) for lo, hi in reach), private)
     return Conflict("none", private=private)

@@ -111,9 +111,10 @@ def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int, implied: b
     """Whether no other thread writes the element: proved, or because the thread that reads also stores there.
 
     The latter rests on the precondition of stores (one thread per element), so it holds only where a thread that comes
-    to the load comes to the store as well, with the very same index, or where the kernel has one thread anyway.
+    to the load comes to the store as well, with the very same index. A kernel that never asks for its index stores the
+    same elements in every thread, so it has only one.
     """
-    if access_index(load) == access_index(write) and (implied or arity == 0):
+    if arity == 0 or (implied and access_index(load) == access_index(write)):
         return True
     relation = relate(forms, load, write)
     return isinstance(relation, Never) or relation.same_thread(arity)

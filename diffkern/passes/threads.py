@@ -5,8 +5,11 @@ thread reads what another one writes. Given two index tuples, :func:`relate` bou
 thread indices under which they name the same element:
 
 ``Never()``         no pair of threads, not even a thread with itself;
-``Distance(d)``     only if ``t - t'`` is ``d`` on the axes that ``d`` names, whatever it is on the others;
+``Distance(d)``     only if ``t - t'`` lies in the interval that ``d`` gives for an axis, whatever it is on others;
 ``Distance({})``    nothing is known.
+
+Loop variables with constant bounds count with their range: ``x[8 * i + k]`` with ``k in range(8)`` is one thread's own,
+and ``x[i + k]`` with ``k in range(-9, 10)`` is shared with at most eighteen neighbours on each side.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from dataclasses import dataclass
 from diffkern.ir.nodes import Op, Value
 from diffkern.passes.affine import Affine, AffineForms
 
+Interval = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Never:
@@ -25,17 +30,17 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Meeting threads differ by exactly this much on each named axis of the thread index."""
+    """Meeting threads differ by at least and at most this much on each named axis of the thread index."""
 
-    axes: Mapping[int, int]
+    axes: Mapping[int, Interval]
 
     def pins(self, arity: int) -> bool:
-        """Whether all components of the thread index are determined."""
+        """Whether the difference is bounded on all axes of the thread index."""
         return arity > 0 and all(axis in self.axes for axis in range(arity))
 
     def same_thread(self, arity: int) -> bool:
         """Whether only a thread and itself can meet."""
-        return self.pins(arity) and all(self.axes[axis] == 0 for axis in range(arity))
+        return self.pins(arity) and all(self.axes[axis] == (0, 0) for axis in range(arity))
 
 
 Relation = Never | Distance
@@ -48,7 +53,7 @@ def access_index(op: Op) -> tuple[Value, ...]:
 
 def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
     """Relation of two accesses (see the module's text); indices that may be negative and wrap tell nothing."""
-    axes: dict[int, int] = {}
+    axes: dict[int, Interval] = {}
     wraps = zip(a.attrs["wrap"], b.attrs["wrap"], strict=True)
     for x, y, (wrap_x, wrap_y) in zip(access_index(a), access_index(b), wraps, strict=True):
         if wrap_x or wrap_y:
@@ -56,39 +61,58 @@ def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
         solved = _solve(forms, forms.of(x), forms.of(y))
         if isinstance(solved, Never):
             return solved
-        for axis, d in solved.axes.items():
-            if axes.setdefault(axis, d) != d:
+        for axis, (low, high) in solved.axes.items():
+            known = axes.get(axis, (low, high))
+            axes[axis] = (max(low, known[0]), min(high, known[1]))
+            if axes[axis][0] > axes[axis][1]:
                 return Never()
     return Distance(axes)
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """An index taken apart: coefficients of the thread index, invariant terms, and what varies otherwise, bounded."""
+
+    tids: dict[int, int]
+    invariant: dict[object, int]
+    low: int
+    high: int
+
+
 def _solve(forms: AffineForms, x: Affine, y: Affine) -> Relation:
     """Solve ``x(t) = y(t')`` on one axis of the array for ``t - t'``."""
-    tid_x, rest_x = _split(forms, x)
-    tid_y, rest_y = _split(forms, y)
-    if rest_x is None or rest_y is None or rest_x != rest_y or tid_x != tid_y:
+    a, b = _split(forms, x), _split(forms, y)
+    if a is None or b is None or a.invariant != b.invariant or a.tids != b.tids:
         return Distance({})
-    if not tid_x:
-        return Distance({}) if x.const == y.const else Never()
-    if len(tid_x) > 1:
+    low, high = b.low - a.high, b.high - a.low  # the range of coefficient * (t - t')
+    if not a.tids:
+        return Distance({}) if low <= 0 <= high else Never()
+    if len(a.tids) > 1:
         return Distance({})
-    ((axis, c),) = tid_x.items()
-    d, remainder = divmod(y.const - x.const, c)
-    return Never() if remainder else Distance({axis: d})
+    ((axis, c),) = a.tids.items()
+    if c < 0:
+        low, high, c = -high, -low, -c
+    first, last = -(-low // c), high // c
+    return Never() if first > last else Distance({axis: (first, last)})
 
 
-def _split(forms: AffineForms, form: Affine) -> tuple[dict[int, int], dict[object, int] | None]:
-    """Thread-index coefficients and invariant terms; None for the latter if a term varies in another way."""
+def _split(forms: AffineForms, form: Affine) -> _Parts | None:
+    """The parts of an index; None if a term varies in a way that has no known bounds."""
     tids: dict[int, int] = {}
-    rest: dict[object, int] = {}
+    invariant: dict[object, int] = {}
+    low = high = form.const
     for term, c in form.terms.items():
         if isinstance(term, tuple) and term[0] == "tid":
             tids[term[1]] = c
         elif forms.invariant(term):
-            rest[term] = c
+            invariant[term] = c
         else:
-            return tids, None
-    return tids, rest
+            bounds = forms.loop_bounds(term)
+            if bounds is None:
+                return None
+            low += min(c * bounds[0], c * bounds[1])
+            high += max(c * bounds[0], c * bounds[1])
+    return _Parts(tids, invariant, low, high)
 
 
 def uniform(forms: AffineForms, index: Sequence[Value]) -> bool:

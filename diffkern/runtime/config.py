@@ -7,11 +7,19 @@ DIFFKERN_VERBOSE. Out: checked values. What a program sets counts more than what
 from __future__ import annotations
 
 import os
+import weakref
 from pathlib import Path
+from typing import Protocol
 
 from diffkern.runtime.native import pool
 
-__all__ = ["Config", "config"]
+__all__ = ["MODES", "Config", "config"]
+
+MODES = ("release", "debug")
+
+
+class _HoldsPrograms(Protocol):
+    def forget_programs(self) -> None: ...
 
 
 class Config:
@@ -24,19 +32,21 @@ class Config:
     quiet : bool
         Whether nothing is printed; setting it to True ends ``verbose``.
     mode : str
-        ``"release"``; this version has no other programs. DIFFKERN_MODE sets it at the start.
+        ``"release"``, or ``"debug"`` for programs that check indices, integer divisions and stores while they run.
+        DIFFKERN_MODE=debug sets it at the start. Kernels made with ``mode=…`` keep their own.
     cache_dir : Path or None
         Where artifacts are kept; None for DIFFKERN_CACHE_DIR or the platform's place for caches.
     num_threads : int
         Threads of a launch, the calling one included: DIFFKERN_NUM_THREADS, else the processors of this process.
     """
 
-    __slots__ = ("_cache_dir", "verbose")
+    __slots__ = ("_cache_dir", "_kernels", "_mode", "verbose")
 
     def __init__(self) -> None:
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
         self._cache_dir: Path | None = None
-        self.mode = os.environ.get("DIFFKERN_MODE", "").strip() or "release"
+        self._kernels: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
+        self._mode = check_mode(os.environ.get("DIFFKERN_MODE", "").strip() or "release")
 
     @property
     def quiet(self) -> bool:
@@ -50,13 +60,20 @@ class Config:
 
     @property
     def mode(self) -> str:
-        """``"release"``: array indices are not checked."""
-        return "release"
+        """Which programs kernels run: ``"release"``, or ``"debug"`` with checks."""
+        return self._mode
 
     @mode.setter
     def mode(self, value: str) -> None:
-        if value != "release":
-            raise ValueError(f"this version of diffkern has release programs only, not {value!r}")
+        if check_mode(value) != self._mode:
+            self._mode = value
+            # So that a launch need not ask which mode it is.
+            for kernel in tuple(self._kernels):
+                kernel.forget_programs()
+
+    def watch(self, kernel: _HoldsPrograms) -> None:
+        """Have a kernel forget its programs when the mode changes."""
+        self._kernels.add(kernel)
 
     @property
     def cache_dir(self) -> Path | None:
@@ -77,7 +94,21 @@ class Config:
         pool.set_num_threads(value)
 
     def __repr__(self) -> str:
-        return f"<dk.config verbose={self.verbose} cache_dir={self._cache_dir} num_threads={self.num_threads}>"
+        shown = f"mode={self.mode!r} verbose={self.verbose} cache_dir={self._cache_dir} num_threads={self.num_threads}"
+        return f"<dk.config {shown}>"
+
+
+def check_mode(value: str) -> str:
+    """Return the name of a mode.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if value not in MODES:
+        raise ValueError(f"mode is 'release' or 'debug', not {value!r}")
+    return value
 
 
 config = Config()

@@ -149,8 +149,8 @@ class Launch:
         """Return the arrays that are written."""
         return [held for index in self.executable.writes if (held := self.arrays[index]) is not None]
 
-    def steps(self) -> list[Step]:
-        """Return the launch in native code."""
+    def steps(self) -> list[Step] | None:
+        """Return the launch in native code, or None if the program has to be watched while it runs."""
         return self.executable.steps(self.geometry, b"".join(self.parts))
 
     @property

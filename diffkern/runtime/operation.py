@@ -68,8 +68,8 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
         stream = current.stream
     if stream is None or stream.is_default:
         settle()
+        operation.touch()  # also where the run finds an error
         operation.execute()
-        operation.touch()
     else:
         operation.touch()
         stream.enqueue(operation.execute)

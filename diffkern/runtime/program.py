@@ -123,8 +123,8 @@ class Executable:
         block = header + arguments
         pool.run(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk)
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step]:
-        """Return a run in native code, on one argument block."""
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
+        """Return a run in native code, on one argument block, or None if it has to be watched."""
         n, chunk, header, chunks = geometry
         if n == 0:
             return []

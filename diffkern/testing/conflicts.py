@@ -38,29 +38,31 @@ class ClashCollector:
     """
 
     _touched: dict[int, dict[tuple[int, str], Access]] = field(default_factory=dict)
-    _pending: Access | None = None
+    _reads: list[Access] = field(default_factory=list)  # since the last access that was not a read
 
     def __call__(self, access: Access) -> None:
-        # In Python ``a[i] += v`` is a read and then a write: together they are one addition.
-        read, self._pending = self._pending, None
-        if read is not None:
-            if access.kind == "write" and (read.thread, read.address) == (access.thread, access.address):
-                self._enter(replace(access, kind="plain"))
-                return
-            self._enter(read)
         if access.kind == "read":
-            self._pending = access
-        else:
-            self._enter(access)
+            self._reads.append(access)
+            return
+        # In Python ``a[i] += b[j]`` reads a[i], reads b[j] and writes a[i]: together one addition and a read.
+        added = [r for r in self._reads if (r.thread, r.address) == (access.thread, access.address)]
+        if access.kind == "write" and added:
+            self._reads.remove(added[0])
+            access = replace(access, kind="plain")
+        self._flush()
+        self._enter(access)
+
+    def _flush(self) -> None:
+        for read in self._reads:
+            self._enter(read)
+        self._reads.clear()
 
     def _enter(self, access: Access) -> None:
         self._touched.setdefault(access.address, {}).setdefault((access.thread, access.kind), access)
 
     def clashes(self, param: str | None = None) -> Iterator[Clash]:
         """All clashes, of one parameter or of all."""
-        if self._pending is not None:
-            self._enter(self._pending)
-            self._pending = None
+        self._flush()
         for accesses in self._touched.values():
             seen = sorted(accesses.values(), key=lambda a: (a.thread, a.kind))
             for k, b in enumerate(seen):

@@ -77,6 +77,15 @@ class Differences:
         self._base = self._outputs({}, 0.0)
         self._size = sum(float(np.sum(np.abs(w * self._base[i]), initial=0.0)) for i, w in weights.items())
 
+    def not_finite(self) -> tuple[int, tuple[int, ...], float] | None:
+        """The first result at the point itself that is infinite or not a number: parameter, index and value."""
+        for i, values in self._base.items():
+            bad = np.argwhere(~np.isfinite(values))
+            if len(bad):
+                index = tuple(int(k) for k in bad[0])
+                return i, index, float(values[index])
+        return None
+
     def _outputs(self, direction: Direction, step: float) -> dict[int, np.ndarray[Any, Any]]:
         args = [a.copy() if isinstance(a, np.ndarray) else a for a in self._args]
         for i, change in direction.items():

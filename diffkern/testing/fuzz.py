@@ -13,7 +13,7 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -46,6 +46,8 @@ def fuzzed(
     q: dk.array(dtype=dk.vec2),
     acc: dk.array(dtype=float),
     loss: dk.array(dtype=float),
+    perm: dk.array(dtype=int),
+    out: dk.array(dtype=float),
 ):
     i = dk.tid()
 """
@@ -66,6 +68,16 @@ def pieces(v: float, limit: float):
     if v < -0.4:
         return 0.3 * v * v
     return v + 0.1 * limit
+
+
+@dk.func
+def search(w: dk.array(dtype=float), start: int, limit: float):
+    for t in range(start, w.shape[0]):
+        if w[t] * float(t) > limit:
+            return w[t] + 0.5 * limit
+        if t == 3:
+            break
+    return 0.3 * limit
 
 
 @dk.func
@@ -91,11 +103,14 @@ class RandomKernel:
         Dimensions of the launch.
     arguments
         One per parameter.
+    options
+        Kernel options: few slots for the state of loops, or the default.
     """
 
     source: str
     dim: tuple[int, ...]
     arguments: tuple[Any, ...]
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 class _Writer:
@@ -107,6 +122,7 @@ class _Writer:
         self.depth = 1
         self.loop_vars: list[str] = []
         self.names = 0
+        self.place = self.pick(("perm[i]", "3 - i"))
         self.budget = 9 + choose(9)  # statements left to write
 
     def pick(self, items: Sequence[T]) -> T:
@@ -162,7 +178,9 @@ class _Writer:
         if kind == 7:
             return self.pick(("a", "b"))
         if kind == 8:
-            return self.pick(("y[i]", "y[i]", "s[i, 1]"))
+            return self.pick(
+                ("y[i]", "y[i]", "s[i, 1]", "s[i, 0]", "q[i][0]", *(f"s[i, {k} % 2]" for k in self.loop_vars))
+            )
         if kind == 9:
             return self.pick(("p[0]", "p[1]", "r[0]", "r[1]", f"pts[{self.index()}][{self.choose(2)}]"))
         if kind == 10:
@@ -198,9 +216,11 @@ class _Writer:
     def squashed(self, depth: int = 2) -> str:
         """An expression between about -1 and 1."""
         inner = self.expression(max(depth - 1, 0))
-        kind = self.choose(9)
+        kind = self.choose(10)
         if kind < 4:
             return f"dk.{self.pick(('sin', 'cos', 'tanh'))}({inner})"
+        if kind == 9:
+            return f"search(w, {self.pick(('0', '1', 'idx[i]'))}, dk.sin({inner}))"
         if kind == 4:
             return f"squash({inner})"
         if kind == 5:
@@ -212,9 +232,13 @@ class _Writer:
         return f"dk.exp(-({inner}) * ({inner}))"
 
     def vector(self) -> str:
-        kind = self.choose(6)
+        kind = self.choose(8)
         if kind < 3:
             return self.pick(("p", "r"))
+        if kind == 6:
+            return f"dk.mat22({self.leaf()}, 0.3, {self.leaf()}, -0.5) * {self.pick(('p', 'r'))}"
+        if kind == 7:
+            return self.pick(("q[i]", "dk.normalize(p) * dk.length(r)"))
         if kind == 3:
             return f"pts[{self.index()}]"
         if kind == 4:
@@ -301,8 +325,15 @@ class _Writer:
             self.emit(f"{p} = {r} * {self.squashed(1)} + {p} * 0.5")
 
     def store(self) -> None:
-        kind = self.choose(8)
-        if kind < 3:
+        kind = self.choose(11)
+        if kind == 8:
+            column = self.pick(("0", "0", "1", "m % 2", *(f"{k} % 2" for k in self.loop_vars[:1])))
+            self.emit(f"s[i, {column}] = {self.squashed()}")
+        elif kind == 9:
+            self.emit(f"out[{self.place}] = {self.squashed()}")
+        elif kind == 10:
+            self.emit(f"q[i] = q[i] * {self.squashed(1)}")
+        elif kind < 3:
             self.emit(f"y[i] = {self.squashed()}")
         elif kind == 3:
             self.emit(f"y[i] += {self.squashed()}")
@@ -382,6 +413,7 @@ def random_kernel(choose: Choose) -> RandomKernel:
         Given n, returns a number from 0 to n-1. The same answers give the same kernel.
     """
     body = _Writer(choose).kernel()
+    slots = choose(4)
     rng = np.random.default_rng(choose(1 << 16))
 
     def floats(*shape: int) -> np.ndarray[Any, Any]:
@@ -392,8 +424,11 @@ def random_kernel(choose: Choose) -> RandomKernel:
         rng.integers(0, SIZE, THREADS).astype(np.int32),
         np.float32(rng.uniform(-1.0, 1.0)), np.float32(rng.uniform(-1.0, 1.0)), SIZE, choose(5),
         floats(THREADS), floats(THREADS, 2), floats(THREADS, 2), floats(SIZE), floats(1),
+        rng.permutation(THREADS).astype(np.int32), floats(THREADS),
     )  # fmt: skip
-    return RandomKernel(f"{_FUNCTIONS}\n\n{_SIGNATURE}{body}", (THREADS,), arguments)
+    return RandomKernel(
+        f"{_FUNCTIONS}\n\n{_SIGNATURE}{body}", (THREADS,), arguments, {"stack_slots": slots} if slots else {}
+    )
 
 
 def load_module(source: str, directory: str | None = None) -> ModuleType:

@@ -404,6 +404,13 @@ def _against_differences(
     rng: np.random.Generator,
 ) -> tuple[_Comparison, list[tuple[str, tuple[int, ...]]]]:
     differences = Differences(vjp.primal_program, dim, point, weights, tol.eps)
+    bad = differences.not_finite()
+    if bad is not None:
+        i, index, value = bad
+        raise GradientError(
+            f"kernel {vjp.fn.name!r}: {vjp.names[i]}{list(index)} is {value} after the launch, so there are no "
+            "differences to compare with; check the gradient at other arguments"
+        )
     comparison = _Comparison(vjp.fn.name, "central differences in float64", tol.rtol)
     kinks: list[tuple[str, tuple[int, ...]]] = []
     for i, index in _indices(vjp, point, tol.max_elements, rng):

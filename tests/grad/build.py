@@ -15,7 +15,7 @@ from .cases import Case
 
 def lower(case: Case) -> Function:
     """The IR of a case, as lowered."""
-    return frontend.lower(case.function, Kernel(case.function)._types(tuple(values(case))))
+    return frontend.lower(case.function, Kernel(case.function).argument_types(*values(case)))
 
 
 def widened_vjp(fn: Function, case: Case) -> Vjp:

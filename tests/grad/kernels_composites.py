@@ -217,3 +217,28 @@ def rigid_spin(q: v3, w: v3, out: v3, dt: float, n: int):
 def diagonals(a: m3, y: v3):
     i = dk.tid()
     y[i] = dk.get_diag(a[i] * dk.diag(dk.get_diag(a[i]))) + dk.skew(dk.get_diag(a[i])) * dk.vec3(1.0, 2.0, 3.0)
+
+
+@case(3, m=signed(3, 3, 3), v=signed(3, 3))
+def power_iteration_in_place(m: m3, v: v3):
+    i = dk.tid()
+    for k in range(4):
+        v[i] = dk.normalize(m[i] * v[i])
+
+
+@case(3, x=signed(3, 4), y=zeros(3))
+def accumulate_in_components(x: dk.array(dtype=float, ndim=2), y: f1):
+    i = dk.tid()
+    acc = dk.vec4(0.0)
+    for k in range(4):
+        acc[(k * 3) % 4] += x[i, k] * x[i, 0]
+    y[i] = acc[0] * acc[1] + acc[2] * acc[3]
+
+
+@case(
+    4, x=signed(4, 2), e=lambda rng: __import__("numpy").array([[0, 1], [1, 2], [2, 3], [3, 0]], "int32"), loss=zeros(1)
+)
+def edges_as_integer_vectors(x: v2, e: dk.array(dtype=dk.vec2i), loss: f1):
+    i = dk.tid()
+    pair = e[i]
+    dk.atomic_add(loss, 0, dk.length(x[pair[0]] - x[pair[1]]))

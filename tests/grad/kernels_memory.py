@@ -349,3 +349,91 @@ def in_place_zero_trips(x: f1, y: f1, n: int):
     i = dk.tid()
     for k in range(n):
         y[i] = y[i] * x[i]
+
+
+@case(1, x=signed(6))
+def serial_in_place(x: f1):
+    for k in range(1, x.shape[0]):
+        x[k] = x[k] * x[k - 1] + 0.5
+
+
+@case(1, x=signed(6), y=zeros(6))
+def serial_cumulative(x: f1, y: f1):
+    y[0] = x[0]
+    for k in range(1, x.shape[0]):
+        y[k] = dk.sin(y[k - 1]) * x[k]
+
+
+@case(3, s=signed(3, 5), n=4)
+def time_steps_in_memory(s: f2, n: int):
+    i = dk.tid()
+    for k in range(n):
+        s[i, k + 1] = s[i, k] * dk.sin(s[i, k]) + s[i, k + 1]
+
+
+@case(3, s=signed(3, 2), x=signed(3))
+def swap_in_memory(s: f2, x: f1):
+    i = dk.tid()
+    a = s[i, 0]
+    s[i, 0] = s[i, 1] * x[i]
+    s[i, 1] = a * a
+
+
+@case(3, x=signed(3), y=values(3))
+def while_on_memory(x: f1, y: f1):
+    i = dk.tid()
+    while y[i] > 0.1:
+        y[i] = y[i] * 0.5 * dk.cos(x[i])
+
+
+@case(3, x=values(3), y=values(3), n=5, m=4)
+def nested_loops_on_memory(x: f1, y: f1, n: int, m: int):
+    i = dk.tid()
+    for k in range(n):
+        for j in range(m):
+            if y[i] > 1.5:
+                break
+            y[i] = y[i] * (1.0 + 0.1 * x[i])
+        y[i] = y[i] * 0.9
+
+
+@case(3, x=signed(3), y=signed(3), n=4)
+def conditions_on_memory(x: f1, y: f1, n: int):
+    i = dk.tid()
+    for k in range(n):
+        if k % 2 == 0:
+            y[i] = y[i] * x[i]
+        if y[i] > 0.05:
+            y[i] = dk.sin(y[i])
+
+
+@case(4, x=signed(4), y=signed(4), z=signed(4))
+def three_arrays_in_place(x: f1, y: f1, z: f1):
+    i = dk.tid()
+    y[i] = x[i] * y[i]
+    z[i] = y[i] * z[i]
+    y[i] = z[i] * y[i]
+    x[i] = y[i] + x[i] * z[i]
+
+
+@case(4, x=signed(8), y=zeros(4))
+def the_same_element_spelled_twice(x: f1, y: f1):
+    i = dk.tid()
+    x[2 * i] = x[2 * i] * x[i * 2 + 1]
+    y[i] = x[i + i] * x[i + i]
+
+
+@case(3, x=signed(3, 4), y=zeros(3, 2))
+def accumulate_through_views(x: f2, y: f2):
+    i = dk.tid()
+    row, out = x[i], y[i]
+    out[0] = 1.0
+    for k in range(4):
+        out[0] = out[0] * row[k]
+    out[1] = out[0] * out[0]
+
+
+@case(4, x=lambda rng: rng.uniform(0.3, 1.2, 4).astype("float16"), y=signed(4), rtol32=2e-3)
+def half_precision_storage(x: dk.array(dtype=dk.float16), y: f1):
+    i = dk.tid()
+    y[i] = x[i] * x[i] * y[i]

@@ -109,3 +109,29 @@ def conditional_store_through_an_index(x: f1, perm: i1, y: f1, z: f1):
     if i > 1:
         y[j] = x[i]
     z[i] = y[j] * x[i]  # refused
+
+
+@refused("overwrites", s=signed(3, 4), n=3)
+def bubble_sort_pass(s: f2, n: int):
+    i = dk.tid()
+    for k in range(n):
+        if s[i, k] > s[i, k + 1]:  # refused
+            a = s[i, k]
+            s[i, k] = s[i, k + 1]
+            s[i, k + 1] = a
+
+
+@refused("order of threads", x=signed(4), count=ints(0), y=zeros(4))
+def compaction(x: f1, count: i1, y: f1):
+    i = dk.tid()
+    slot = dk.atomic_add(count, 0, 1)  # refused
+    y[slot] = x[i] * x[i]
+
+
+@refused("overwrites", x=signed(3, 5), y=zeros(3, 5), n=5)
+def second_pass_over_a_row(x: f2, y: f2, n: int):
+    i = dk.tid()
+    for k in range(n):
+        y[i, k] = x[i, k] * x[i, k]
+    for k in range(n - 1):
+        y[i, k] = y[i, k] * y[i, k + 1]  # refused

@@ -147,7 +147,7 @@ FAULTS = [
           edit(loops, "_closure", "if wider == needed:", "if True:")),
     # analyses and passes
     Fault("neighbouring threads are taken for one",
-          edit(threads, "Distance.same_thread", "self.axes[axis] == 0 for axis in range(arity)",
+          edit(threads, "Distance.same_thread", "self.axes[axis] == (0, 0) for axis in range(arity)",
                "True for axis in range(arity)")),
     Fault("a gather through data is taken for one-to-one",
           edit(conflicts, "_classify", 'return Conflict("general", private=private)', "continue")),

@@ -101,7 +101,7 @@ def run_subset() -> None:
             check_atomics(vjp, good, case.dim, name)
     for function, _, arguments in REFUSED:
         if function.__name__ in REFUSALS:
-            fn = frontend.lower(function, Kernel(function)._types(tuple(arguments.values())))
+            fn = frontend.lower(function, Kernel(function).argument_types(*arguments.values()))
             try:
                 pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)), {})
             except AutodiffError:

@@ -55,9 +55,9 @@ class Tally:
 def check(kernel: RandomKernel, tally: Tally, directory: str) -> None:
     """Check one kernel in two ways."""
     fuzzed = load_module(kernel.source, directory).fuzzed
-    fn = frontend.lower(fuzzed.func, fuzzed._types(kernel.arguments))
+    fn = frontend.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments))
     try:
-        vjp = Vjp(widen(fn))
+        vjp = Vjp(widen(fn), options=kernel.options)
     except AutodiffError as error:
         tally.refuse(error)
         return
@@ -98,9 +98,9 @@ def batch(number: int) -> Callable[..., None]:
 
         (seed(number)(run) if settings.default.derandomize else run)()
         record_property("fuzz", str(tally))
-        print(f"batch {number}: {tally}")
         refused = sum(tally.refused.values())
-        assert refused <= MAX_REFUSED * (refused + tally.checked), str(tally)
+        # a handful of kernels says nothing about a share
+        assert refused <= max(2, MAX_REFUSED * (refused + tally.checked)), str(tally)
 
     test.__name__ = f"test_random_kernels_{number}"
     test.__doc__ = f"Batch {number} of random kernels."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import diffkern as dk
@@ -146,3 +148,57 @@ def test_cache_info_and_clear(capsys, tmp_path, monkeypatch):
     assert str(tmp_path) in capsys.readouterr().out
     assert cli.main(["cache", "clear"]) == 0
     assert "removed 0" in capsys.readouterr().out
+
+
+@pytest.fixture
+def filled(capsys, model, tmp_path, monkeypatch):
+    """A cache with the forward and the adjoint of one kernel, and of its changed form."""
+    monkeypatch.setenv("DIFFKERN_CACHE_DIR", str(tmp_path / "cache"))
+    assert cli.main(["compile", str(model), "--out", str(tmp_path / "cache")]) == 0
+    (tmp_path / "neighbour.py").write_text("FACTOR = 2.5\n")
+    monkeypatch.delitem(sys.modules, "neighbour")
+    assert cli.main(["compile", str(model), "--out", str(tmp_path / "cache"), "--kernel", "scale"]) == 0
+    monkeypatch.delitem(sys.modules, "neighbour")
+    out = capsys.readouterr().out
+    assert "left out, because parameters without annotations have no known types: smooth" in out
+    assert "compiled 2 programs of 1 kernels for native" in out
+    return tmp_path / "cache"
+
+
+def printed(capsys, *argv):
+    assert cli.main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def test_cache_list_and_why(capsys, filled):
+    lines = printed(capsys, "cache", "list").splitlines()
+    assert len(lines) == 4
+    keys = [line.split()[0] for line in lines if "forward of scale" in line]
+    for out in (printed(capsys, "cache", "why", *keys), printed(capsys, "cache", "why", keys[0])):
+        assert "captured 0 FACTOR:" in out
+        assert "f64:2.0" in out
+        assert "f64:2.5" in out
+    assert "captured 0 dk.tid: builtin:tid" in out
+    assert "no artifact's key begins with 0zz" in refused(capsys, "cache", "why", "0zz")
+    assert "one key or two" in refused(capsys, "cache", "why", *keys, keys[0])
+
+
+def test_cache_export_import_and_prune(capsys, filled, tmp_path, monkeypatch):
+    assert "copied 4" in printed(capsys, "cache", "export", str(tmp_path / "shipped"))
+    monkeypatch.setenv("DIFFKERN_CACHE_DIR", str(tmp_path / "other"))
+    assert "copied 4" in printed(capsys, "cache", "import", str(tmp_path / "shipped"))
+    assert "removed 0" in printed(capsys, "cache", "prune", "--age", "1d", "--size", "1GB")
+    assert "removed 4" in printed(capsys, "cache", "prune", "--size", "0")
+    assert "there is no directory" in refused(capsys, "cache", "import", str(tmp_path / "absent"))
+    assert "say what may stay" in refused(capsys, "cache", "prune")
+    assert "write one like 30d" in refused(capsys, "cache", "prune", "--age", "long")
+    assert "write one like 500MB" in refused(capsys, "cache", "prune", "--size", "5 apples")
+
+
+def test_compile_refuses_what_it_cannot_do(capsys, model, tmp_path):
+    out = str(tmp_path / "out")
+    assert "no GPU programs" in refused(capsys, "compile", model, "--target", "sm_90", "--out", out)
+    assert "no target" in refused(capsys, "compile", model, "--target", "z80", "--out", out)
+    assert "has no kernel 'absent'" in refused(capsys, "compile", model, "--kernel", "absent", "--out", out)
+    (tmp_path / "empty.py").write_text("")
+    assert "has no kernel whose" in refused(capsys, "compile", tmp_path / "empty.py", "--out", out)

@@ -16,33 +16,36 @@ from diffkern.backends.llvm.types import I64, i64
 LIMIT = 2**31 - 1
 """Longer sweeps are scheduled as if they had this many steps, so that no product leaves 64 bits."""
 
-_NAME = "dk_checkpoint_split"
+_NAME = "dk_next_checkpoint"
 
 
-def split_function(module: ir.Module) -> Any:
-    """``int64 split(int64 steps, int64 free)``, defined in the module on first use.
+def next_function(module: ir.Module) -> Any:
+    """``int64 next(int64 cur, int64 it, int64 free)``, defined in the module on first use.
 
     The common case, a slot for every step, is inlined; the schedule stays out of line, because a kernel with many
     loops calls it at many places.
     """
     known = module.globals.get(_NAME)
-    return known if known is not None else _define_quick(module)
+    return known if known is not None else _define_next(module)
 
 
-def _define_quick(module: ir.Module) -> Any:
-    fn = ir.Function(module, ir.FunctionType(I64, [I64, I64]), _NAME)
+def _define_next(module: ir.Module) -> Any:
+    fn = ir.Function(module, ir.FunctionType(I64, [I64, I64, I64]), _NAME)
     fn.linkage = "internal"
     fn.attributes.add("alwaysinline")
-    steps, free = fn.args
+    cur, it, free = fn.args
     b = ir.IRBuilder(fn.append_basic_block("entry"))
+    steps = b.add(b.sub(it, cur), i64(1))
     with b.if_then(b.icmp_signed(">=", free, steps)):
-        b.ret(i64(1))
-    b.ret(b.call(_define_schedule(module), fn.args))
+        b.ret(b.add(cur, i64(1)))
+    with b.if_then(b.icmp_signed("<=", free, i64(0))):
+        b.ret(b.add(it, i64(1)))
+    b.ret(b.add(cur, b.call(_define_schedule(module), [steps, free])))
     return fn
 
 
 def _define_schedule(module: ir.Module) -> Any:
-    fn = ir.Function(module, ir.FunctionType(I64, [I64, I64]), f"{_NAME}_schedule")
+    fn = ir.Function(module, ir.FunctionType(I64, [I64, I64]), "dk_checkpoint_split")
     fn.linkage = "internal"
     fn.attributes.add("noinline")
     fn.attributes.add("nounwind")

@@ -13,8 +13,10 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, Kind, Scalar, Stack, scalar_of
 from diffkern.ops.table import Effect, lookup
 
+ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
+"""The ops that touch an array element."""
+
 _CHAIN = frozenset({"add", "sub", "mul", "neg"})
-_ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ def _exact(ops: Iterable[Op]) -> set[Value]:
     wanted: set[Value] = set()
     exact: set[Value] = set()
     for op in reversed(list(ops)):
-        if op.name in _ACCESSES:
+        if op.name in ACCESSES:
             wanted.update(index_operands(op))
         elif op.name in _CHAIN or op.name == "cast":
             (result,) = op.results

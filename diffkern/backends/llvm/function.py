@@ -7,13 +7,14 @@ and a loop stack a ``StackRef``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
-from diffkern.backends.llvm.facts import Facts, index_operands, stack_size
+from diffkern.backends.llvm.checks import Checks
+from diffkern.backends.llvm.facts import ACCESSES, Facts, index_operands, stack_size
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     add_element,
@@ -59,6 +60,8 @@ class BodyEmitter:
         For each op summed per chunk: the accumulators of its components.
     stacks
         One block of memory per nesting level of loop stacks.
+    checks
+        What looks for mistakes at run time; None in release programs.
     """
 
     builder: Builder
@@ -71,6 +74,7 @@ class BodyEmitter:
     stacks: dict[int, Any] = field(default_factory=dict)
     exact: dict[Value, Any] = field(default_factory=dict)
     stack_refs: dict[Value, StackRef] = field(default_factory=dict)
+    checks: Checks | None = None
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -117,7 +121,10 @@ class BodyEmitter:
 
     def op(self, op: Op) -> None:
         if is_scalar_op(op.name):
-            result = self.scalars.emit(op, [self.scalar(v) for v in op.operands])
+            args = [self.scalar(v) for v in op.operands]
+            result = self.scalars.emit(op, args)
+            if self.checks is not None:
+                self.checks.arithmetic(op, args, result)
             self.values[op.result] = (result,)
             if op.result in self.facts.exact:
                 self.exact[op.result] = self.exact_form(op)
@@ -125,17 +132,42 @@ class BodyEmitter:
         emit = _SPELLED.get(op.name)
         if emit is None:
             raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
+        if self.checks is not None and op.name in ACCESSES:
+            self.checked(op, self.checks, emit)
+        else:
+            emit(self, op)
+
+    def checked(self, op: Op, checks: Checks, emit: Callable[[BodyEmitter, Op], None]) -> None:
+        """Emit an access that is skipped where it is a mistake; what it would have read is 0 then."""
+        b = self.builder
+        indices = [self.index(v) for v in index_operands(op)]
+        allowed = checks.access(op, self.arrays[op.operands[0]], indices)
+        before = b.block
+        access, done = b.append_basic_block("access"), b.append_basic_block("skipped")
+        b.cbranch(allowed, access, done)
+        b.position_at_end(access)
         emit(self, op)
+        after = b.block
+        b.branch(done)
+        b.position_at_end(done)
+        phis = self.phis([r.type for r in op.results])
+        for group, r in zip(phis, op.results, strict=True):
+            zeros = tuple(constant(scalar_of(held_type(r.type)), 0) for _ in group)  # type: ignore[arg-type]
+            self.connect([group], [zeros], before)
+            self.connect([group], [self.values[r]], after)
+        self.define(op.results, phis)
 
     def exact_form(self, op: Op) -> Any:
         b, args = self.builder, [self.index(v) for v in op.operands]
+        # Where an index is checked it must be a number, however far it is outside.
+        exact = ("nsw",) if self.checks is None else ()
         match op.name:
             case "cast":
                 return args[0]
             case "neg":
-                return b.sub(i64(0), args[0], flags=("nsw",))
+                return b.sub(i64(0), args[0], flags=exact)
             case name:
-                return getattr(b, name)(*args, flags=("nsw",))
+                return getattr(b, name)(*args, flags=exact)
 
     def construct(self, op: Op) -> None:
         self.values[op.result] = tuple(self.scalar(v) for v in op.operands)
@@ -247,6 +279,8 @@ class BodyEmitter:
         cond, step = op.regions
         self.define(cond.params, phis)
         ((go,),) = self.region(cond)
+        if self.checks is not None:
+            go = b.and_(go, self.checks.none_found())  # a skipped access may be what the loop waits for
         b.cbranch(go, body, done)
         b.position_at_end(body)
         self.define(step.params, phis)
@@ -262,6 +296,8 @@ class BodyEmitter:
         assert isinstance(t, Scalar)
         lo, hi, step = (self.scalar(v) for v in op.operands[:3])
         trips = trip_count(b, t, lo, hi, step)
+        if self.checks is not None:
+            self.checks.step(op, step)
         (region,) = op.regions
         before = b.block
         head, body, done = (b.append_basic_block(n) for n in ("for", "body", "endfor"))

@@ -19,6 +19,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern import abi
+from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.libm import TargetModule
@@ -57,6 +58,8 @@ class KernelModule:
     symbols: tuple[str, ...]
     sites: int
     weight: int  # instructions of the kernel with everything inlined, and its literals
+    check_sites: tuple[Op, ...] = ()
+    stamped: tuple[Value, ...] = ()
 
 
 def emit_kernel(
@@ -68,6 +71,7 @@ def emit_kernel(
     fast_math: bool = False,
     noalias: bool = False,
     fma: bool | None = None,
+    checking: Checking = Checking.NONE,
 ) -> KernelModule:
     """Spell a kernel in LLVM.
 
@@ -85,6 +89,8 @@ def emit_kernel(
         The caller makes sure that no two array parameters overlap.
     fma
         Whether the target has fused multiply-add instructions; by default, whether this machine has them.
+    checking
+        Which mistakes to look for at run time.
     """
     module = TargetModule(symbol)
     module.fma = fma
@@ -93,13 +99,16 @@ def emit_kernel(
     # A replayed value that is compared with a stored one must be the same to the last bit.
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
     sites = sum(_width(op) for op in facts.reduced)
-    _Chunk(module, fn, facts, flags, noalias).emit(symbol)
+    chunk = _Chunk(module, fn, facts, flags, noalias)
+    chunk.emit(symbol, checking)
     symbols: tuple[str, ...] = (symbol,)
     if sites:
         symbols += (f"{symbol}_finish",)
         _emit_finish(module, fn, facts, symbols[1])
     weight = _weight(module.globals[symbol], {}) + len(facts.literals)
-    return KernelModule(str(module), symbols, sites, weight)
+    if chunk.checks is None:
+        return KernelModule(str(module), symbols, sites, weight)
+    return KernelModule(str(module), symbols, sites, weight, tuple(chunk.checks.sites), tuple(chunk.checks.stamps))
 
 
 def _weight(function: Any, known: dict[str, int]) -> int:
@@ -190,10 +199,13 @@ class _Chunk(_Frame):
 
     def __init__(self, module: ir.Module, fn: Function, facts: Facts, flags: tuple[str, ...], noalias: bool) -> None:
         self.flags, self.noalias = flags, noalias
+        self.checks: Checks | None = None
         self._arguments = (module, fn, facts)
 
-    def emit(self, symbol: str) -> None:
+    def emit(self, symbol: str, checking: Checking) -> None:
         super().__init__(*self._arguments, symbol, self.flags)
+        if checking is not Checking.NONE:
+            self.checks = Checks(checking, self.module, self.builder, self.header(abi.STATUS))
         if self.noalias:
             self.arrays = _with_scopes(self.module, self.arrays)
         b = self.builder
@@ -204,7 +216,7 @@ class _Chunk(_Frame):
         sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
         for tid in self.threads():
             body = self.body()
-            body.tid, body.sums, body.stacks = tid, sums, stacks
+            body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
             body.region(self.fn.body)
         self.write_partials(sums)
         b.ret_void()
@@ -231,7 +243,8 @@ class _Chunk(_Frame):
         """The loop nest; yields the components of the thread index once, inside the innermost loop."""
         b, arity = self.builder, self.fn.tid_arity
         if arity == 0:
-            with self.loop(self.lo, self.hi):
+            with self.loop(self.lo, self.hi) as t:
+                self.note_thread(t)
                 yield ()
             return
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
@@ -243,11 +256,20 @@ class _Chunk(_Frame):
             first, last = self.ceil_div(b.sub(self.lo, r), repeat), self.ceil_div(b.sub(self.hi, r), repeat)
             if arity == 1:
                 with self.loop(b.trunc(first, I32), b.trunc(last, I32)) as i:
+                    self.note_thread(i, i64(0), repeat, r)
                     yield (i,)
             else:
-                yield from self.rows(first, last, dims[:arity])
+                yield from self.rows(first, last, dims[:arity], repeat, r)
 
-    def rows(self, first: Any, last: Any, dims: list[Any]) -> Iterator[Sequence[Any]]:
+    def note_thread(self, index: Any, start: Any = None, repeat: Any = None, r: Any = None) -> None:
+        """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""
+        if self.checks is None:
+            return
+        b = self.builder
+        thread = index if repeat is None else b.add(b.mul(b.add(start, b.sext(index, I64)), repeat), r)
+        self.checks.thread = thread
+
+    def rows(self, first: Any, last: Any, dims: list[Any], repeat: Any, r: Any) -> Iterator[Sequence[Any]]:
         b = self.builder
         length = b.select(b.icmp_signed(">", dims[-1], i64(0)), dims[-1], i64(1))
         with self.loop(b.sdiv(first, length), self.ceil_div(last, length)) as row:
@@ -262,6 +284,7 @@ class _Chunk(_Frame):
             lo = b.select(b.icmp_signed(">", lo, i64(0)), lo, i64(0))
             hi = b.select(b.icmp_signed("<", hi, length), hi, length)
             with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+                self.note_thread(i, start, repeat, r)
                 yield (*reversed(leading), i)
 
     def ceil_div(self, x: Any, d: Any) -> Any:

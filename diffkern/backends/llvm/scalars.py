@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from diffkern.backends.llvm.checkpoint import split_function
+from diffkern.backends.llvm.checkpoint import next_function
 from diffkern.backends.llvm.libm import math_function
 from diffkern.backends.llvm.types import I1, I64, Builder, constant, value_type
 from diffkern.ir.nodes import Op
@@ -254,12 +254,11 @@ def _cast_float(e: ScalarEmitter, source: Scalar, to: Scalar, x: Any) -> Any:
     return b.call(fn, [x])
 
 
-def _checkpoint_split(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+def _next_checkpoint(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     b, target = e.builder, value_type(t)
-    extend = b.sext if t.kind is Kind.INT else b.zext
-    wide = [a if target.width == 64 else extend(a, I64) for a in args]
-    m = b.call(split_function(e.module), wide)
-    return m if target.width == 64 else b.trunc(m, target)
+    wide = [a if a.type.width == 64 else b.sext(a, I64) for a in args]
+    position = b.call(next_function(e.module), wide)
+    return position if target.width == 64 else b.trunc(position, target)
 
 
 _TABLE: Mapping[str, Spelling] = {
@@ -292,7 +291,7 @@ _TABLE: Mapping[str, Spelling] = {
     "isnan": _isnan,
     "isinf": _against_infinity("=="),
     "isfinite": _against_infinity("<"),
-    "checkpoint_split": _checkpoint_split,
+    "next_checkpoint": _next_checkpoint,
     **{name: _compare(sign) for name, sign in COMPARISONS.items()},
     **dict.fromkeys((*UNARY_MATH, *BINARY_MATH), _math),
 }

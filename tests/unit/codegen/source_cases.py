@@ -154,7 +154,7 @@ def literals_and_names(b: Builder, x: Value, y: Value, sin: Value) -> None:
 def checkpointed(b: Builder, x: Value, ct_x: Value, ct_y: Value, n: Value) -> None:
     i = tid(b)
     stack = b.one("stack_new", type=Stack((FLOAT32, INT32), 4), hint="kept")
-    m = b.one("checkpoint_split", n, b.i32(4), hint="m")
+    m = b.one("next_checkpoint", b.i32(0), n, b.i32(4), hint="m")
 
     def forward(k: Value, a: Value) -> list[Value]:
         b.op("stack_set", stack, b.one("mod", k, b.i32(4)), a, k)

@@ -9,7 +9,7 @@ from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat,
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, all_ops, lookup, register
 
 SPECIAL = {"load", "store", "atomic", "if", "for", "while"}
-INTERNAL = {"accumulate", "stack_new", "stack_get", "stack_set", "checkpoint_split"}
+INTERNAL = {"accumulate", "stack_new", "stack_get", "stack_set", "next_checkpoint"}
 
 
 def test_every_op_is_treated_in_exactly_one_way() -> None:
@@ -24,7 +24,7 @@ def test_every_op_is_treated_in_exactly_one_way() -> None:
 
 def test_only_memory_and_control_have_effects() -> None:
     effects = {name for name, row in all_ops().items() if row.effect is not Effect.PURE}
-    assert effects == (SPECIAL | INTERNAL) - {"checkpoint_split"}
+    assert effects == (SPECIAL | INTERNAL) - {"next_checkpoint"}
 
 
 def test_a_name_is_taken_once() -> None:

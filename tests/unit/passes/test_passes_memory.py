@@ -13,7 +13,7 @@ import diffkern as dk
 from diffkern import pipeline
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Region, Value, walk
-from diffkern.ir.types import FLOAT16, FLOAT64, INT32, UINT32, Array
+from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, UINT32, Array
 from diffkern.passes.affine import AffineForms
 from diffkern.passes.conflicts import Conflict
 from diffkern.passes.cse import eliminate_common
@@ -474,11 +474,11 @@ def test_relations_of_accesses() -> None:
     forms = AffineForms(fn)
     at_i, at_in, even, odd, later, fixed, fixed1, square = (op for op in walk(fn.body) if op.name == "load")
     (store,) = (op for op in walk(fn.body) if op.name == "store")
-    assert relate(forms, at_i, at_i) == Distance({0: 0})
-    assert relate(forms, at_i, store) == Distance({0: 1})
+    assert relate(forms, at_i, at_i) == Distance({0: (0, 0)})
+    assert relate(forms, at_i, store) == Distance({0: (1, 1)})
     assert relate(forms, at_i, at_in) == Distance({})
     assert relate(forms, even, odd) == Never()
-    assert relate(forms, even, later) == Distance({0: 2})
+    assert relate(forms, even, later) == Distance({0: (2, 2)})
     assert relate(forms, fixed, fixed1) == Never()
     assert relate(forms, fixed, fixed) == Distance({})
     assert relate(forms, square, square) == Distance({})
@@ -534,3 +534,25 @@ def test_wraps_are_never_taken_for_disjoint() -> None:
 
     assert wraps(lowered(f, D1, D1)) == [(True,), (False,)]
     assert conflicts(f, D1, D1)[0].kind == "general"
+
+
+def test_relations_through_loop_variables_with_constant_bounds() -> None:
+    """Segments of a flat array are one thread's own; a window is shared with neighbours; a longer loop overlaps."""
+
+    def related(scale: int, lo: int, hi: int) -> object:
+        x = Value(Array(FLOAT32, 1), "x")
+        b = Builder()
+        i = b.one("tid", axis=0)
+        body = Region((Value(INT32, "k"),))
+        with b.into(body):
+            at = b.add(b.mul(i, b.i32(scale)), body.params[0])
+            b.op("store", x, at, b.const(1.0, FLOAT32), wrap=(False,))
+        b.for_(b.i32(lo), b.i32(hi), b.i32(1), (), body)
+        fn = Function("f", (x,), b.region, tid_arity=1)
+        (store,) = [op for op in walk(fn.body) if op.name == "store"]
+        return relate(AffineForms(fn), store, store)
+
+    assert related(8, 0, 8) == Distance({0: (0, 0)})
+    assert related(8, 0, 9) == Distance({0: (-1, 1)})
+    assert related(1, -9, 10) == Distance({0: (-18, 18)})
+    assert related(-2, 0, 3) == Distance({0: (-1, 1)})

@@ -113,6 +113,16 @@ def test_sees_a_jump() -> None:
     assert report.kinks == (("x", (0,)),)
 
 
+def test_results_that_are_not_finite_are_named() -> None:
+    @dk.kernel
+    def logarithm(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = dk.log(x[i])
+
+    with pytest.raises(GradientError, match=r"y\[1\] is -inf after the launch"):
+        gradcheck(logarithm, 2, [np.array([1.0, 0.0], np.float32)], [np.zeros(2, np.float32)])
+
+
 def test_a_kernel_that_cannot_be_differentiated_is_refused() -> None:
     @dk.kernel
     def smooth(x: dk.array(dtype=float)):

@@ -1,0 +1,133 @@
+"""Debug programs: run with a record for the first mistake, and say what it was.
+
+In: an executable whose manifest has ``checks``. Out: launches that raise :class:`KernelRuntimeError` when a thread made
+a mistake, with its place in the source, the thread, and the access. All other threads have run by then.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern import abi
+from diffkern.errors import KernelRuntimeError, Loc
+from diffkern.ir.types import Array
+from diffkern.runtime.array import type_of_key
+from diffkern.runtime.native.replay import Step
+from diffkern.runtime.program import Executable, Geometry
+
+__all__ = ["CheckedExecutable"]
+
+_TWICE = "two threads of a launch must not store to one element; use dk.atomic_add or another atomic where threads meet"
+
+
+class CheckedExecutable(Executable):
+    """A debug program in memory."""
+
+    __slots__ = ()
+
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
+        """Return None: what it finds has to be looked at after each launch."""
+        return None
+
+    def run(self, geometry: Geometry, arguments: bytes) -> None:
+        """Run all threads of a launch."""
+        if geometry[0]:
+            self.run_blocks(geometry, [arguments], colours=1)
+
+    def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
+        """Run with a fresh record.
+
+        Raises
+        ------
+        KernelRuntimeError
+            If a thread made a mistake.
+        """
+        n, chunk, header, chunks = geometry
+        dims = struct.unpack_from(f"{abi.MAX_DIMS}q", header, abi.DIMS)
+        buffers = self._stamps(arguments[0], dims)
+        record = np.zeros(abi.RECORD_STAMPS + len(buffers), np.int64)
+        record[abi.RECORD_STAMPS :] = [0 if b is None else b.ctypes.data for b in buffers]
+        header = struct.pack("q", record.ctypes.data) + header[struct.calcsize("q") :]
+        super().run_blocks((n, chunk, header, chunks), arguments, colours)
+        if record[abi.RECORD_CODE]:
+            raise self._error([int(field) for field in record], dims)
+
+    def _stamps(self, arguments: bytes, dims: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
+        """A stamp per element of each array in which two threads of this launch could store to one element."""
+        arity = self.manifest["tid_arity"]
+        repeated = any(extent > 1 for extent in dims[arity:])
+        buffers: list[np.ndarray[Any, Any] | None] = []
+        for entry in self.manifest["checks"]["stamps"]:
+            if entry["proved"] and not repeated:
+                buffers.append(None)
+                continue
+            shape = struct.unpack_from(f"{self._ndim(entry['array'])}q", arguments, entry["offset"] + 8)
+            buffers.append(np.zeros(max(1, int(np.prod(shape))), np.int64))
+        return buffers
+
+    def _ndim(self, parameter: int) -> int:
+        t = type_of_key(self.manifest["params"][parameter]["type"])
+        assert isinstance(t, Array)
+        return t.ndim
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _error(self, record: list[int], dims: Sequence[int]) -> KernelRuntimeError:
+        site = self.manifest["checks"]["sites"][record[abi.RECORD_SITE]]
+        thread = record[abi.RECORD_THREAD]
+        text, remedy = self._mistake(record, site["array"], dims)
+        loc = None if site["loc"] is None else Loc(**site["loc"])
+        name = f"kernel {self.manifest['checks']['kernel']!r}"
+        kernel = f"adjoint of {name}" if "cotangents" in self.manifest else name
+        where = f"{kernel}, thread {_shown(_components(thread, dims))}"
+        return KernelRuntimeError(f"{where}: {text}", loc=loc, remedy=remedy)
+
+    def _mistake(self, record: list[int], array: int | None, dims: Sequence[int]) -> tuple[str, str]:
+        """What happened, and what to do instead."""
+        code = record[abi.RECORD_CODE]
+        if code == abi.ZERO_DIVISION:
+            return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
+        if code == abi.ZERO_STEP:
+            return "the step of range is zero", "test the step first; a release program does not enter the loop"
+        assert array is not None
+        ndim, name = self._ndim(array), self._name(array)
+        index = record[abi.RECORD_INDEX : abi.RECORD_INDEX + ndim]
+        shape = record[abi.RECORD_SHAPE : abi.RECORD_SHAPE + ndim]
+        described = f"{name} with shape {tuple(shape)}"
+        if code == abi.TWO_WRITERS:
+            other = _shown(_components(record[abi.RECORD_OTHER], dims))
+            return f"thread {other} has stored to the same element, index {_shown(index)} of {described}", _TWICE
+        outside = [k for k, (i, n) in enumerate(zip(index, shape, strict=True)) if not -n <= i < n]
+        # An unsigned number of 2**63 or more is no negative index, though it looks like one here.
+        axis = outside[0] if outside else next(k for k, i in enumerate(index) if i < 0)
+        whole = f" (index {_shown(index)})" if ndim > 1 else ""
+        text = f"index {index[axis]} is out of bounds for axis {axis} of {described}{whole}"
+        if shape[axis] == 0:
+            return text, "that axis has no elements"
+        return text, f"indices of that axis go from {-shape[axis]} to {shape[axis] - 1}"
+
+    def _name(self, parameter: int) -> str:
+        params = self.manifest["params"]
+        role, of = params[parameter]["role"], params[parameter]["of"]
+        name = repr(params[of]["name"])
+        return f"the gradient of {name}" if role == "cotangent" else f"array {name}"
+
+
+def _components(thread: int, dims: Sequence[int]) -> list[int]:
+    """The components of a thread index; those of trailing axes of one thread are left out."""
+    components = []
+    for extent in reversed(dims):
+        thread, k = divmod(thread, extent)
+        components.append(k)
+    components.reverse()
+    while len(components) > 1 and dims[len(components) - 1] == 1:
+        components.pop()
+    return components
+
+
+def _shown(index: Sequence[int]) -> str:
+    return str(index[0]) if len(index) == 1 else str(tuple(index))

@@ -1,0 +1,97 @@
+"""Run a kernel, or its adjoint, as the Python source that a person reads, thread by thread, with or without a debugger.
+
+In: a kernel, a launch's dimensions, NumPy arguments. Out: what the compiled code computes, up to rounding, from the
+source that ``kernel.source()`` and ``kernel.adjoint_source()`` show. Slow: for a few threads, to look at.
+"""
+
+from __future__ import annotations
+
+import pdb  # noqa: T100 - stepping is what this module is for
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern import pipeline
+from diffkern.codegen.executor import load_source
+from diffkern.codegen.python import function_name, to_python
+from diffkern.ir.nodes import Function
+from diffkern.kernel import Kernel
+from diffkern.runtime.array import array
+from diffkern.testing.gradcheck import Vjp
+from diffkern.testing.programs import Interpreted
+
+__all__ = ["run_in_python"]
+
+
+def run_in_python(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any] = (),
+    *,
+    cotangents: Mapping[str, Any] | None = None,
+    debug: bool = False,
+) -> dict[str, Any]:
+    """Run a kernel in Python, and its adjoint if cotangents are given; the arguments are not changed.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    dim : int or sequence of int
+        The launch's dimensions. Threads run one after the other.
+    inputs, outputs : sequence
+        The arguments, as for a launch.
+    cotangents : mapping of str to array_like, optional
+        The adjoint's seeds by name of the parameter.
+    debug : bool, optional
+        Whether to run it in :mod:`pdb`, which stops at the first line of every thread.
+
+    Returns
+    -------
+    dict
+        By name of the parameter: without cotangents the arrays as the kernel leaves them, else the gradients. Empty if
+        the debugger was quit.
+
+    Raises
+    ------
+    IndexError
+        If a thread leaves an array.
+    """
+    given = [np.array(a.numpy()) if isinstance(a, array) else a for a in (*inputs, *outputs)]
+    dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*inputs, *outputs), kernel.options)
+    if cotangents is None:
+        fn = pipeline.optimise(fn)
+
+        def forward() -> dict[str, Any]:
+            copies = [np.array(a) if isinstance(a, np.ndarray) else a for a in given]
+            Interpreted(fn).run(dims, copies)
+            return {p.name: a for p, a in zip(fn.params, copies, strict=True) if isinstance(a, np.ndarray)}
+
+        return _debugged([fn], forward) if debug else forward()
+
+    vjp = Vjp(fn, Interpreted, options=kernel.options)
+    names = list(vjp.names)
+    unknown = [name for name in cotangents if name not in names]
+    if unknown:
+        raise ValueError(f"kernel {kernel.name!r} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
+    seeds = {names.index(name): np.asarray(seed, dtype=np.float64) for name, seed in cotangents.items()}
+
+    def backward() -> dict[str, Any]:
+        return {names[i]: gradient for i, gradient in vjp.gradients(dims, given, seeds).items()}
+
+    return _debugged([vjp.adjoint.fn], backward) if debug else backward()
+
+
+def _debugged(functions: Sequence[Function], run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Run in pdb, with a breakpoint at the first line of each function's generated source."""
+    debugger = pdb.Pdb()
+    for fn in functions:
+        code = load_source(to_python(fn), function_name(fn)).__code__
+        first = min(line for *_, line in code.co_lines() if line is not None and line > code.co_firstlineno)
+        debugger.set_break(code.co_filename, first)
+    # The debugger starts out here; what there is to see begins at the breakpoint.
+    debugger.rcLines.append("continue")
+    return debugger.runcall(run) or {}
