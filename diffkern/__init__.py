@@ -52,6 +52,7 @@ from diffkern.runtime.stream import (
     wait_event,
     wait_stream,
 )
+from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
 
 _language = _public_names()
@@ -102,6 +103,7 @@ __all__ = [
     "record",
     "record_event",
     "set_stream",
+    "struct",
     "synchronize",
     "synchronize_device",
     "synchronize_event",

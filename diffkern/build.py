@@ -28,7 +28,8 @@ from diffkern.cache.maintenance import Artifact, artifacts, publish
 from diffkern.cache.store import Store
 from diffkern.cache.targets import HOST, NAMED, NATIVE
 from diffkern.errors import CompileError, KernelError, raise_all
-from diffkern.ir.types import Array, Type, is_differentiable
+from diffkern.ir.structs import Argument, leaves
+from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.specialize import (
     Specialization,
@@ -263,14 +264,15 @@ def _specializations(
     known = kernel.argument_types(*types)
     found = [Specialization(kernel.func, known, kernel.options)]
     if adjoint and kernel.enable_backward:
-        chosen = _arrays_with_gradients(known) if active is None else kernel.positions(active)
+        chosen = _arrays_with_gradients(known) if active is None else kernel.positions(active, known)
         if chosen:
             found.append(Specialization(kernel.func, known, kernel.options, chosen))
     return found
 
 
-def _arrays_with_gradients(types: Sequence[Type]) -> frozenset[int]:
-    return frozenset(i for i, t in enumerate(types) if isinstance(t, Array) and is_differentiable(t))
+def _arrays_with_gradients(types: Sequence[Argument]) -> frozenset[int]:
+    found = [leaf for t in types for _, leaf in leaves(t)]
+    return frozenset(i for i, t in enumerate(found) if isinstance(t, Array) and is_differentiable(t))
 
 
 def is_annotated(kernel: Kernel) -> bool:

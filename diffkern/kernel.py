@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from diffkern.errors import KernelError, raise_all
-from diffkern.ir.types import Array, Type, is_differentiable
+from diffkern.ir.structs import Argument, StructArray, flatten
+from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.dtypes import CompositeValue, resolve_dtype
+from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
+from diffkern.lang.structs import array_field, resolve_type
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import array, type_of_key, wrap
 from diffkern.runtime.config import check_mode, config
@@ -176,7 +178,7 @@ class Kernel:
             self.programs.clear()
             self._adjoints.clear()
 
-    def _checked_types(self, keys: tuple[str, ...]) -> tuple[Type, ...]:
+    def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
         types = tuple(type_of_key(key) for key in keys)
         errors: list[KernelError] = []
         for parameter, t in zip(self.parameters, types, strict=True):
@@ -231,7 +233,7 @@ class Kernel:
         known = self.argument_types(*types)
         return ir_text(self.func, known, adjoint, self._active(known, active), self.options)
 
-    def argument_types(self, *given: Any) -> tuple[Type, ...]:
+    def argument_types(self, *given: Any) -> tuple[Argument, ...]:
         """Return the types of the arguments; parameters as in :meth:`source`."""
         if not given:
             if all(p.annotation is not None for p in self.parameters):
@@ -250,28 +252,33 @@ class Kernel:
             parameter.check_type(t)
         return types
 
-    def _active(self, types: tuple[Type, ...], names: Any) -> frozenset[int]:
+    def _active(self, types: tuple[Argument, ...], names: Any) -> frozenset[int]:
+        leaves = flatten([p.name for p in self.parameters], types)
         if names is None:
-            return frozenset(i for i, t in enumerate(types) if is_differentiable(t))
-        return self.positions(names)
+            return frozenset(i for i, leaf in enumerate(leaves) if is_differentiable(leaf.type))
+        return self.positions(names, types)
 
-    def positions(self, names: Iterable[str]) -> frozenset[int]:
-        """Return the positions of parameters given by name."""
-        position = {p.name: p.index for p in self.parameters}
-        names = list(names)
-        unknown = [name for name in names if name not in position]
+    def positions(self, names: Iterable[str], types: Sequence[Argument]) -> frozenset[int]:
+        """Return the positions, in the program, of parameters given by name.
+
+        A name stands for the parameter itself, or for all fields of a struct below it: ``s`` and ``s.pos``.
+        """
+        leaves = flatten([p.name for p in self.parameters], types)
+        found = {name: [i for i, leaf in enumerate(leaves) if f"{leaf.name}.".startswith(f"{name}.")] for name in names}
+        unknown = [name for name, indices in found.items() if not indices]
         if unknown:
-            raise KernelError(f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {', '.join(position)}")
-        return frozenset(position[name] for name in names)
+            known = ", ".join(leaf.name for leaf in leaves)
+            raise KernelError(f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {known}")
+        return frozenset(i for indices in found.values() for i in indices)
 
 
-def _type_of(value: Any, parameter: Parameter) -> Type:
+def _type_of(value: Any, parameter: Parameter) -> Argument:
     """Return the type meant by a type, an annotation or an argument."""
     if isinstance(value, ArrayAnnotation):
         if value.dtype is None:
             raise parameter.error("the annotation takes any dtype, so its type is not known", "pass a type for it")
-        return Array(value.dtype, value.ndim)
-    if isinstance(value, Array):
+        return array_field(value.dtype, value.ndim)
+    if isinstance(value, (Array, StructArray)):
         return value
     if isinstance(value, array):
         return value._type
@@ -279,9 +286,9 @@ def _type_of(value: Any, parameter: Parameter) -> Type:
         element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
         return wrap(value, element)._type
     try:
-        return resolve_dtype(value)
+        return resolve_type(value)
     except TypeError:
-        return type_of_key(parameter.convert(value)[0])
+        return type_of_key(parameter.convert_leaves(value)[0])
 
 
 @overload

@@ -22,7 +22,7 @@ from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store, default_directory
 from diffkern.cache.targets import HOST, NATIVE, native_fields, runnable, shipped_fields
-from diffkern.ir.types import Type
+from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
 from diffkern.runtime.native import pool
@@ -63,7 +63,7 @@ class Specialization:
     ----------
     pyfunc : callable
         The kernel's Python function.
-    types : tuple of Type
+    types : tuple of Argument
         Types of its arguments.
     options : mapping
         The kernel's options.
@@ -76,7 +76,7 @@ class Specialization:
     def __init__(
         self,
         pyfunc: Callable[..., Any],
-        types: tuple[Type, ...],
+        types: tuple[Argument, ...],
         options: Mapping[str, Any],
         active: frozenset[int] | None = None,
         accumulate: Literal["plain", "atomic"] = "plain",

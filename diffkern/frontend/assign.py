@@ -10,9 +10,9 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from diffkern.frontend import components, views
+from diffkern.frontend import components, records, views
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Term, Tup, Val, View, describe
+from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
@@ -30,7 +30,7 @@ class Variable:
 class Element:
     """An array element, or a part of an array, which cannot be assigned as a whole."""
 
-    view: View
+    view: View | RecView
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,16 @@ class Part:
     part: components.Selection
 
 
-Place: TypeAlias = "Variable | Element | Part"
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A field of a struct that stands in another place."""
+
+    parent: Place
+    owner: Rec
+    index: int
+
+
+Place: TypeAlias = "Variable | Element | Part | Member"
 
 
 def assign(cx: Context, target: ast.expr, term: Term, node: ast.AST) -> None:
@@ -87,9 +96,19 @@ def place(cx: Context, target: ast.expr) -> Place:
 
 
 def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -> Place:
+    if isinstance(parent, Element) and isinstance(parent.view, RecView) and isinstance(target, ast.Attribute):
+        item = records.member(cx, parent.view, target)  # the other fields of the element are not read
+        assert isinstance(item, (View, RecView))
+        return Element(item)
     owner = read(cx, parent, target.value)
     if isinstance(owner, View) and isinstance(target, ast.Subscript):
         return Element(views.subscript(cx, owner, views.index_terms(cx, target.slice), target))
+    if isinstance(owner, RecView) and isinstance(target, ast.Subscript):
+        return Element(records.subscript(cx, owner, target))
+    if isinstance(owner, RecView) and isinstance(target, ast.Attribute):
+        return _inside(cx, Element(owner), target)
+    if isinstance(owner, Rec) and isinstance(target, ast.Attribute):
+        return Member(parent, owner, records.field_index(cx, owner.struct, target))
     if isinstance(owner, Val) and isinstance(target, ast.Attribute):
         return Part(parent, owner.value, components.select_attribute(cx, owner.type, target))
     if isinstance(owner, Val) and isinstance(target, ast.Subscript) and not isinstance(owner.type, T.Scalar):
@@ -106,7 +125,11 @@ def read(cx: Context, where: Place, node: ast.AST) -> Term:
                 load = ast.copy_location(ast.Name(name.id, ast.Load()), name)
                 return cx.expr(load)
             case Element(view):
+                if isinstance(view, RecView):
+                    return view if view.ndim else records.load(cx, view)
                 return view if view.spans else views.load(cx, view)
+            case Member(_, struct, index):
+                return struct.items[index]
             case Part(_, owner, part):
                 return Val(components.extract(cx, owner, part))
 
@@ -117,14 +140,21 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
         case Variable(name):
             cx.bind(name.id, term, name)
         case Element(view):
-            if view.spans:
+            if view.ndim if isinstance(view, RecView) else view.spans:
                 cx.type_error(
                     node,
                     f"{describe(view)} is assigned as a whole",
                     "assign single elements, in a loop or one per thread",
                 )
             with cx.b.at(cx.loc(node)):
-                views.store(cx, view, term, node)
+                if isinstance(view, RecView):
+                    records.store(cx, view, term, node)
+                else:
+                    views.store(cx, view, term, node)
+        case Member(parent, struct, index):
+            with cx.b.at(cx.loc(node)):
+                whole = records.replaced(cx, struct, index, term, node)
+            write(cx, parent, whole, node)
         case Part(parent, owner, part):
             with cx.b.at(cx.loc(node)):
                 changed = components.insert(cx, owner, part, term, node)

@@ -14,7 +14,7 @@ from typing import Final
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, merge
 from diffkern.frontend.context import RETURN, RETURNED, Context
-from diffkern.frontend.terms import Binding, Const, Poison, Term, Val, View, describe
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ops import Effect, lookup
@@ -39,8 +39,12 @@ def choose(
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
-    shape = merge.join(merge.shape_of(a), merge.shape_of(b))
+    shape = merge.common(a, b)
     if shape is None:
+        if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
+            cx.type_error(
+                node, f"{what} has a struct with different arrays on its sides", "choose single elements instead"
+            )
         cx.type_error(
             node,
             f"{what} is {describe(a)} on one side and {describe(b)} on the other",
@@ -166,7 +170,7 @@ def merge_branches(
             with cx.b.into(side.region):
                 what = f"the variable {name}"
                 out += merge.zeros(cx, shape) if term is None else merge.emit(cx, term, shape, node, what)
-        names += ["" if name.startswith("$") else name] * len(merge.leaves(shape))
+        names += merge.hints(name, shape)
         plans.append((name, shape, unset))
     then.region.yields, orelse.region.yields = tuple(yields[0]), tuple(yields[1])
     results: tuple[Value, ...] = ()
@@ -234,9 +238,7 @@ def _joined_shape(cx: Context, name: str, pair: tuple[Binding | None, Binding | 
         return merge.shape_of(first.term)
     second = set_here[1]
     assert second.term is not None
-    if merge.same_term(first.term, second.term):
-        return merge.Same(first.term)
-    shape = merge.join(merge.shape_of(first.term), merge.shape_of(second.term))
+    shape = merge.common(first.term, second.term)
     if shape is None:
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)
@@ -251,11 +253,18 @@ def conflict(cx: Context, name: str, first: Binding, second: Binding, node: ast.
     assert first.term is not None
     assert second.term is not None
     loc = second.loc or cx.loc(node)
-    if isinstance(first.term, View) and isinstance(second.term, View):
+    arrays = (View, RecView)
+    if isinstance(first.term, arrays) and isinstance(second.term, arrays):
         return KernelTypeError(
             f"the variable {name} stands for different arrays on different paths",
             loc=loc,
             remedy="choose the element instead, as in where(c, a[i], b[i]), or use two names",
+        )
+    if isinstance(first.term, Rec) and isinstance(second.term, Rec) and first.term.struct == second.term.struct:
+        return KernelTypeError(
+            f"the struct {name} holds different arrays on different paths",
+            loc=loc,
+            remedy="choose the elements instead, as in where(c, s.a[i], t.a[i])",
         )
     where = f" in line {first.loc.line}" if first.loc is not None else " before"
     label = "the result" if name == RETURN else f"the variable {name}"

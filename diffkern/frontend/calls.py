@@ -10,12 +10,12 @@ import ast
 import inspect
 from typing import Any, NoReturn
 
-from diffkern.frontend import coerce, fence, inline, library
+from diffkern.frontend import coerce, fence, inline, library, records
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.lang import CompositeType, Func, lowering_key, resolve_dtype
+from diffkern.lang import CompositeType, Func, definition_of, lowering_key, resolve_dtype
 
 __all__ = ["lower_call", "tid_call"]
 
@@ -31,6 +31,9 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
         return library.lower_builtin(cx, key, callee.name, node)
     if isinstance(obj, Func):
         return inline.inline(cx, obj, node)
+    definition = definition_of(obj)
+    if definition is not None:
+        return records.construct(cx, definition, callee.name, node)
     t = _called_dtype(obj)
     if isinstance(t, T.Scalar):
         return _cast(cx, t, callee.name, node)

@@ -14,7 +14,7 @@ import builtins
 import enum
 import inspect
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType
 from typing import Any, Final, Protocol
@@ -24,7 +24,7 @@ import numpy as np
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
-from diffkern.lang import CompositeValue, Func, lowering_key, resolve_dtype
+from diffkern.lang import CompositeValue, Constant, Func, definition_of, lowering_key, resolve_dtype
 
 __all__ = ["ENCODING_VERSION", "Place", "captures", "encode_tree", "encode_value", "fingerprint", "positions"]
 
@@ -134,10 +134,26 @@ def _encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
         return b"dtype:" + str(resolve_dtype(obj)).encode()
     except TypeError:
         pass
+    definition = definition_of(obj)
+    if definition is not None:
+        return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults)
     try:
         return encode_value(obj)
     except TypeError:
         return f"object:{type(obj).__module__}.{type(obj).__qualname__}".encode()
+
+
+def _defaults(defaults: Mapping[str, Any]) -> bytes:
+    """The defaults of a struct's fields; those of a nested struct are given by its type and values in order."""
+    parts = [_counted(name.encode(), _default(value)) for name, value in defaults.items()]
+    return b"%d:" % len(parts) + b"".join(parts)
+
+
+def _default(value: Any) -> bytes:
+    if isinstance(value, Constant):
+        inside = [_counted(b"", _default(item)) for item in value.values]
+        return _counted(b"struct", str(value.type).encode()) + b"".join(inside)
+    return encode_value(value)
 
 
 # -- what a function captures ------------------------------------------------------------------------------------------

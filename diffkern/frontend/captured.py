@@ -15,7 +15,7 @@ import numpy as np
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val
 from diffkern.ir import types as T
-from diffkern.lang import CompositeValue
+from diffkern.lang import CompositeValue, definition_of
 
 __all__ = ["static_term"]
 
@@ -48,6 +48,9 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
             f"{name} is a {type(obj).__name__}",
             "a kernel can use numbers, tuples of numbers and vectors from outside",
         )
+    definition = definition_of(type(obj))
+    if definition is not None:
+        cx.type_error(node, f"{name} is a {definition.type.name} outside the kernel", "pass structs as parameters")
     return Static(obj, name)
 
 

@@ -16,7 +16,7 @@ from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.source import Source
-from diffkern.frontend.terms import Binding, Const, Poison, Term, Val
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 
@@ -135,8 +135,8 @@ class Context:
 
     def bind(self, name: str, term: Term, node: ast.AST | None = None) -> None:
         """Let a variable hold a term; an IR value without a name takes the variable's."""
-        if isinstance(term, Val) and not term.value.name and not name.startswith("$"):
-            term.value.name = name
+        if not name.startswith("$"):
+            _name(term, name)
         self.env[name] = Binding(term, self.loc(node) if node is not None else None)
 
     def is_nonneg(self, term: Term) -> bool:
@@ -149,3 +149,11 @@ class Context:
         """A number that no other frame or loop of this lowering has."""
         self._uid += 1
         return self._uid
+
+
+def _name(term: Term, name: str) -> None:
+    if isinstance(term, Val) and not term.value.name:
+        term.value.name = name
+    elif isinstance(term, Rec):
+        for field, item in zip(term.struct.names, term.items, strict=True):
+            _name(item, f"{name}.{field}")

@@ -9,12 +9,12 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from diffkern.frontend import arith, branch, calls, coerce, components, views
+from diffkern.frontend import arith, branch, calls, coerce, components, records, views
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import Context
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.scope import MISSING, attribute_names, static_attribute, suggest
-from diffkern.frontend.terms import Const, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import Const, Rec, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.lang import DType
 
@@ -74,22 +74,25 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             )
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{suggest(node.attr, known)}", remedy)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
-    if isinstance(owner, View):
+    if isinstance(owner, Rec):
+        return records.member(cx, owner, node)
+    if isinstance(owner, (View, RecView)):
         return _array_attribute(cx, owner, node)
     if isinstance(owner, Val):
         return components.attribute(cx, owner, node)
     cx.type_error(node, f"{describe(owner)} has no attribute {node.attr!r}")
 
 
-def _array_attribute(cx: Context, view: View, node: ast.Attribute) -> Term:
-    if not view.spans:
-        return components.attribute(cx, views.load(cx, view), node)
+def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) -> Term:
+    view = owner if isinstance(owner, View) else owner.first
     if node.attr == "shape":
         return views.shape(cx, view)
     if node.attr == "ndim":
         return Const(len(view.spans))
     if node.attr == "T" and len(view.spans) == 2:
         cx.type_error(node, "a view with its axes exchanged is not supported", "exchange the indices instead: a[j, i]")
+    if isinstance(owner, RecView):
+        return records.member(cx, owner, node)
     if node.attr == "dtype":
         return Static(view.array.dtype, f"{view.base.name}.dtype")
     cx.type_error(
@@ -184,6 +187,9 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     if isinstance(owner, View):
         view = views.subscript(cx, owner, views.index_terms(cx, node.slice), node)
         return view if view.spans else views.load(cx, view)
+    if isinstance(owner, RecView):
+        part = records.subscript(cx, owner, node)
+        return part if part.ndim else records.load(cx, part)
     if isinstance(owner, Val) and not isinstance(owner.type, T.Scalar):
         return components.subscript(cx, owner, node)
     if isinstance(owner, Tup):

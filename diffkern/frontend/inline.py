@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from diffkern.errors import KernelTypeError
-from diffkern.frontend import coerce, fence
+from diffkern.frontend import fence, records
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame
 from diffkern.frontend.flow import Liveness, falls_off
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import Source, get_source
-from diffkern.frontend.terms import Binding, Const, Static, Term, Val, View, describe
-from diffkern.ir import types as T
+from diffkern.frontend.terms import Binding, Const, RecView, Static, Term, View, describe
 from diffkern.lang import ArrayAnnotation, Func
 
 __all__ = ["inline", "make_frame", "run"]
@@ -126,8 +125,11 @@ def _as_annotated(
         return term
     what = f"the parameter {name} of {func.name}"
     if isinstance(want, ArrayAnnotation):
-        fits = isinstance(term, View) and len(term.spans) == want.ndim and want.dtype in (None, term.array.dtype)
+        if isinstance(term, RecView):
+            fits = term.ndim == want.ndim and want.dtype in (None, term.struct)
+        else:
+            fits = isinstance(term, View) and len(term.spans) == want.ndim and want.dtype in (None, term.array.dtype)
         if not fits:
             cx.type_error(node, f"{what} takes {want}, not {describe(term)}")
         return term
-    return Val(coerce.convert(cx, term, T.value_type(want), node, what))
+    return records.convert(cx, term, want, node, what)

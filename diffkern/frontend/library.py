@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from diffkern.frontend import arith, branch, coerce, views
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import Const, RecView, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ops.scalar import ROUNDING, UNARY_MATH
 
@@ -225,6 +225,8 @@ def _len(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     arg = args[0]
     if isinstance(arg, View) and arg.spans:
         return views.length(cx, arg, node)
+    if isinstance(arg, RecView) and arg.ndim:
+        return views.length(cx, arg.first, node)
     if isinstance(arg, Tup):
         return Const(len(arg.items))
     if isinstance(arg, Val) and isinstance(arg.type, (T.Vec, T.Mat)):
@@ -318,6 +320,13 @@ def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
     if node.keywords or len(node.args) < 3:
         cx.type_error(node, f"{name} takes an array, an index for each axis, and a value")
     array = cx.expr(node.args[0])
+    if isinstance(array, RecView):
+        first = array.struct.names[0]
+        cx.type_error(
+            node.args[0],
+            f"{name} on elements of the struct {array.struct.name}",
+            f"update single fields, as in {name}(a.{first}, i, value)",
+        )
     if not isinstance(array, View) or not array.spans:
         cx.type_error(node.args[0], f"{name} needs an array, not {describe(array)}")
     entries: list[Term] = []

@@ -106,8 +106,8 @@ def _parameters(plan: _Plan) -> tuple[dict[str, Term], list[Value]]:
     for name in plan.names:
         if name in plan.shapes:
             shape = plan.shapes[name]
-            hint = "" if name.startswith("$") else name
-            new = [Value(leaf.type, hint) for leaf in merge.leaves(shape)]
+            names = merge.hints(name, shape)
+            new = [Value(leaf.type, hint) for leaf, hint in zip(merge.leaves(shape), names, strict=True)]
             params += new
             terms[name] = merge.build(shape, iter(new))
     return terms, params
@@ -127,7 +127,7 @@ def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Bindin
 
 def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequence[Value]]) -> _Body:
     """Lower the body until the types of what it carries stay; ``start`` adds parameters and binds the loop variable."""
-    for _ in range(_MAX_GUESSES):
+    for guess in range(_MAX_GUESSES):
         mark = len(cx.errors)
         terms, params = _parameters(plan)
         env = _bound(cx, plan, terms)
@@ -144,15 +144,30 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
             finally:
                 cx.frame.loops.pop()
         found = _shapes_after(cx, plan, env)
-        if found == plan.shapes:
+        kept = _settled(plan, found, terms, env) if guess == 0 else found
+        if kept == plan.shapes:
             cx.errors.extend(plan.conflicts)
             return _Body(region, env)
-        plan.shapes = found
+        plan.shapes = kept
         for name, shape in found.items():
             if shape != merge.Same(Poison()):
                 cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
         del cx.errors[mark:]
     raise AssertionError("the types of loop-carried variables do not settle")
+
+
+def _settled(
+    plan: _Plan, found: dict[str, merge.Shape], terms: dict[str, Term], env: dict[str, Binding]
+) -> dict[str, merge.Shape]:
+    """The shapes without the fields of structs that do not change in the loop."""
+    kept = dict(found)
+    for name, shape in found.items():
+        start, end, entry = terms.get(name), env.get(name), plan.entry[name]
+        if not isinstance(shape, merge.Fields) or start is None or end is None or entry is None:
+            continue
+        if end.term is not None and entry.term is not None:
+            kept[name] = merge.settled(shape, start, end.term, entry.term)
+    return kept
 
 
 def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str, merge.Shape]:
@@ -161,14 +176,13 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str
         end = env.get(name)
         if end is None or end.term is None:
             continue
-        after = merge.shape_of(end.term)
         if name not in found:
             if plan.placeholders or name == RETURN:
-                found[name] = after
+                found[name] = merge.shape_of(end.term)
             continue
         if found[name] == merge.Same(Poison()):
             continue  # its mistake has been recorded
-        joined = merge.join(found[name], after)
+        joined = merge.after_trip(found[name], end.term)
         if joined is None:
             entry = plan.entry[name]
             first = entry if entry is not None and entry.term is not None else Binding(merge.sample(found[name]), None)
@@ -224,12 +238,7 @@ def _flag_value(term: Term | None) -> Value:
 
 
 def _hints(plan: _Plan) -> list[str]:
-    return [
-        "" if name.startswith("$") else name
-        for name in plan.names
-        if name in plan.shapes
-        for _ in merge.leaves(plan.shapes[name])
-    ]
+    return [hint for name in plan.names if name in plan.shapes for hint in merge.hints(name, plan.shapes[name])]
 
 
 # -- after the loop ----------------------------------------------------------------------------------------------------

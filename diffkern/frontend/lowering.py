@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.errors import KernelTypeError, raise_all
-from diffkern.frontend import views
+from diffkern.frontend import records
 from diffkern.frontend.context import Cascade, Context
 from diffkern.frontend.expr import lower_expr
 from diffkern.frontend.inline import make_frame, run
 from diffkern.frontend.source import get_source
 from diffkern.frontend.stmt import lower_block
-from diffkern.frontend.terms import Binding, Val
-from diffkern.ir import types as T
+from diffkern.frontend.terms import Binding
 from diffkern.ir.nodes import Function, Value
+from diffkern.ir.structs import Argument, flatten
 
 __all__ = ["lower"]
 
 
-def lower(pyfunc: Callable[..., Any], arg_types: Sequence[T.Type], name: str | None = None) -> Function:
+def lower(pyfunc: Callable[..., Any], arg_types: Sequence[Argument], name: str | None = None) -> Function:
     """Lower a kernel.
 
     Parameters
@@ -32,7 +32,7 @@ def lower(pyfunc: Callable[..., Any], arg_types: Sequence[T.Type], name: str | N
     pyfunc
         The Python function of the kernel.
     arg_types
-        One type per parameter, as :meth:`Signature.match` gives them.
+        One type per parameter, as :meth:`Signature.match` gives them. A struct becomes an IR parameter for each field.
     name : str, optional
         The function's name in the IR; the Python name by default.
 
@@ -49,10 +49,10 @@ def lower(pyfunc: Callable[..., Any], arg_types: Sequence[T.Type], name: str | N
     params: tuple[Value, ...] = ()
     try:
         frame = make_frame(cx, pyfunc, source)
-        params = tuple(Value(t, p) for p, t in zip(parameters, arg_types, strict=True))
-        for value in params:
-            term = views.full_view(cx, value) if isinstance(value.type, T.Array) else Val(value)
-            frame.env[value.name] = Binding(term, source.loc(source.node))
+        params = tuple(Value(leaf.type, leaf.name) for leaf in flatten(parameters, arg_types))
+        rest = iter(params)
+        for parameter, t in zip(parameters, arg_types, strict=True):
+            frame.env[parameter] = Binding(records.parameter(cx, t, rest), source.loc(source.node))
         cx.stack.append(frame)
         run(cx)
     except Cascade:

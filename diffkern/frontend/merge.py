@@ -13,11 +13,28 @@ from typing import TypeAlias
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Poison, Static, Term, Tup, Val, View
+from diffkern.frontend.terms import Const, Poison, Rec, RecView, Static, Term, Tup, Val, View
 from diffkern.ir.nodes import Value
+from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element
 
-__all__ = ["Leaf", "Same", "Shape", "build", "emit", "join", "leaves", "same_term", "shape_of", "zeros"]
+__all__ = [
+    "Fields",
+    "Leaf",
+    "Same",
+    "Shape",
+    "after_trip",
+    "build",
+    "common",
+    "emit",
+    "hints",
+    "join",
+    "leaves",
+    "same_term",
+    "settled",
+    "shape_of",
+    "zeros",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +52,15 @@ class Same:
     term: Term
 
 
-Shape: TypeAlias = "Leaf | Same | tuple[Shape, ...]"
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A struct: a shape for each field."""
+
+    struct: Struct
+    parts: tuple[Shape, ...]
+
+
+Shape: TypeAlias = "Leaf | Same | Fields | tuple[Shape, ...]"
 
 
 def shape_of(term: Term) -> Shape:
@@ -47,7 +72,9 @@ def shape_of(term: Term) -> Shape:
             return Leaf(term.type, weak)
         case Tup(items):
             return tuple(shape_of(item) for item in items)
-        case View() | Static() | Poison():
+        case Rec(struct, items):
+            return Fields(struct, tuple(shape_of(item) for item in items))
+        case View() | RecView() | Static() | Poison():
             return Same(term)
 
 
@@ -59,6 +86,8 @@ def same_term(a: Term, b: Term) -> bool:
         return a.obj is b.obj
     if isinstance(a, Tup) and isinstance(b, Tup):
         return len(a.items) == len(b.items) and all(map(same_term, a.items, b.items))
+    if isinstance(a, Rec) and isinstance(b, Rec):
+        return a.struct == b.struct and all(map(same_term, a.items, b.items))
     return a == b
 
 
@@ -74,11 +103,46 @@ def join(a: Shape, b: Shape) -> Shape | None:
     if isinstance(a, Same) or isinstance(b, Same):
         poisoned, other = (a, b) if isinstance(a, Same) else (b, a)
         return other if isinstance(poisoned, Same) and isinstance(poisoned.term, Poison) else None
+    if isinstance(a, Fields) and isinstance(b, Fields) and a.struct == b.struct:
+        fields = join(a.parts, b.parts)
+        return Fields(a.struct, fields) if isinstance(fields, tuple) else None
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         parts = [join(x, y) for x, y in zip(a, b, strict=True)]
         known = [p for p in parts if p is not None]
         return tuple(known) if len(known) == len(parts) else None
     return None
+
+
+def common(a: Term, b: Term) -> Shape | None:
+    """The shape that two terms fit, or None. What is the same in both, such as a field left alone, is no leaf."""
+    if same_term(a, b):
+        return Same(a)
+    if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
+        parts = [common(x, y) for x, y in zip(a.items, b.items, strict=True)]
+        known = [p for p in parts if p is not None]
+        return Fields(a.struct, tuple(known)) if len(known) == len(parts) else None
+    return join(shape_of(a), shape_of(b))
+
+
+def settled(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
+    """The shape of a loop-carried struct without the fields that a trip leaves as they are: those keep their value."""
+    if isinstance(shape, Leaf) and same_term(start, end):
+        return Same(entry)
+    if isinstance(shape, Fields) and isinstance(start, Rec) and isinstance(end, Rec) and isinstance(entry, Rec):
+        rows = zip(shape.parts, start.items, end.items, entry.items, strict=True)
+        return Fields(shape.struct, tuple(settled(*row) for row in rows))
+    return shape
+
+
+def after_trip(shape: Shape, end: Term) -> Shape | None:
+    """The shape that what is carried and what a trip leaves both fit, or None."""
+    if isinstance(shape, Same) and isinstance(shape.term, Val):
+        return shape if same_term(shape.term, end) else shape_of(end)
+    if isinstance(shape, Fields) and isinstance(end, Rec) and shape.struct == end.struct:
+        parts = [after_trip(part, item) for part, item in zip(shape.parts, end.items, strict=True)]
+        known = [p for p in parts if p is not None]
+        return Fields(shape.struct, tuple(known)) if len(known) == len(parts) else None
+    return join(shape, shape_of(end))
 
 
 def leaves(shape: Shape) -> list[Leaf]:
@@ -87,7 +151,16 @@ def leaves(shape: Shape) -> list[Leaf]:
         return [shape]
     if isinstance(shape, Same):
         return []
-    return [leaf for part in shape for leaf in leaves(part)]
+    parts = shape.parts if isinstance(shape, Fields) else shape
+    return [leaf for part in parts for leaf in leaves(part)]
+
+
+def hints(name: str, shape: Shape) -> list[str]:
+    """Names for the IR values of a variable of a shape; none for the frontend's own variables."""
+    if isinstance(shape, Fields) and not name.startswith("$"):
+        parts = zip(shape.struct.names, shape.parts, strict=True)
+        return [hint for field, part in parts for hint in hints(f"{name}.{field}", part)]
+    return ["" if name.startswith("$") else name] * len(leaves(shape))
 
 
 def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> list[Value]:
@@ -98,9 +171,10 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
         return [coerce.convert(cx, term, shape.type, node, what)]
     if isinstance(shape, Same):
         return []
-    if not isinstance(term, Tup):
+    if not isinstance(term, (Tup, Rec)):
         return [cx.b.zero(leaf.type) for leaf in leaves(shape)]
-    return [v for item, part in zip(term.items, shape, strict=True) for v in emit(cx, item, part, node, what)]
+    parts = shape.parts if isinstance(shape, Fields) else shape
+    return [v for item, part in zip(term.items, parts, strict=True) for v in emit(cx, item, part, node, what)]
 
 
 def zeros(cx: Context, shape: Shape) -> list[Value]:
@@ -114,6 +188,8 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
         return Val(next(values), shape.weak)
     if isinstance(shape, Same):
         return shape.term
+    if isinstance(shape, Fields):
+        return Rec(shape.struct, tuple(build(part, values) for part in shape.parts))
     return Tup(tuple(build(part, values) for part in shape))
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.scope import Scope, evaluate_annotation
 from diffkern.ir import types as T
-from diffkern.lang import ArrayAnnotation, resolve_dtype
+from diffkern.ir.structs import Argument, Stored, Struct, StructArray, declared
+from diffkern.lang import ArrayAnnotation, resolve_type
 
 __all__ = ["Parameter", "Signature", "parameter_type", "signature"]
+
+_PASSED_AS_IS: Final = (T.Array, T.Stack, Struct, StructArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Parameter:
     """
 
     name: str
-    annotation: T.Element | ArrayAnnotation | None
+    annotation: Stored | ArrayAnnotation | None
     default: Any = inspect.Parameter.empty
 
     @property
@@ -55,7 +58,7 @@ class Signature:
             for p in self.params
         )
 
-    def match(self, args: Sequence[T.Type]) -> list[T.Type]:
+    def match(self, args: Sequence[Argument]) -> list[Argument]:
         """The parameter types for arguments of the given types.
 
         A float parameter takes any number; an integer parameter takes any integer; an array parameter takes an array
@@ -74,16 +77,20 @@ class Signature:
             )
         return [self._one(p, t) for p, t in zip(self.params, args, strict=True)]
 
-    def _one(self, parameter: Parameter, given: T.Type) -> T.Type:
+    def _one(self, parameter: Parameter, given: Argument) -> Argument:
         want = parameter.annotation
         what = f"the parameter {parameter.name} of {self.kernel}"
         if want is None:
-            return given if isinstance(given, (T.Array, T.Stack)) else T.value_type(given)
+            return given if isinstance(given, _PASSED_AS_IS) else T.value_type(given)
         if isinstance(want, ArrayAnnotation):
-            if isinstance(given, T.Array) and want.accepts(given):
+            if isinstance(given, (T.Array, StructArray)) and want.accepts(given):
                 return given
             raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy=_array_hint(want, given))
-        if isinstance(given, (T.Array, T.Stack)):
+        if isinstance(want, Struct):
+            if declared(given) == want:
+                return given
+            raise KernelTypeError(f"{what} takes {want.name}, not {_spelled(given)}", remedy=f"pass a {want.name}")
+        if isinstance(given, _PASSED_AS_IS):
             raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy="pass a single value")
         if not _converts(given, want):
             remedy = "convert it with int(...)" if T.scalar_of(want).is_integer else None
@@ -102,14 +109,16 @@ def _converts(given: T.Element, want: T.Element) -> bool:
     return (target.is_float or source.is_integer) and target != T.BOOL
 
 
-def _spelled(t: T.Type) -> str:
-    if not isinstance(t, T.Array):
+def _spelled(t: Argument) -> str:
+    if isinstance(t, Struct):
+        return f"the struct {t.name}"
+    if not isinstance(t, (T.Array, StructArray)):
         return str(t)
     return f"an array of {t.dtype} with {t.ndim} {'axis' if t.ndim == 1 else 'axes'}"
 
 
-def _array_hint(want: ArrayAnnotation, given: T.Type) -> str:
-    if not isinstance(given, T.Array):
+def _array_hint(want: ArrayAnnotation, given: Argument) -> str:
+    if not isinstance(given, (T.Array, StructArray)):
         return "pass an array"
     if given.ndim != want.ndim:
         return f"pass an array with {want.ndim} axes, or change ndim in the annotation"
@@ -145,7 +154,7 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
     return Signature(pyfunc.__name__, tuple(params))
 
 
-def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> T.Element | ArrayAnnotation | None:
+def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Stored | ArrayAnnotation | None:
     """What a parameter's annotation means; None without one.
 
     Raises
@@ -165,6 +174,6 @@ def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> T.El
     if isinstance(annotation, ArrayAnnotation):
         return annotation
     try:
-        return resolve_dtype(annotation)
+        return resolve_type(annotation)
     except TypeError as error:
         raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {error}") from error

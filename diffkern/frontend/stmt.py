@@ -11,15 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.errors import KernelError
-from diffkern.frontend import arith, assign, branch, calls, coerce, library, loops
+from diffkern.frontend import arith, assign, branch, calls, coerce, library, loops, records
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.flow import Names, assigned, contains, leaves
 from diffkern.frontend.scope import evaluate_annotation
-from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Val, View
-from diffkern.ir import types as T
+from diffkern.frontend.terms import Binding, Const, Poison, RecView, Static, Term, Val, View
 from diffkern.ir.nodes import Region, Value
-from diffkern.lang import resolve_dtype
+from diffkern.lang import resolve_type
 
 __all__ = ["lower_block"]
 
@@ -63,7 +62,7 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
         pass
     for name in assigned([stmt]):
         binding = cx.env.get(name)
-        if binding is None or not isinstance(binding.term, View):
+        if binding is None or not isinstance(binding.term, (View, RecView)):
             cx.env[name] = Binding(Poison(), None)
     if isinstance(stmt, ast.Return):
         cx.env[RETURN] = Binding(Poison(), None)
@@ -212,13 +211,13 @@ def _annotated(cx: Context, stmt: ast.AnnAssign) -> None:
         term = cx.expr(annotation)
         obj = term.obj if isinstance(term, Static) else None
     try:
-        to = T.value_type(resolve_dtype(obj))
+        to = resolve_type(obj)
     except TypeError as error:
         cx.type_error(annotation, str(error))
     if stmt.value is None:
         return
-    value = coerce.convert(cx, cx.expr(stmt.value), to, stmt.value, "the annotated variable")
-    assign.assign(cx, stmt.target, Val(value), stmt)
+    value = records.convert(cx, cx.expr(stmt.value), to, stmt.value, "the annotated variable")
+    assign.assign(cx, stmt.target, value, stmt)
 
 
 def _evaluated(cx: Context, node: ast.AST, text: str) -> Any:

@@ -13,9 +13,24 @@ from typing import Any, TypeAlias
 
 from diffkern.errors import Loc
 from diffkern.ir.nodes import Value
+from diffkern.ir.structs import Struct
 from diffkern.ir.types import Array, Element
 
-__all__ = ["Binding", "Const", "Fixed", "Poison", "Span", "Static", "Term", "Tup", "Val", "View", "describe"]
+__all__ = [
+    "Binding",
+    "Const",
+    "Fixed",
+    "Poison",
+    "Rec",
+    "RecView",
+    "Span",
+    "Static",
+    "Term",
+    "Tup",
+    "Val",
+    "View",
+    "describe",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,33 @@ class Tup:
     items: tuple[Term, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Rec:
+    """A value of a struct: a term for each field, of the field's type."""
+
+    struct: Struct
+    items: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecView:
+    """An array of structs, or part of one: for each field a view with the same axes."""
+
+    struct: Struct
+    items: tuple[View | RecView, ...]
+
+    @property
+    def first(self) -> View:
+        """The view of some field: it has the axes of all."""
+        item = self.items[0]
+        return item.first if isinstance(item, RecView) else item
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes that are left."""
+        return len(self.first.spans)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Static:
     """A Python object that is no number: a module, a function, a dtype, None. ``name`` is how the kernel wrote it."""
@@ -96,7 +138,7 @@ class Poison:
     """What a failed statement would have assigned; reading it reports nothing further."""
 
 
-Term: TypeAlias = Const | Val | View | Tup | Static | Poison
+Term: TypeAlias = Const | Val | View | Tup | Rec | RecView | Static | Poison
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,11 +168,18 @@ def describe(term: Term) -> str:
         case Val():
             return str(term.type)
         case View():
-            axes = len(term.spans)
-            return f"an array of {term.array.dtype} with {axes} {'axis' if axes == 1 else 'axes'}"
+            return _array_of(str(term.array.dtype), len(term.spans))
+        case Rec(struct):
+            return f"the struct {struct.name}"
+        case RecView(struct):
+            return _array_of(struct.name, term.ndim)
         case Tup(items):
             return f"a tuple of {len(items)}"
         case Static(obj, name):
             return "None" if obj is None else f"{name} ({type(obj).__name__})"
         case Poison():
             return "an earlier mistake"
+
+
+def _array_of(element: str, axes: int) -> str:
+    return f"an array of {element} with {axes} {'axis' if axes == 1 else 'axes'}"

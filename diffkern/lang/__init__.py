@@ -29,6 +29,7 @@ from diffkern.lang.dtypes import (
 )
 from diffkern.lang.func import Func, constant, func
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic, lowering_key
+from diffkern.lang.structs import Constant, Definition, definition_of, resolve_type
 
 __all__ = [
     "ANY",
@@ -38,7 +39,9 @@ __all__ = [
     "ArrayAnnotation",
     "CompositeType",
     "CompositeValue",
+    "Constant",
     "DType",
+    "Definition",
     "Func",
     "Intrinsic",
     "array1d",
@@ -47,11 +50,13 @@ __all__ = [
     "array4d",
     "array_annotation",
     "constant",
+    "definition_of",
     "element_of_value",
     "func",
     "lowering_key",
     "public_names",
     "resolve_dtype",
+    "resolve_type",
 ]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from diffkern.ir.types import Array, Element
-from diffkern.lang.dtypes import resolve_dtype
+from diffkern.ir.structs import Stored, StructArray
+from diffkern.ir.types import Array
+from diffkern.lang.structs import resolve_type
 
 __all__ = ["ANY", "ArrayAnnotation", "array1d", "array2d", "array3d", "array4d", "array_annotation"]
 
@@ -34,13 +35,13 @@ class ArrayAnnotation:
     The layout is not part of it: it comes from the array that is passed.
     """
 
-    dtype: Element | None
+    dtype: Stored | None
     ndim: int = 1
 
     def __str__(self) -> str:
         return f"array{self.ndim}d<{self.dtype if self.dtype is not None else 'any'}>"
 
-    def accepts(self, t: Array) -> bool:
+    def accepts(self, t: Array | StructArray) -> bool:
         """Whether an array of this type may be passed."""
         return t.ndim == self.ndim and (self.dtype is None or self.dtype == t.dtype)
 
@@ -51,13 +52,13 @@ def array_annotation(dtype: Any = ANY, ndim: int = 1) -> ArrayAnnotation:
     Parameters
     ----------
     dtype
-        Anything :func:`~diffkern.lang.dtypes.resolve_dtype` accepts, or ``dk.ANY``.
+        Anything :func:`~diffkern.lang.dtypes.resolve_dtype` accepts, a struct class, or ``dk.ANY``.
     ndim : int
         Number of axes, 1 to 4.
     """
     if not isinstance(ndim, int) or not 1 <= ndim <= MAX_NDIM:
         raise TypeError(f"an array has 1 to {MAX_NDIM} axes, not ndim={ndim!r}")
-    return ArrayAnnotation(None if dtype is ANY or dtype is Any else resolve_dtype(dtype), ndim)
+    return ArrayAnnotation(None if dtype is ANY or dtype is Any else resolve_type(dtype), ndim)
 
 
 def array1d(dtype: Any = ANY) -> ArrayAnnotation:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
+from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.runtime.array import accumulate, array, new, type_of_key, wrap
 from diffkern.runtime.launch import Launch, Launchable
@@ -19,8 +20,9 @@ from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Geometry
 from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
+from diffkern.runtime.structured import StructuredArray
 
-__all__ = ["AdjointLaunch", "check_aliases", "cotangent", "match_cotangents", "with_own"]
+__all__ = ["AdjointLaunch", "check_aliases", "cotangent", "match_cotangents", "spread", "with_own"]
 
 
 class AdjointLaunch:
@@ -52,7 +54,7 @@ class AdjointLaunch:
         self.contents = contents or {}
         active = frozenset(cotangents)
         self.executable = kernel.adjoint(launch.keys, active, "plain")
-        missing = [kernel.parameters[i].name for i in self.executable.manifest["saved"] if i not in self.saved]
+        missing = [self.executable.name_of(i) for i in self.executable.manifest["saved"] if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
             raise LaunchError(
@@ -152,14 +154,13 @@ class AdjointLaunch:
 def match_cotangents(
     launch: Launch, n_inputs: int, n_outputs: int, adj_inputs: Sequence[Any], adj_outputs: Sequence[Any]
 ) -> list[array | None]:
-    """Return for each argument the gradient given by hand, checked, or None where none is given."""
+    """Return for each leaf the gradient given by hand, checked, or None where none is given."""
     kernel = launch.kernel
     given = (
         *_padded(kernel, "adj_inputs", adj_inputs, "inputs", n_inputs),
         *_padded(kernel, "adj_outputs", adj_outputs, "outputs", n_outputs),
     )
-    missing = (None,) * (len(launch.arrays) - len(given))  # parameters with a default
-    return [None if v is None else cotangent(launch, i, v) for i, v in enumerate((*given, *missing))]
+    return [None if v is None else cotangent(launch, i, v) for i, v in enumerate(spread(launch, given))]
 
 
 def with_own(launch: Launch, given: Sequence[array | None]) -> dict[int, array]:
@@ -194,8 +195,11 @@ def check_aliases(kernel: Launchable, launch: Launch, cotangents: Mapping[int, a
     LaunchError
         If a written array or a cotangent shares memory with another argument, so that the adjoint would be wrong.
     """
-    ranges = [held._range for held in launch.arrays if held is not None]
-    ranges += [ct._range for ct in cotangents.values()]
+    if len(launch.arrays) == len(launch.keys):
+        ranges = [held._range for held in launch.arrays if held is not None]
+        ranges += [ct._range for ct in cotangents.values()]
+    else:
+        ranges = _whole_ranges(launch, cotangents)
     ranges.sort()
     end = 0
     for low, high in ranges:
@@ -206,14 +210,28 @@ def check_aliases(kernel: Launchable, launch: Launch, cotangents: Mapping[int, a
     return False
 
 
+def _whole_ranges(launch: Launch, cotangents: Mapping[int, array]) -> list[tuple[int, int]]:
+    """Return where arguments and cotangents lie: of an array of structs the whole, as its fields lie in each other."""
+    found: dict[tuple[int, bool, int], tuple[int, int]] = {}
+    for index, leaf in enumerate(launch.leaves):
+        for a, is_cotangent in ((launch.arrays[index], False), (cotangents.get(index), True)):
+            if a is not None:
+                found[leaf.argument, is_cotangent, id(a._whole)] = a._whole._range
+    return list(found.values())
+
+
 def _explain_overlaps(kernel: Launchable, launch: Launch, cotangents: Mapping[int, array]) -> bool:
-    names = [p.name for p in kernel.parameters]
+    names = [leaf.name for leaf in launch.leaves]
     writes = launch.executable.writes
-    held = [(i, False, a) for i, a in enumerate(launch.arrays) if a is not None]
-    every = held + [(i, True, ct) for i, ct in cotangents.items()]
+    # Of a struct come all fields, also those that the kernel does not touch.
+    used = {i for i, leaf in enumerate(launch.leaves) if not leaf.path} | {*writes, *launch.executable.reads}
+    held = [(i, False, a) for i, a in enumerate(launch.arrays) if a is not None and i in used]
+    every = held + [(i, True, ct) for i, ct in cotangents.items() if i in used]
     shared = False
     for position, (i, i_is_ct, a) in enumerate(every):
         for j, j_is_ct, b in every[position + 1 :]:
+            if a._whole is b._whole is not a and a._packed != b._packed:
+                continue  # two fields of one array of structs
             if not overlaps(a._data, b._data):
                 continue
             written = i in writes or j in writes
@@ -239,12 +257,58 @@ def _padded(kernel: Launchable, label: str, values: Sequence[Any], of: str, coun
     return values or (None,) * count
 
 
+def spread(launch: Launch, given: Sequence[Any]) -> list[Any]:
+    """Return for each leaf of a launch the gradient that is given for it, from those for each argument.
+
+    For an array of structs that is an array of the same structs; for a struct by value an array of one struct, or a
+    mapping from names of fields (with dots for those of nested structs) to arrays.
+    """
+    for argument, value in enumerate(given):
+        if isinstance(value, Mapping):
+            known = [".".join(leaf.path) for leaf in launch.leaves if leaf.argument == argument]
+            unknown = [name for name in value if name not in known]
+            if unknown:
+                name = launch.kernel.parameters[argument].name
+                raise LaunchError(
+                    f"kernel {launch.kernel.name!r}, parameter {name!r}: a gradient is given for {unknown[0]!r}, which "
+                    "is no field",
+                    remedy=f"the fields are {', '.join(known)}",
+                )
+    out: list[Any] = []
+    for leaf in launch.leaves:
+        value = given[leaf.argument] if leaf.argument < len(given) else None  # it may be a parameter with a default
+        out.append(_of_field(launch, leaf, value) if leaf.path and value is not None else value)
+    return out
+
+
+def _of_field(launch: Launch, leaf: Leaf, value: Any) -> array | None:
+    if isinstance(value, Mapping):
+        found: array | None = value.get(".".join(leaf.path))
+        return found
+    if isinstance(value, np.ndarray) and value.dtype.names is not None:
+        t = declared(type_of_key(launch.keys[leaf.argument]))
+        if isinstance(t, Struct) and not holds_arrays(t):
+            value = wrap(value, t)
+        elif isinstance(t, StructArray):
+            value = wrap(value, t.dtype)
+    if isinstance(value, StructuredArray) and is_differentiable(leaf.type):
+        return value.field(".".join(leaf.path))
+    if isinstance(value, StructuredArray):
+        return None
+    raise LaunchError(
+        f"kernel {launch.kernel.name!r}, parameter {launch.kernel.parameters[leaf.argument].name!r}: the gradient of a "
+        f"struct cannot be {value!r}",
+        remedy="pass an array of structs (of one, for a struct by value), or a dict of arrays by names of fields",
+    )
+
+
 def cotangent(launch: Launch, index: int, given: Any) -> array:
     """Check one gradient against the argument it belongs to."""
-    parameter = launch.kernel.parameters[index]
-    t = type_of_key(launch.keys[index])
+    leaf = launch.leaves[index]
+    where = f"kernel {launch.kernel.name!r}, parameter {leaf.name!r}"
+    t = leaf.type
     if not is_differentiable(t):
-        raise parameter.error(f"an argument of type {t} has no gradient", "pass None in its place")
+        raise LaunchError(f"{where}: an argument of type {t} has no gradient", remedy="pass None in its place")
     element: Element = t.dtype if isinstance(t, Array) else value_type(t)  # type: ignore[arg-type]
     if isinstance(given, array):
         value: array = given
@@ -252,17 +316,18 @@ def cotangent(launch: Launch, index: int, given: Any) -> array:
         try:
             value = wrap(given, element)
         except (TypeError, ValueError) as error:
-            raise parameter.error(f"its gradient does not fit: {error}") from None
+            raise LaunchError(f"{where}: its gradient does not fit: {error}") from None
     else:
-        raise parameter.error(
-            f"its gradient must be an array, not {given!r}", "pass an array of one element for a value, or None"
+        raise LaunchError(
+            f"{where}: its gradient must be an array, not {given!r}",
+            remedy="pass an array of one element for a value, or None",
         )
     held = launch.arrays[index]
     shape = (1,) if held is None else held.shape
     if value.shape != shape or value._element != element:
-        raise parameter.error(f"its gradient must have shape {shape} and type {element}, not {value!r}")
+        raise LaunchError(f"{where}: its gradient must have shape {shape} and type {element}, not {value!r}")
     if not value._writable:
-        raise parameter.error("its gradient is read-only memory")
+        raise LaunchError(f"{where}: its gradient is read-only memory")
     return value
 
 

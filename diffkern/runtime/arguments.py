@@ -6,6 +6,7 @@ and the array it is, if it is one; or a :class:`LaunchError` that names kernel a
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,12 +15,15 @@ import numpy as np
 
 from diffkern.abi import passed_type
 from diffkern.errors import LaunchError
-from diffkern.ir.types import BOOL, Array, Element, Mat, Scalar, Type, Vec, scalar_of
+from diffkern.ir.structs import Argument, FieldType, Leaf, Stored, Struct, StructArray, declared, flatten
+from diffkern.ir.types import BOOL, Array, Element, Mat, Scalar, Vec, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
-from diffkern.runtime.array import array, wrap
+from diffkern.lang.structs import definition_of
+from diffkern.runtime.array import array, register_type, type_of_key, wrap
+from diffkern.runtime.structured import StructuredArray
 
-__all__ = ["NO_DEFAULT", "Bound", "Parameter", "bind", "pack_value", "unpacked"]
+__all__ = ["NO_DEFAULT", "Bound", "Parameter", "bind", "leaves_of", "pack_value", "unpacked"]
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -32,7 +36,8 @@ _PACKERS: dict[Scalar, Callable[[Any], bytes]] = {
 
 NO_DEFAULT = object()
 
-# What binding gives: the key of each argument's type, its bytes, and the array it is or None.
+# What binding gives: the key of each argument's type; for each leaf (an argument, or a field of a struct) its bytes,
+# and the array it is or None.
 Bound = tuple[tuple[str, ...], "list[bytes]", "list[array | None]"]
 
 
@@ -60,7 +65,7 @@ class Parameter:
         kernel: str,
         index: int,
         name: str,
-        annotation: ArrayAnnotation | Element | None,
+        annotation: ArrayAnnotation | Stored | None,
         default: Any = NO_DEFAULT,
     ) -> None:
         self.default = default
@@ -77,8 +82,52 @@ class Parameter:
         """Return an error about this parameter."""
         return LaunchError(f"kernel {self.kernel!r}, parameter {self.name!r}: {message}", remedy=remedy)
 
+    def convert_leaves(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
+        """Return an argument's type key, and the bytes and arrays of its leaves."""
+        definition = definition_of(type(value))
+        if definition is not None:
+            wanted = self.annotation
+            if wanted is not None and wanted != definition.type:
+                raise self.error(f"takes {_named(wanted)}, not {_short(value)}")
+            return self._convert_struct(value, definition.type)
+        if isinstance(self.annotation, Struct):
+            raise self.error(f"takes {self.annotation.name}, not {_short(value)}", "make one, and set its fields")
+        key, packed, made = self.convert(value)
+        if isinstance(made, StructuredArray):
+            fields = made._leaves()
+            return key, [field._packed for field in fields], list(fields)
+        return key, [packed], [made]
+
+    def _convert_struct(self, value: Any, struct: Struct) -> tuple[str, list[bytes], list[array | None]]:
+        parts: list[bytes] = []
+        held: list[array | None] = []
+        given = self._pack_struct(value, struct, self.name, parts, held)
+        return register_type(given), parts, held
+
+    def _pack_struct(
+        self, value: Any, struct: Struct, name: str, parts: list[bytes], held: list[array | None]
+    ) -> Struct:
+        """Append what the fields are; return the type with the layouts of the arrays among them."""
+        fields: list[tuple[str, FieldType]] = []
+        for field, t in struct.fields:
+            item = vars(value)[field]
+            if isinstance(t, Struct):
+                fields.append((field, self._pack_struct(item, t, f"{name}.{field}", parts, held)))
+                continue
+            fields.append((field, t if item is None or not isinstance(item, array) else item._type))
+            if not isinstance(t, (Array, StructArray)):
+                parts.append(pack_value(value_type(t), item))
+                held.append(None)
+            elif item is None:
+                raise self.error(f"the field {name}.{field} holds no array", "assign one before the launch")
+            else:
+                arrays = item._leaves()
+                parts += [part._packed for part in arrays]
+                held += arrays
+        return Struct(struct.name, tuple(fields))
+
     def convert(self, value: Any) -> tuple[str, bytes, array | None]:
-        """Return an argument's type key, its bytes in the block, and the array it is."""
+        """Return the type key of an argument that is no struct, its bytes in the block, and the array it is."""
         if isinstance(value, array):
             return self._convert_array(value)
         if self.is_array:
@@ -90,24 +139,26 @@ class Parameter:
             element = element_of_value(value)
             if element is None:
                 return self._convert_array(self._wrapped(value))
-        assert not isinstance(element, ArrayAnnotation)
+        assert not isinstance(element, (ArrayAnnotation, Struct))
         try:
             return str(element), pack_value(element, value), None
         except (TypeError, ValueError, OverflowError) as error:
             raise self.error(str(error)) from None
 
-    def check_type(self, t: Type) -> None:
+    def check_type(self, t: Argument) -> None:
         """Raise unless an argument of this type may be passed."""
         annotation = self.annotation
         if isinstance(annotation, ArrayAnnotation):
-            if not isinstance(t, Array) or not annotation.accepts(t):
+            if not isinstance(t, (Array, StructArray)) or not annotation.accepts(t):
                 raise self.error(f"takes {annotation}, not {_spelled(t)}", "pass an array of this dtype and ndim")
-        elif annotation is not None and t != annotation:
-            raise self.error(f"takes {annotation} by value, not {_spelled(t)}")
+        elif annotation is not None and declared(t) != annotation:
+            raise self.error(f"takes {_named(annotation)} by value, not {_spelled(t)}")
 
     def _convert_array(self, value: array) -> tuple[str, bytes, array | None]:
         if self.annotation is not None and not self.is_array:
-            raise self.error(f"takes {self.annotation} by value, not {value!r}", "pass a number, or annotate an array")
+            raise self.error(
+                f"takes {_named(self.annotation)} by value, not {value!r}", "pass a number, or annotate an array"
+            )
         return value._key, value._packed, value
 
     def _wrapped(self, value: Any) -> array:
@@ -169,11 +220,17 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
             keys.append(key)
             held.append(None)
             continue
-        key, packed, made = parameter.convert(value)
+        key, packed, made = parameter.convert_leaves(value)
         keys.append(key)
-        parts.append(packed)
-        held.append(made)
+        parts += packed
+        held += made
     return tuple(keys), parts, held
+
+
+@functools.cache
+def leaves_of(names: tuple[str, ...], keys: tuple[str, ...]) -> tuple[Leaf, ...]:
+    """Return the IR parameters of arguments with these type keys."""
+    return tuple(flatten(names, [type_of_key(key) for key in keys]))
 
 
 def pack_value(element: Element, value: Any) -> bytes:
@@ -233,7 +290,15 @@ def _pack_composite(element: Vec | Mat, value: Any) -> bytes:
     return data + bytes(-len(data) % 8)
 
 
-def _spelled(t: Type) -> str:
+def _named(t: ArrayAnnotation | Stored) -> str:
+    return t.name if isinstance(t, Struct) else str(t)
+
+
+def _spelled(t: Argument) -> str:
+    if isinstance(t, Struct):
+        return f"the struct {t.name}"
+    if isinstance(t, StructArray):
+        return f"array{t.ndim}d<{t.dtype.name}>"
     return f"array{t.ndim}d<{t.dtype}>" if isinstance(t, Array) else str(t)
 
 

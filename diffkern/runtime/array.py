@@ -11,13 +11,15 @@ import builtins
 import functools
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from diffkern.ir.types import BFLOAT16, Array, Element, Type, is_differentiable, scalar_of
+from diffkern.ir.structs import Argument, Stored, Struct, StructArray, carries_gradient
+from diffkern.ir.types import BFLOAT16, FLOAT32, Array, Element, scalar_of
 from diffkern.lang.annotations import ANY, array_annotation
-from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, CompositeValue, DType, resolve_dtype
+from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, CompositeValue, DType
+from diffkern.lang.structs import definition_of, resolve_type
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, element_of, stored_type
 from diffkern.runtime.device import Device, check_device, get_device
 from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
@@ -25,18 +27,18 @@ from diffkern.runtime.operation import Assign, Copy, perform
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import settle
 
-__all__ = ["accumulate", "array", "array_type", "clone", "copy", "new", "type_of_key", "wrap"]
+__all__ = ["accumulate", "array", "array_type", "clone", "copy", "new", "register_type", "type_of_key", "wrap"]
 
 MAX_NDIM = 4
 _PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
 _NAMED: tuple[DType | CompositeType, ...] = (*SCALARS.values(), *COMPOSITES.values())
-_TYPES: dict[str, Type] = {str(d.ir): d.ir for d in _NAMED}
+_TYPES: dict[str, Argument] = {str(d.ir): d.ir for d in _NAMED}
 # Of several names for one type, such as vec3 and vec3f, the first is shown.
 _DTYPES: dict[Element, DType | CompositeType] = {d.ir: d for d in reversed(_NAMED)}
 
 
 class array:
-    """An array of scalars, vectors or matrices along one to four axes.
+    """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
     parameter instead of an array.
@@ -44,10 +46,11 @@ class array:
     Parameters
     ----------
     data : array_like, optional
-        Contents. For composite elements the last axes are the components.
+        Contents. For composite elements the last axes are the components; structs are given as a list of them or as
+        one of NumPy's structured arrays.
     dtype : optional
-        Element type: ``dk.float32``, ``dk.vec3``, ``float`` (float32), ``int`` (int32), a NumPy type, …; that of `data`
-        by default.
+        Element type: ``dk.float32``, ``dk.vec3``, ``float`` (float32), ``int`` (int32), a NumPy type, a
+        struct class, …; that of `data` by default.
     shape : int or tuple of int, optional
         Number of elements along each axis; that of `data` by default. Without data the elements are not initialized.
     ndim : int, optional
@@ -68,7 +71,7 @@ class array:
     )  # fmt: skip
 
     _data: np.ndarray[Any, Any]
-    _element: Element
+    _element: Stored
     _grad: array | None
     _key: str
     _memory: Memory
@@ -76,10 +79,13 @@ class array:
     _parent: array | None
     _range: tuple[int, int]
     _smooth: bool
-    _type: Array
+    _type: Array | StructArray
     _view: Any
     _writable: bool
     shape: tuple[int, ...]
+
+    _of_structs: ClassVar[type[array]]
+    """The class of arrays of structs, set by :mod:`diffkern.runtime.structured`."""
 
     def __new__(
         cls,
@@ -95,9 +101,9 @@ class array:
         if data is None and shape is None:
             return array_annotation(dtype, 1 if ndim is None else ndim)
         check_device(device)
-        element = None if dtype is ANY or dtype is None or dtype is Any else resolve_dtype(dtype)
+        element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
         if data is None:
-            made = new(_as_shape(shape), resolve_dtype(float) if element is None else element, zero=False)
+            made = new(_as_shape(shape), FLOAT32 if element is None else element, zero=False)
         else:
             made = _from_data(data, element, None if shape is None else _as_shape(shape), copy)
         if ndim is not None and made.ndim != ndim:
@@ -111,8 +117,9 @@ class array:
     # -- description -------------------------------------------------------------------------------------------------
 
     @property
-    def dtype(self) -> DType | CompositeType:
-        """The element type."""
+    def dtype(self) -> DType | CompositeType | type:
+        """The element type; of an array of structs the struct's class."""
+        assert not isinstance(self._element, Struct)
         return _DTYPES[self._element]
 
     @property
@@ -192,8 +199,8 @@ class array:
         """The gradient: an array of the same type and shape, or None. That of a view is a view of the gradient."""
         if self._grad is None and self._parent is not None:
             whole = self._parent.grad
-            if whole is not None:
-                return whole._derive(self._view)
+            if whole is not None and self._smooth:  # a field may have none
+                return whole._derive(self._view, self._element)
         return self._grad
 
     @grad.setter
@@ -234,9 +241,17 @@ class array:
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
         if self._data[full].ndim == len(component_shape(self._element)):
             settle()
-            value = self._data[full]
-            return value.copy() if isinstance(value, np.ndarray) and value.ndim else value[()]
+            return self._value(self._data[full])
         return self._derive(lambda data: data[full])
+
+    def _value(self, element: Any) -> Any:
+        """Return an element, as NumPy gives it, as a value of its own."""
+        return element.copy() if isinstance(element, np.ndarray) and element.ndim else element[()]
+
+    def _stored(self, values: Any) -> np.ndarray[Any, Any]:
+        """Return values as they are stored in this array."""
+        assert not isinstance(self._element, Struct)
+        return convert(np.asarray(values), scalar_of(self._element))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Assign an array, or a value to every element, of a part."""
@@ -251,7 +266,7 @@ class array:
         if isinstance(value, array):
             view.assign(np.broadcast_to(value._data, target.shape).reshape(view._data.shape))
         else:
-            view.assign(np.broadcast_to(np.asarray(value), target.shape).reshape(view._data.shape))
+            view.assign(np.broadcast_to(self._stored(value), target.shape).reshape(view._data.shape))
 
     def reshape(self, *shape: Any) -> array:
         """Return a view with another shape of as many elements; one extent may be -1. The array must be contiguous."""
@@ -269,8 +284,22 @@ class array:
         """Return the array itself if it is contiguous, else a contiguous copy."""
         return self if self.is_contiguous else clone(self)
 
-    def _derive(self, view: Any) -> array:
-        part = _make(view(self._data), self._element, self._memory, self._writable)
+    @property
+    def _whole(self) -> array:
+        """The array that was passed where this is the part of it that a kernel sees: for a field, all the structs."""
+        parent = self._parent
+        return self if parent is None or parent._element == self._element else parent
+
+    def _same_place(self, other: array) -> bool:
+        """Whether another array is a view of the very same elements."""
+        return self._packed == other._packed and self._memory is other._memory and self._element == other._element
+
+    def _leaves(self) -> builtins.list[array]:
+        """Return the arrays that a kernel takes for this one: itself, or one for each field."""
+        return [self]
+
+    def _derive(self, view: Any, element: Stored | None = None) -> array:
+        part = _make(view(self._data), self._element if element is None else element, self._memory, self._writable)
         part._parent, part._view = self, view
         return part
 
@@ -284,7 +313,7 @@ class array:
         if isinstance(src, array):
             copy(self, src)
             return
-        values = convert(np.asarray(src), scalar_of(self._element))
+        values = self._stored(src)
         if values.shape != self._data.shape:
             if values.size != self._data.size:
                 raise ValueError(f"values of shape {values.shape} do not fit into {self!r}")
@@ -293,7 +322,7 @@ class array:
 
     def fill_(self, value: Any) -> None:
         """Set every element to one value: a number, or a vector or matrix."""
-        self._overwrite(convert(np.asarray(value), scalar_of(self._element)))
+        self._overwrite(self._stored(value))
 
     def zero_(self) -> None:
         """Set every element to zero."""
@@ -323,13 +352,13 @@ class array:
 # -- construction ----------------------------------------------------------------------------------------------------
 
 
-def new(shape: tuple[int, ...], element: Element, zero: bool) -> array:
+def new(shape: tuple[int, ...], element: Stored, zero: bool) -> array:
     """Return a new array, of zeros or not initialized."""
     data, memory = allocate((*shape, *component_shape(element)), stored_type(element), zero)
     return _make(data, element, memory, True)
 
 
-def wrap(data: np.ndarray[Any, Any], element: Element | None = None) -> array:
+def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
     """Return an array over the memory of a NumPy array, whose last axes are the components of `element`.
 
     Raises
@@ -343,7 +372,8 @@ def wrap(data: np.ndarray[Any, Any], element: Element | None = None) -> array:
             raise TypeError(f"no element type for NumPy's {data.dtype!r}")
     inner = component_shape(element)
     if data.dtype != stored_type(element):
-        raise TypeError(f"NumPy's {data.dtype.str!r} is not {scalar_of(element)}")
+        stored = element.name if isinstance(element, Struct) else scalar_of(element)
+        raise TypeError(f"NumPy's {data.dtype.str!r} is not {stored}")
     if inner and data.shape[-len(inner) :] != inner:
         raise TypeError(f"the last axes of shape {data.shape} are not the components {inner} of {element}")
     if inner and data.size and data[(0,) * (data.ndim - len(inner))].flags.c_contiguous is False:
@@ -356,27 +386,32 @@ def wrap(data: np.ndarray[Any, Any], element: Element | None = None) -> array:
 
 
 @functools.cache
-def array_type(element: Element, ndim: int, layout: str) -> tuple[Array, str, bool]:
+def array_type(element: Stored, ndim: int, layout: str) -> tuple[Array | StructArray, str, bool]:
     """Return an array type, its spelling, and whether it can have a gradient.
 
     Type and spelling are one object each: their identity makes look-ups quick.
     """
-    t = Array(element, ndim, layout)
+    t = StructArray(element, ndim, layout) if isinstance(element, Struct) else Array(element, ndim, layout)
+    return t, register_type(t), carries_gradient(t)
+
+
+def register_type(t: Argument) -> str:
+    """Return the spelling that stands for the type of an argument in a launch."""
     key = str(t)
     _TYPES[key] = t
-    return t, key, is_differentiable(t)
+    return key
 
 
-def type_of_key(key: str) -> Type:
+def type_of_key(key: str) -> Argument:
     """Return the type of an argument from the spelling that stands for it in a launch."""
     return _TYPES[key]
 
 
-def _make(data: np.ndarray[Any, Any], element: Element, memory: Memory, writable: bool) -> array:
+def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable: bool) -> array:
     ndim = data.ndim - len(component_shape(element))
     if not 1 <= ndim <= MAX_NDIM:
         raise ValueError(f"an array has 1 to {MAX_NDIM} axes, not {ndim}")
-    made = object.__new__(array)
+    made = object.__new__(array._of_structs if isinstance(element, Struct) else array)
     made._data = data
     made._element = element
     made._memory = memory
@@ -390,10 +425,12 @@ def _make(data: np.ndarray[Any, Any], element: Element, memory: Memory, writable
     return made
 
 
-def _from_data(data: Any, element: Element | None, shape: tuple[int, ...] | None, copy: bool) -> array:
+def _from_data(data: Any, element: Stored | None, shape: tuple[int, ...] | None, copy: bool) -> array:
     if isinstance(data, array):
         settle()
-    source = data._data if isinstance(data, array) else np.asarray(data)
+    if element is None:
+        element = _struct_of(data)
+    source = data._data if isinstance(data, array) else _as_numpy(data, element)
     if element is None:
         if isinstance(data, array):
             element = data._element
@@ -415,8 +452,22 @@ def _from_data(data: Any, element: Element | None, shape: tuple[int, ...] | None
     if not copy:
         return wrap(source, element)
     made = new(source.shape[: source.ndim - len(inner)], element, zero=False)
-    made._data[...] = convert(source, scalar_of(element))
+    made._data[...] = made._stored(source)
     return made
+
+
+def _struct_of(data: Any) -> Struct | None:
+    """The type of the first of the structs in nested lists, or None if they hold something else."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    definition = definition_of(type(data))
+    return None if definition is None else definition.type
+
+
+def _as_numpy(data: Any, element: Stored | None) -> np.ndarray[Any, Any]:
+    if isinstance(element, Struct) and not isinstance(data, np.ndarray):
+        return new((1,), element, zero=True)._stored(data)
+    return np.asarray(data)
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
@@ -426,14 +477,18 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
     return extents
 
 
-def _check_differentiable(element: Element) -> None:
-    if not is_differentiable(element):
+def _check_differentiable(element: Stored) -> None:
+    if not carries_gradient(element):
         raise TypeError(f"elements of type {element} have no gradient; only floating-point types do")
 
 
 def accumulate(goal: array, values: array) -> None:
     """Add the elements of one array to those of another of the same type and shape."""
-    if scalar_of(goal._element) == BFLOAT16:
+    if isinstance(goal._element, Struct):
+        for part, other in zip(goal._leaves(), values._leaves(), strict=True):
+            if part._smooth:
+                accumulate(part, other)
+    elif scalar_of(goal._element) == BFLOAT16:
         total = bfloat16_values(goal._data) + bfloat16_values(values._data)
         goal._data[...] = bfloat16_bits(total)
     else:

@@ -6,11 +6,13 @@ does not become an integer, and an integer that does not fit is an error.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from diffkern.ir.types import BFLOAT16, Element, Scalar, scalar_of
+from diffkern.ir.structs import Stored, Struct, StructArray
+from diffkern.ir.types import BFLOAT16, Array, Scalar, scalar_of
 from diffkern.lang.dtypes import SCALARS
 
 __all__ = ["bfloat16_bits", "bfloat16_values", "component_shape", "convert", "element_of", "stored_type"]
@@ -24,14 +26,26 @@ def element_of(dtype: np.dtype[Any]) -> Scalar | None:
     return _NATIVE.get(dtype)
 
 
-def stored_type(element: Element) -> np.dtype[Any]:
-    """Return NumPy's type of a scalar element, or of one component."""
+def stored_type(element: Stored) -> np.dtype[Any]:
+    """Return NumPy's type of a scalar element, of one component, or of a struct, laid out as in C."""
+    if isinstance(element, Struct):
+        return _structured(element)
     return SCALARS[scalar_of(element).name].numpy
 
 
-def component_shape(element: Element) -> tuple[int, ...]:
-    """Return the axes of an element's components; none for a scalar."""
-    return () if isinstance(element, Scalar) else element.shape
+@functools.cache
+def _structured(struct: Struct) -> np.dtype[Any]:
+    fields = []
+    for name, t in struct.fields:
+        if isinstance(t, (Array, StructArray)):
+            raise TypeError(f"{struct.name} has the array field {name!r}, so it cannot be the element of an array")
+        fields.append((name, stored_type(t), component_shape(t)))
+    return np.dtype(fields, align=True)
+
+
+def component_shape(element: Stored) -> tuple[int, ...]:
+    """Return the axes of an element's components; none for a scalar or a struct."""
+    return () if isinstance(element, (Scalar, Struct)) else element.shape
 
 
 def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any]:

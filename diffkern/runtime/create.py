@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.lang.dtypes import resolve_dtype
+from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import _as_shape, array, new
 from diffkern.runtime.device import check_device
 
@@ -104,7 +104,7 @@ def from_numpy(
 
 def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool) -> array:
     check_device(device)
-    made = new(_as_shape(shape), resolve_dtype(dtype), zero)
+    made = new(_as_shape(shape), resolve_type(dtype), zero)
     if requires_grad:
         made.requires_grad = True
     return made

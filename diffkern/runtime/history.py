@@ -106,7 +106,7 @@ class LaunchStep:
         for index in program.manifest["post"]:
             if index in self.lost and index not in self.contents:
                 raise LaunchError(
-                    f"array {launch.kernel.parameters[index].name!r} of launch {self.number} on the tape (kernel "
+                    f"array {launch.executable.name_of(index)!r} of launch {self.number} on the tape (kernel "
                     f"{launch.kernel.name!r}) was changed outside the tape, and its gradient needs what it held",
                     remedy="make the change inside the tape's block, or call backward() before it",
                 )

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from diffkern.errors import LaunchError
-from diffkern.runtime.arguments import Parameter, bind
+from diffkern.ir.structs import Leaf
+from diffkern.runtime.arguments import Parameter, bind, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import check_device
 from diffkern.runtime.native.replay import Step
@@ -68,9 +69,9 @@ class Launch:
     dim
         The launch's dimensions as given.
     arrays
-        For each parameter the array that was passed, None for a parameter by value.
+        For each leaf the array that was passed, None for a value. A leaf is an argument, or a field of a struct.
     parts
-        For each parameter its bytes in the argument block.
+        For each leaf its bytes in the argument block.
     generation
         What the kernel captured at the time of the launch.
     """
@@ -94,21 +95,31 @@ class Launch:
         made.parts, made.arrays = list(self.parts), list(self.arrays)
         return made
 
-    def replace(self, index: int, key: str, packed: bytes, held: array | None) -> None:
-        """Take another argument.
+    def span(self, index: int) -> slice:
+        """Return which leaves stand for an argument."""
+        if len(self.parts) == len(self.keys):
+            return slice(index, index + 1)
+        places = [k for k, leaf in enumerate(self.leaves) if leaf.argument == index]
+        return slice(places[0], places[-1] + 1)
+
+    def replace(self, index: int, key: str, packed: Sequence[bytes], held: Sequence[array | None]) -> None:
+        """Take another argument, given by its leaves.
 
         Raises
         ------
         LaunchError, KernelError
             If the kernel cannot run on it. Nothing has changed then.
         """
+        span = self.span(index)
+        if len(packed) != span.stop - span.start:
+            raise self.kernel.parameters[index].error("another struct cannot take the place of this one")
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
-        arrays = [*self.arrays[:index], held, *self.arrays[index + 1 :]]
+        arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self.kernel.forward(keys)
         geometry = _geometry(self.kernel, executable, self.dim)
         check_writable(self.kernel, executable, arrays)
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
-        self.parts[index] = packed
+        self.parts[span] = packed
 
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
@@ -141,6 +152,11 @@ class Launch:
     def steps(self) -> list[Step] | None:
         """Return the launch in native code, or None if the program has to be watched while it runs."""
         return self.executable.steps(self.geometry, b"".join(self.parts))
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """What stands for each entry of `arrays` and `parts`."""
+        return leaves_of(tuple([p.name for p in self.kernel.parameters]), self.keys)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -268,7 +284,11 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
     for index in executable.writes:
         held = arrays[index]
         if held is not None and not held._writable:
-            raise kernel.parameters[index].error("the kernel writes to it, and the array is read-only", "pass a copy")
+            raise LaunchError(
+                f"kernel {kernel.name!r}, parameter {executable.name_of(index)!r}: the kernel writes to it, and the "
+                "array is read-only",
+                remedy="pass a copy",
+            )
 
 
 def _geometry(kernel: Launchable, executable: Executable, dim: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from diffkern.ir.structs import Struct
 from diffkern.ir.types import FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Step, function_address
@@ -100,7 +101,7 @@ class Assign:
         data = self.goal._data
         if not data.flags.c_contiguous:
             return None
-        if not np.any(self.values) and not np.any(np.signbit(self.values)):
+        if not np.frombuffer(self.values.tobytes(), np.uint8).any():
             return _bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
@@ -167,7 +168,10 @@ class Add:
 
     def steps(self) -> list[Step] | None:
         goal, source = self.goal._data, self.source._data
-        name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(self.goal._element))
+        element = self.goal._element
+        if isinstance(element, Struct):
+            return None
+        name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(element))
         if name is None or not (goal.flags.c_contiguous and source.flags.c_contiguous):
             return None
         return _bytewise(name, goal.size, goal.ctypes.data, source.ctypes.data)

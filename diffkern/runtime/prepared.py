@@ -40,7 +40,7 @@ class Prepared:
     adjoint : AdjointLaunch, optional
         Its adjoint, if that is what runs.
     given : sequence, optional
-        Gradients that were given by hand, for each parameter an array or None; the others are the arguments' own.
+        Gradients that were given by hand, for each leaf an array or None; the others are the arguments' own.
     stream : Stream, optional
         Where it runs by default.
     record_tape : bool, optional
@@ -116,6 +116,8 @@ class Prepared:
         if self.family or self.fixed or self.released or not self._block:
             return
         launch = self.launch
+        if len(launch.parts) != len(launch.keys):
+            return  # a parameter that is a struct has no one place
         for parameter in launch.kernel.parameters:
             index = parameter.index
             start, size = self._offsets.get(index, -1), len(launch.parts[index])
@@ -224,6 +226,9 @@ class Prepared:
         self.check_alive()
         launch = self.launch
         parameter = launch.kernel.parameters[index]
+        if len(launch.parts) != len(launch.keys):
+            self._set_leaves(index, value)
+            return
         if type(value) is array and (parameter.is_array or parameter.annotation is None):
             key, packed, held = value._key, value._packed, value
         else:
@@ -233,12 +238,12 @@ class Prepared:
                 return
             held = made
         if key != launch.keys[index] or self.adjoint is not None or not held._writable or not self._block:
-            self.change({index: (key, packed, held)}, {})
+            self.change({index: (key, [packed], [held])}, {})
             return
         if index in launch.executable.writes:
             before = launch.arrays[index]
             if before is not None and before._memory is not held._memory:
-                self.change({index: (key, packed, held)}, {})
+                self.change({index: (key, [packed], [held])}, {})
                 return
         if self.fixed:
             raise _fixed()
@@ -251,23 +256,49 @@ class Prepared:
     def check(self, index: int, value: Any) -> None:
         """Raise if a parameter cannot take a value."""
         self.check_alive()
-        key, packed, held = self.launch.kernel.parameters[index].convert(value)
-        if held is not None and self.fixed:
+        key, packed, held = self.launch.kernel.parameters[index].convert_leaves(value)
+        if self.fixed and not self._same_arrays(index, held):
             raise _fixed()
         self.launch.copy().replace(index, key, packed, held)
+
+    def _same_arrays(self, index: int, held: Sequence[array | None]) -> bool:
+        """Whether the arrays of an argument are those of the present one, so that at most its values differ."""
+        present = self.launch.arrays[self.launch.span(index)]
+        if len(present) != len(held):
+            return False
+        pairs = zip(present, held, strict=True)
+        return all(a is b or (a is not None and b is not None and a._same_place(b)) for a, b in pairs)
+
+    def _set_leaves(self, index: int, value: Any) -> None:
+        """Change a parameter of a kernel that takes structs."""
+        launch = self.launch
+        key, packed, held = launch.kernel.parameters[index].convert_leaves(value)
+        if key != launch.keys[index] or not self._same_arrays(index, held):
+            self.change({index: (key, packed, held)}, {})
+            return
+        span = launch.span(index)
+        for leaf, part in zip(range(span.start, span.stop), packed, strict=True):
+            if launch.arrays[leaf] is None:
+                self._write(leaf, part)
+        if held[0] is None:
+            self.keep(index, value)
+
+    def _write(self, leaf: int, packed: bytes) -> None:
+        """Change a value in the block, and in those of all that share it."""
+        self.launch.parts[leaf] = packed
+        for member in self.family or (self,):
+            member._settle()
+            offset = member._offsets.get(leaf)
+            if offset is not None:
+                member._block[offset : offset + len(packed)] = packed
 
     def set_value(self, index: int, key: str, packed: bytes, value: Any) -> None:
         """Change a parameter by value."""
         launch = self.launch
         if key != launch.keys[index]:
-            self.change({index: (key, packed, None)}, {})
+            self.change({index: (key, [packed], [None])}, {})
         else:
-            launch.parts[index] = packed
-            for member in self.family or (self,):
-                member._settle()
-                offset = member._offsets.get(index)
-                if offset is not None:
-                    member._block[offset : offset + len(packed)] = packed
+            self._write(index, packed)
         self.keep(index, value)
 
     def keep(self, index: int, value: Any) -> None:
@@ -275,8 +306,10 @@ class Prepared:
         if type(value) is not float and type(value) is not int:
             self.kept[index] = copy.copy(value)
 
-    def change(self, forward: dict[int, tuple[str, bytes, array | None]], given: dict[int, array | None]) -> None:
-        """Change any parameters and gradients at once; if they do not fit together, nothing changes."""
+    def change(
+        self, forward: dict[int, tuple[str, list[bytes], list[array | None]]], given: dict[int, array | None]
+    ) -> None:
+        """Change any parameters, and gradients by leaf, at once; if they do not fit together, nothing changes."""
         if self.fixed:
             raise _fixed()
         launch = self.launch.copy()

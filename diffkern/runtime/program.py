@@ -79,6 +79,10 @@ class Executable:
         )
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
 
+    def name_of(self, index: int) -> str:
+        """Return the name of a parameter of the program; a field of a struct has dots in it."""
+        return str(self.manifest["params"][index]["name"])
+
     def geometry(self, dim: Any) -> Geometry:
         """Return how a launch over `dim` is cut.
 

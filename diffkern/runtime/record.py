@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from diffkern.errors import LaunchError
-from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, with_own
+from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
 from diffkern.runtime.array import array
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.launch import Launch as PackedLaunch
@@ -69,9 +69,9 @@ class Launch:
 
     @property
     def arrays(self) -> dict[str, array]:
-        """The arrays it points to, by parameter; gradients as ``adj_name``."""
+        """The arrays it points to, by parameter (``s.x`` for a field); gradients as ``adj_name``."""
         prepared = self._prepared
-        names = [p.name for p in prepared.launch.kernel.parameters]
+        names = [leaf.name for leaf in prepared.launch.leaves]
         held = {name: a for name, a in zip(names, prepared.launch.arrays, strict=True) if a is not None}
         if prepared.adjoint is not None:
             held |= {f"adj_{names[i]}": ct for i, ct in prepared.adjoint.cotangents.items()}
@@ -108,7 +108,7 @@ class Launch:
             return
         index = prepared.check_index(index)
         if adjoint:
-            prepared.change({}, {index: self._gradient(index, value)})
+            prepared.change({}, self._gradients({index: value}))
         else:
             prepared.set(index, value)
 
@@ -122,7 +122,10 @@ class Launch:
         parameter = self.kernel.parameters[index]
         if adjoint:
             raise parameter.error("a gradient is an array, not a value of ctypes", "use set_param_at_index")
-        if self._prepared.launch.arrays[index] is not None:
+        launch = self._prepared.launch
+        if launch.leaves[launch.span(index).start].path:
+            raise parameter.error("a struct is not set from ctypes", "pass the struct")
+        if launch.arrays[launch.span(index).start] is not None:
             raise parameter.error("an array is not set from ctypes: nobody would keep it alive", "pass the array")
         try:
             number = from_ctype(value)
@@ -153,8 +156,10 @@ class Launch:
                 raise LaunchError(
                     f"kernel {self.kernel.name!r} has {len(parameters)} parameters ({names}), not {len(given)}"
                 )
-        forward = {} if values is None else {p.index: p.convert(v) for p, v in zip(parameters, values, strict=True)}
-        gradients = {} if adj_values is None else {i: self._gradient(i, v, False) for i, v in enumerate(adj_values)}
+        forward = (
+            {} if values is None else {p.index: p.convert_leaves(v) for p, v in zip(parameters, values, strict=True)}
+        )
+        gradients = {} if adj_values is None else self._gradients(dict(enumerate(adj_values)), False)
         prepared.change(forward, gradients)
 
     def set_params_from_ctypes(self, values: Sequence[Any]) -> None:
@@ -168,7 +173,8 @@ class Launch:
         """Set the dimensions."""
         self._prepared.set_dim(dim)
 
-    def _gradient(self, index: int, value: Any, check: bool = True) -> array | None:
+    def _gradients(self, values: dict[int, Any], check: bool = True) -> dict[int, array | None]:
+        """Return gradients by leaf from those by parameter."""
         prepared = self._prepared
         prepared.check_alive()
         if prepared.adjoint is None:
@@ -176,9 +182,14 @@ class Launch:
                 f"this record of kernel {self.kernel.name!r} runs forward and has no gradients to set",
                 remedy="make the adjoint's record with record.adjoint(), or launch(..., adjoint=True, record_cmd=True)",
             )
-        if value is None or not check and isinstance(value, array):
-            return value
-        return cotangent(prepared.launch, index, value)
+        launch = prepared.launch
+        by_leaf = spread(launch, [values.get(index) for index in range(len(launch.keys))])
+        found: dict[int, array | None] = {}
+        for leaf, value in enumerate(by_leaf):
+            if launch.leaves[leaf].argument in values:
+                as_is = value is None or (not check and isinstance(value, array))
+                found[leaf] = value if as_is else cotangent(launch, leaf, value)
+        return found
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -195,10 +206,11 @@ class Launch:
         if prepared.adjoint is not None:
             raise LaunchError("this record runs an adjoint already; there is no adjoint of it")
         packed = prepared.launch.copy()
-        given: list[array | None] = [None] * len(packed.arrays)
+        by_argument: list[Any] = [None] * len(packed.keys)
         for name, value in (adj_values or {}).items():
-            index = prepared.index_of(name)
-            given[index] = None if value is None else cotangent(packed, index, value)
+            by_argument[prepared.index_of(name)] = value
+        leaves = enumerate(spread(packed, by_argument))
+        given = [None if value is None else cotangent(packed, leaf, value) for leaf, value in leaves]
         adjoint = AdjointLaunch(packed, with_own(packed, given))
         return Launch(Prepared(packed, adjoint, given, prepared.stream))
 
@@ -256,6 +268,6 @@ def _prepared(
 ) -> Prepared:
     prepared = Prepared(packed, adjoint, given, stream, record_tape)
     for index, value in enumerate(args):
-        if packed.arrays[index] is None:
+        if packed.arrays[packed.span(index).start] is None:
             prepared.keep(index, value)
     return prepared

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from diffkern.ir.types import scalar_of
 from diffkern.runtime.array import array
-from diffkern.runtime.convert import convert
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Plan, Step
 from diffkern.runtime.operation import Assign, Operation, memories
@@ -127,5 +123,5 @@ class Repeat:
     def run(self, seeds: Sequence[tuple[array, Any]]) -> None:
         """Run it."""
         for seed, (_, values) in zip(self._seeds, seeds, strict=True):
-            seed.values[...] = convert(np.asarray(values), scalar_of(seed.goal._element))
+            seed.values[...] = seed.goal._stored(values)
         self._call()

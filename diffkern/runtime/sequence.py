@@ -486,8 +486,7 @@ def _parameters(operation: Operation) -> dict[str, str]:
     if not isinstance(launch, PackedLaunch):
         return {"to": repr(next(iter(operation.writes())))}
     shown = {}
-    for parameter, held, part, key in zip(
-        launch.kernel.parameters, launch.arrays, launch.parts, launch.keys, strict=True
-    ):
-        shown[parameter.name] = key + str(list(held.shape)) if held is not None else unpacked(key, part)
+    for leaf, held, part in zip(launch.leaves, launch.arrays, launch.parts, strict=True):
+        key = str(leaf.type)
+        shown[leaf.name] = key + str(list(held.shape)) if held is not None else unpacked(key, part)
     return shown

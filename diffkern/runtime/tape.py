@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import UINT8, scalar_of
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import UINT8
 from diffkern.runtime.adjoint import check_aliases
 from diffkern.runtime.array import _make, array, new
-from diffkern.runtime.convert import convert
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
@@ -155,7 +155,7 @@ class Tape:
             if memory in self._owners:
                 raise _two_views(held)
             return
-        self._arrays[id(held)] = held
+        self._arrays[id(held._whole)] = held._whole
         owner = self._owners.setdefault(memory, _root(held))
         if owner is not held:
             whole = owner.grad
@@ -281,14 +281,16 @@ class Tape:
             return None
         seeds: list[tuple[array, Any]] = []
         if loss is not None:
-            if not isinstance(loss, array) or loss._data.size != 1:
+            if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
                 raise LaunchError(
                     f"the loss must be an array of one number, not {loss!r}",
                     remedy="add up into an array of one element, or pass backward(grads={array: gradient})",
                 )
             seeds.append((loss, 1))
         for goal, value in (grads or {}).items():
-            values = value._data if isinstance(value, array) else np.asarray(value)
+            of_structs = isinstance(goal, array) and isinstance(goal._element, Struct)
+            given = goal._stored(value) if of_structs and not isinstance(value, array) else value
+            values = given._data if isinstance(given, array) else np.asarray(given)
             if not isinstance(goal, array) or values.shape != goal._data.shape:
                 raise LaunchError(f"the gradient for {goal!r} has shape {values.shape}; it must be that of the array")
             seeds.append((goal, values))
@@ -357,7 +359,7 @@ class Tape:
         kept = [(grad, _take(grad)) for memory in self._written if (grad := self._left_over(memory)) is not None]
         for goal, values in seeds:
             ct = sweep.of(goal)
-            perform(Seed(ct, convert(np.asarray(values), scalar_of(ct._element))))
+            perform(Seed(ct, ct._stored(values)))
         _run(work)
         seeded = {sweep.of(goal)._memory for goal, _ in seeds}
         for grad, before in kept:

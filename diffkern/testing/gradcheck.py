@@ -27,9 +27,8 @@ from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.passes.widen import widen
-from diffkern.runtime.array import array
 from diffkern.testing.differences import Differences
-from diffkern.testing.programs import Compiled, Program, as_argument, as_double, zeros_for
+from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
 
 __all__ = [
     "GradcheckReport",
@@ -257,8 +256,8 @@ def gradcheck(
     dim : int or sequence of int
         The launch's dimensions.
     inputs, outputs : sequence
-        The arguments, as for a launch. All that can have a gradient are checked, numbers and vectors passed by value
-        included; arrays that the kernel writes count with the contents they have here.
+        The arguments, as for a launch. All that can have a gradient are checked, numbers, vectors and fields of structs
+        passed by value included; arrays that the kernel writes count with the contents they have here.
     eps : float, optional
         Largest step of the differences, relative to the size of what is changed; smaller ones are tried near kinks.
     rtol, atol : float, optional
@@ -288,7 +287,7 @@ def gradcheck(
     """
     given = (*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.options)
-    args = [np.array(a.numpy()) if isinstance(a, array) else a for a in given]
+    args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
     return check_function(fn, dims, args, options=kernel.options, tolerances=tolerances)

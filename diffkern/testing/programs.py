@@ -19,8 +19,11 @@ from diffkern.backends.cpu import compile_function
 from diffkern.codegen import executor
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
+from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.structs import definition_of
 from diffkern.runtime.arguments import pack_value
+from diffkern.runtime.array import array, wrap
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_object
 
@@ -107,6 +110,16 @@ def _is_stack(t: Type) -> bool:
 
 def _numpy(t: Element) -> np.dtype[Any]:
     return SCALARS[scalar_of(t).name].numpy
+
+
+def leaf_values(value: Any, annotation: Any) -> list[Any]:
+    """What stands for an argument in the IR, copied: itself, or a value for each field of a struct."""
+    definition = definition_of(type(value))
+    if definition is not None:
+        return [leaf for name in definition.type.names for leaf in leaf_values(getattr(value, name), None)]
+    if isinstance(value, np.ndarray) and isinstance(annotation, ArrayAnnotation) and value.dtype.names is not None:
+        value = wrap(value, annotation.dtype)
+    return [np.array(part.numpy()) for part in value._leaves()] if isinstance(value, array) else [value]
 
 
 def as_argument(t: Type, value: Any) -> Any:

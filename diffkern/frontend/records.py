@@ -1,0 +1,165 @@
+"""Structs in a kernel: values of them, their fields, arrays of them. None of it is left in the IR.
+
+In: a struct parameter's leaves, a constructor call, or an element of an array of structs. Out: a :class:`Rec`, whose
+fields are terms of their own, or a :class:`RecView`, which is a view for each field over the same memory. Assigning a
+field makes a new value; what else holds the old one keeps it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from diffkern.frontend import coerce, views
+from diffkern.frontend.captured import static_term
+from diffkern.frontend.context import Context
+from diffkern.frontend.scope import suggest
+from diffkern.frontend.terms import Rec, RecView, Static, Term, Val, View, describe
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
+from diffkern.ir.structs import Argument, FieldType, Struct, StructArray, declared
+from diffkern.lang import Constant, Definition
+
+__all__ = ["construct", "convert", "field_index", "load", "member", "parameter", "replaced", "store", "subscript"]
+
+
+def parameter(cx: Context, t: Argument, values: Iterator[Value]) -> Term:
+    """The term of a kernel's parameter, whose leaves are the next values."""
+    if isinstance(t, Struct):
+        plain = declared(t)
+        assert isinstance(plain, Struct)
+        return Rec(plain, tuple(parameter(cx, inner, values) for _, inner in t.fields))
+    if isinstance(t, StructArray):
+        return _array(cx, t.dtype, values)
+    value = next(values)
+    return views.full_view(cx, value) if isinstance(value.type, T.Array) else Val(value)
+
+
+def _array(cx: Context, struct: Struct, values: Iterator[Value]) -> RecView:
+    items: list[View | RecView] = []
+    for _, t in struct.fields:
+        items.append(_array(cx, t, values) if isinstance(t, Struct) else views.full_view(cx, next(values)))
+    return RecView(struct, tuple(items))
+
+
+def construct(cx: Context, definition: Definition, name: str, node: ast.Call) -> Rec:
+    """``S(...)``: fields in order or by name; the others have their default, else zero."""
+    struct = definition.type
+    given: dict[str, tuple[Term, ast.expr]] = {}
+    if len(node.args) > len(struct.fields):
+        cx.type_error(node, f"{name} has {len(struct.fields)} fields, not {len(node.args)}")
+    for field, arg in zip(struct.names, node.args, strict=False):
+        given[field] = cx.expr(arg), arg
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            cx.syntax_error(keyword.value, "** in a call is not supported in a kernel", "name the fields")
+        if keyword.arg not in struct.names:
+            _unknown(cx, keyword.value, struct, keyword.arg)
+        if keyword.arg in given:
+            cx.type_error(keyword.value, f"{name} gets the field {keyword.arg!r} twice")
+        given[keyword.arg] = cx.expr(keyword.value), keyword.value
+    items = []
+    for field, t in struct.fields:
+        if field in given:
+            term, where = given[field]
+            items.append(convert(cx, term, t, where, f"the field {field} of {name}"))
+        elif field in definition.defaults:
+            default = _captured(cx, definition.defaults[field], f"{name}.{field}", node)
+            items.append(convert(cx, default, t, node, f"the field {field} of {name}"))
+        else:
+            items.append(_zero(cx, t))
+    return Rec(struct, tuple(items))
+
+
+def _captured(cx: Context, value: object, name: str, node: ast.AST) -> Term:
+    """A default: a number, a vector, or a struct given by its fields in order."""
+    if isinstance(value, Constant):
+        pairs = zip(value.values, value.type.fields, strict=True)
+        items = [convert(cx, _captured(cx, v, name, node), t, node, f"{name}.{field}") for v, (field, t) in pairs]
+        return Rec(value.type, tuple(items))
+    return static_term(cx, value, name, node)
+
+
+def _zero(cx: Context, t: FieldType) -> Term:
+    if isinstance(t, Struct):
+        return Rec(t, tuple(_zero(cx, inner) for _, inner in t.fields))
+    if isinstance(t, (T.Array, StructArray)):
+        return Static(None, "None")
+    return Val(cx.b.zero(T.value_type(t)))
+
+
+def convert(cx: Context, term: Term, to: FieldType | Struct, node: ast.AST, what: str) -> Term:
+    """A term as what a field or a parameter of this type holds; ``what`` names that place in errors."""
+    if isinstance(to, Struct):
+        if isinstance(term, Rec) and term.struct == to:
+            return term
+        cx.type_error(node, f"{what} takes {to.name}, not {describe(term)}", f"make one with {to.name}(...)")
+    if isinstance(to, T.Array):
+        fits = isinstance(term, View) and (term.array.dtype, len(term.spans)) == (to.dtype, to.ndim)
+    elif isinstance(to, StructArray):
+        fits = isinstance(term, RecView) and (term.struct, term.ndim) == (to.dtype, to.ndim)
+    else:
+        return Val(coerce.convert(cx, term, T.value_type(to), node, what))
+    if not fits:
+        element = to.dtype.name if isinstance(to.dtype, Struct) else to.dtype
+        cx.type_error(node, f"{what} takes array{to.ndim}d<{element}>, not {describe(term)}")
+    return term
+
+
+def field_index(cx: Context, struct: Struct, node: ast.Attribute) -> int:
+    """Which field an attribute is."""
+    if node.attr not in struct.names:
+        _unknown(cx, node, struct, node.attr)
+    return struct.names.index(node.attr)
+
+
+def _unknown(cx: Context, node: ast.AST, struct: Struct, name: str) -> None:
+    fields = ", ".join(struct.names)
+    cx.type_error(node, f"{struct.name} has no field {name!r}{suggest(name, struct.names)}", f"its fields are {fields}")
+
+
+def member(cx: Context, owner: Rec | RecView, node: ast.Attribute) -> Term:
+    """A field of a value; of an array of structs, the view of that field of all elements."""
+    return owner.items[field_index(cx, owner.struct, node)]
+
+
+def replaced(cx: Context, owner: Rec, index: int, term: Term, node: ast.AST) -> Rec:
+    """The value with one field replaced."""
+    name, t = owner.struct.fields[index]
+    item = convert(cx, term, t, node, f"the field {name} of {owner.struct.name}")
+    return Rec(owner.struct, (*owner.items[:index], item, *owner.items[index + 1 :]))
+
+
+# -- arrays of structs -------------------------------------------------------------------------------------------------
+
+
+def subscript(cx: Context, owner: RecView, node: ast.Subscript) -> RecView:
+    """Index some or all axes."""
+    entries = views.index_terms(cx, node.slice)
+    return _map(owner, lambda view: views.subscript(cx, view, entries, node))
+
+
+def _map(owner: RecView, function: Callable[[View], View]) -> RecView:
+    return RecView(
+        owner.struct,
+        tuple(_map(item, function) if isinstance(item, RecView) else function(item) for item in owner.items),
+    )
+
+
+def load(cx: Context, owner: RecView) -> Rec:
+    """Read the element that a fully indexed view denotes; fields that nobody uses are not read in the end."""
+    return Rec(
+        owner.struct,
+        tuple(load(cx, item) if isinstance(item, RecView) else views.load(cx, item) for item in owner.items),
+    )
+
+
+def store(cx: Context, owner: RecView, term: Term, node: ast.AST) -> None:
+    """Write the element that a fully indexed view denotes."""
+    value = convert(cx, term, owner.struct, node, "an element of the array")
+    assert isinstance(value, Rec)
+    for item, part in zip(owner.items, value.items, strict=True):
+        if isinstance(item, RecView):
+            store(cx, item, part, node)
+        else:
+            views.store(cx, item, part, node)

@@ -1,0 +1,302 @@
+"""``@dk.struct``: classes of structs, and their instances on the host.
+
+In: a class with annotated fields. Out: the same class, whose instances check and convert what is assigned to a field,
+and which kernels take by value and as elements of arrays. An instance holds numbers as Python numbers of the field's
+precision, vectors and matrices as small NumPy arrays, structs by value.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any, TypeVar
+
+import numpy as np
+
+from diffkern.errors import KernelTypeError, Loc
+from diffkern.ir.structs import FieldType, Struct, StructArray
+from diffkern.ir.types import BFLOAT16, BOOL, Array, Element, Scalar, scalar_of, value_type
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType
+from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
+from diffkern.runtime.array import array, wrap
+from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
+
+__all__ = ["element_values", "from_element", "struct"]
+
+_Class = TypeVar("_Class", bound=type)
+_COMPOSITE_OF: dict[Element, CompositeType] = {c.ir: c for c in reversed(list(COMPOSITES.values()))}
+
+
+def struct(cls: _Class) -> _Class:
+    """Make a class of structs: ``@dk.struct`` over a class with annotated fields.
+
+    A field is a number, a vector or matrix, an array (``dk.array(dtype=…, ndim=…)``) or another struct. A field may
+    have a default; without one it is zero, or None for an array. ``S(1.0, name=2.0)`` sets fields in order or by name.
+
+    Parameters
+    ----------
+    cls : type
+        The class. It is changed in place and returned.
+
+    Raises
+    ------
+    KernelTypeError
+        For a field that no struct can have, with its line.
+    """
+    if not isinstance(cls, type):
+        raise TypeError(f"@dk.struct decorates a class, not {cls!r}")
+    if cls.__bases__ != (object,):
+        raise _error(cls, None, f"the struct {cls.__name__} is derived from another class", "nest the other struct")
+    namespace = sys._getframe(1).f_locals
+    fields: list[tuple[str, FieldType]] = []
+    for name, annotation in inspect.get_annotations(cls).items():
+        fields.append((name, _field_type(cls, name, annotation, namespace)))
+    if not fields:
+        raise _error(cls, None, f"the struct {cls.__name__} has no fields", "annotate them, as in x: float")
+    declared = Struct(cls.__name__, tuple(fields))
+    defaults: dict[str, Any] = {}
+    for name, t in fields:
+        if name in vars(cls):
+            defaults[name] = _default(cls, name, t, vars(cls)[name])
+            delattr(cls, name)
+    cls.__init__ = _init  # type: ignore[misc]
+    cls.__setattr__ = _set  # type: ignore[method-assign,assignment]
+    cls.__delattr__ = _delete  # type: ignore[method-assign,assignment]
+    cls.__repr__ = _repr  # type: ignore[method-assign,assignment]
+    cls.__eq__ = _equal  # type: ignore[method-assign,assignment]
+    cls.__hash__ = None  # type: ignore[assignment]
+    cls.__copy__ = copied  # type: ignore[attr-defined]
+    register(cls, Definition(declared, defaults))
+    return cls
+
+
+# -- the class ---------------------------------------------------------------------------------------------------------
+
+
+def _error(cls: type, field: str | None, message: str, remedy: str) -> KernelTypeError:
+    """An error that points to a field, or to the class."""
+    try:
+        lines, first = inspect.getsourcelines(cls)
+        path = inspect.getsourcefile(cls) or "?"
+    except (OSError, TypeError):  # typed at a prompt
+        return KernelTypeError(message, remedy=remedy)
+    for k, line in enumerate(lines):
+        text = line.lstrip()
+        if text.startswith("class ") if field is None else text.partition(":")[0].strip() == field:
+            loc = Loc(path, first + k, len(line) - len(text), text=line.rstrip("\n"))
+            return KernelTypeError(message, loc=loc, remedy=remedy)
+    return KernelTypeError(message, loc=Loc(path, first, 0), remedy=remedy)
+
+
+def _field_type(cls: type, name: str, annotation: Any, namespace: dict[str, Any]) -> FieldType:
+    where = f"the field {name} of {cls.__name__}"
+    if name.startswith("_"):
+        raise _error(cls, name, f"{where} begins with an underscore", "choose another name")
+    for _ in range(2):  # text in text, where annotations are text already
+        if isinstance(annotation, str):
+            if annotation.strip("'\"") == cls.__name__:
+                raise _error(cls, name, f"{where} is a {cls.__name__} itself", "hold an index into an array instead")
+            try:
+                annotation = eval(annotation, vars(sys.modules[cls.__module__]), namespace)
+            except Exception as error:
+                message = f"the annotation {annotation!r} of {where} cannot be evaluated: {error}"
+                raise _error(cls, name, message, "define before it what it names") from error
+    if isinstance(annotation, ArrayAnnotation):
+        if annotation.dtype is None:
+            raise _error(cls, name, f"{where} is an array of any dtype", "state one, as in dk.array(dtype=float)")
+        return array_field(annotation.dtype, annotation.ndim)
+    try:
+        return resolve_type(annotation)
+    except TypeError as error:
+        raise _error(
+            cls, name, f"{where} has no kernel type: {error}", "use a dtype, dk.array(dtype=...), or another struct"
+        ) from error
+
+
+def _default(cls: type, name: str, t: FieldType, value: Any) -> Any:
+    where = f"the default of the field {name} of {cls.__name__}"
+    if isinstance(t, (Array, StructArray)):
+        raise _error(cls, name, f"{where} is an array, which can have none", "assign it to each instance")
+    try:
+        return _constant(t, _as_field(t, value, where))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _error(cls, name, str(error), "give a value of the field's type") from error
+
+
+def _constant(t: FieldType, value: Any) -> Any:
+    """A default as the compiler takes it: its type is stated, and nobody can change it."""
+    if isinstance(t, Struct):
+        values = tuple(_constant(inner, getattr(value, name)) for name, inner in t.fields)
+        if any(v is None for v in values):
+            raise TypeError(f"a {t.name} with arrays cannot be a default")
+        return Constant(t, values)
+    if isinstance(t, (Array, StructArray)):
+        return None
+    if isinstance(t, Scalar):
+        return bool(value) if t == BOOL else SCALARS[str(value_type(t))].numpy.type(value)
+    return _COMPOSITE_OF[t](value)
+
+
+# -- instances ---------------------------------------------------------------------------------------------------------
+
+
+def _definition(instance: object) -> Definition:
+    found = definition_of(type(instance))
+    if found is None:
+        raise TypeError(f"{type(instance).__name__} is derived from a struct, which cannot be extended")
+    return found
+
+
+def _init(self: Any, *args: Any, **kwargs: Any) -> None:
+    definition = _definition(self)
+    fields = definition.type.fields
+    name = definition.type.name
+    if len(args) > len(fields):
+        raise TypeError(f"{name} has {len(fields)} fields, not {len(args)}")
+    given = dict(zip(definition.type.names, args, strict=False))
+    for key, value in kwargs.items():
+        if key in given:
+            raise TypeError(f"{name} gets the field {key!r} twice")
+        given[key] = value
+    for key, t in fields:
+        if key not in given:
+            default = definition.defaults.get(key)
+            vars(self)[key] = _zero(t) if default is None else _from_constant(t, default)
+    for key, value in given.items():
+        setattr(self, key, value)
+
+
+def _zero(t: FieldType) -> Any:
+    if isinstance(t, (Array, StructArray)):
+        return None
+    if isinstance(t, Struct):
+        return class_of(t)()
+    if isinstance(t, Scalar):
+        return bool(0) if t == BOOL else 0.0 if t.is_float else 0
+    return np.zeros(t.shape, dtype=_held_type(t))
+
+
+def _from_constant(t: FieldType, value: Any) -> Any:
+    if isinstance(value, Constant):
+        made = class_of(value.type)()
+        for (name, inner), item in zip(value.type.fields, value.values, strict=True):
+            vars(made)[name] = _from_constant(inner, item)
+        return made
+    return _as_field(t, value, "a default")
+
+
+def _held_type(t: Element) -> np.dtype[Any]:
+    """How a vector is held: as it is stored, but bfloat16, which NumPy lacks, as float32."""
+    return stored_type(value_type(t) if scalar_of(t) == BFLOAT16 else t)
+
+
+def _set(self: Any, name: str, value: Any) -> None:
+    definition = _definition(self)
+    for known, t in definition.type.fields:
+        if known == name:
+            vars(self)[name] = _as_field(t, value, f"the field {name} of {definition.type.name}")
+            return
+    fields = ", ".join(definition.type.names)
+    raise AttributeError(f"{definition.type.name} has no field {name!r}; its fields are {fields}")
+
+
+def _delete(self: Any, name: str) -> None:
+    raise AttributeError(f"a field of {type(self).__name__} cannot be deleted")
+
+
+def _as_field(t: FieldType, value: Any, what: str) -> Any:
+    """Convert what is assigned to a field."""
+    if isinstance(t, (Array, StructArray)):
+        return _as_array(t, value, what)
+    if isinstance(t, Struct):
+        found = definition_of(type(value))
+        if found is None or found.type != t:
+            raise TypeError(f"{what} takes a {t.name}, not {type(value).__name__} {value!r}")
+        return copied(value)
+    numbers = np.asarray(value)
+    if numbers.shape != component_shape(t):
+        raise TypeError(f"{what} takes {t}, not {value!r}")
+    scalar = scalar_of(t)
+    try:
+        stored = convert(numbers, scalar)
+    except (TypeError, OverflowError) as error:
+        raise type(error)(f"{what} takes {t}, not {value!r}: {error}") from None
+    if scalar == BFLOAT16:
+        stored = bfloat16_values(bfloat16_bits(numbers))
+    if isinstance(t, Scalar):
+        return stored.item()
+    return np.array(stored)
+
+
+def _as_array(t: Array | StructArray, value: Any, what: str) -> array | None:
+    if value is None:
+        return None
+    if not isinstance(value, array):
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"{what} takes {_spelled(t)}, not {type(value).__name__}")
+        value = wrap(value, t.dtype)
+    held: array = value
+    if held._element != t.dtype or held.ndim != t.ndim:
+        raise TypeError(f"{what} takes {_spelled(t)}, not {value!r}")
+    return held
+
+
+def _spelled(t: Array | StructArray) -> str:
+    return f"array{t.ndim}d<{t.dtype.name if isinstance(t.dtype, Struct) else t.dtype}>"
+
+
+def copied(instance: Any) -> Any:
+    """A struct with the same values; arrays are the same arrays."""
+    definition = _definition(instance)
+    made = object.__new__(type(instance))
+    for name, t in definition.type.fields:
+        value = vars(instance)[name]
+        if isinstance(t, Struct):
+            value = copied(value)
+        elif isinstance(value, np.ndarray):
+            value = value.copy()
+        vars(made)[name] = value
+    return made
+
+
+def _repr(self: Any) -> str:
+    inside = ", ".join(f"{name}={vars(self)[name]!r}" for name in _definition(self).type.names)
+    return f"{type(self).__name__}({inside})"
+
+
+def _equal(self: Any, other: object) -> Any:
+    if type(other) is not type(self):
+        return NotImplemented
+    pairs = [(vars(self)[name], vars(other)[name]) for name in _definition(self).type.names]
+    return all(a is b if isinstance(a, array) or isinstance(b, array) else bool(np.all(a == b)) for a, b in pairs)
+
+
+# -- elements of arrays ------------------------------------------------------------------------------------------------
+
+
+def element_values(instance: Any) -> tuple[Any, ...]:
+    """Return the fields of a struct as NumPy stores them in an element."""
+    out: list[Any] = []
+    for name, t in _definition(instance).type.fields:
+        value = vars(instance)[name]
+        if isinstance(t, Struct):
+            value = element_values(value)
+        elif not isinstance(t, (Array, StructArray)) and scalar_of(t) == BFLOAT16:
+            value = bfloat16_bits(np.asarray(value))
+        out.append(value)
+    return tuple(out)
+
+
+def from_element(t: Struct, element: Any) -> Any:
+    """Return an element of an array as a struct of its own."""
+    made: Any = object.__new__(class_of(t))
+    for name, inner in t.fields:
+        value = element[name]
+        if isinstance(inner, Struct):
+            vars(made)[name] = from_element(inner, value)
+        else:
+            assert not isinstance(inner, (Array, StructArray))
+            numbers = bfloat16_values(np.asarray(value)) if scalar_of(inner) == BFLOAT16 else np.asarray(value)
+            vars(made)[name] = numbers.item() if isinstance(inner, Scalar) else np.array(numbers)
+    return made

@@ -1,0 +1,103 @@
+"""Arrays of structs: the elements lie one after the other as in C, and each field is a strided array over them.
+
+In: structs, or one of NumPy's structured arrays. Out: an array whose ``numpy()`` is structured and whose
+:meth:`StructuredArray.field` views are arrays like any other, with a view of the gradient as their gradient.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from diffkern.ir.structs import Stored, Struct
+from diffkern.ir.structs import leaves as leaves_of
+from diffkern.lang.structs import class_of, definition_of
+from diffkern.runtime.array import array
+from diffkern.runtime.convert import stored_type
+from diffkern.runtime.structs import element_values, from_element
+
+__all__ = ["StructuredArray"]
+
+
+class StructuredArray(array):
+    """An array of structs. ``dk.array(…, dtype=S)``, ``dk.zeros(n, dtype=S)`` and their like make it."""
+
+    __slots__ = ()
+
+    _element: Struct
+
+    @property
+    def dtype(self) -> type:
+        """The struct's class."""
+        return class_of(self._element)
+
+    def __repr__(self) -> str:
+        return f"array(shape={self.shape}, dtype={self._element.name})"
+
+    def field(self, path: str) -> array:
+        """Return the view of one field of all elements; ``"pose.x"`` is a field of a nested struct.
+
+        Raises
+        ------
+        AttributeError
+            If there is no such field.
+        """
+        element: Stored = self._element
+        for name in path.split("."):
+            known = dict(element.fields) if isinstance(element, Struct) else {}
+            if name not in known:
+                raise AttributeError(f"{self._element.name} has no field {path!r}")
+            element = known[name]  # type: ignore[assignment]  # there are no array fields in an array
+        return self._part(tuple(path.split(".")), element)
+
+    def _part(self, path: tuple[str, ...], element: Stored) -> array:
+        def view(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            for name in path:
+                data = data[name]
+            return data
+
+        return self._derive(view, element)
+
+    def _leaves(self) -> builtins.list[array]:
+        return [self._part(path, leaf.dtype) for path, leaf in leaves_of(self._type)]  # type: ignore[union-attr]
+
+    def _value(self, element: Any) -> Any:
+        return from_element(self._element, element)
+
+    def _stored(self, values: Any) -> np.ndarray[Any, Any]:
+        """Return structs, nested lists of them, or what NumPy has structured alike, as they are stored."""
+        stored = stored_type(self._element)
+        if isinstance(values, (np.ndarray, np.void)):
+            given = np.asarray(values)
+            if given.dtype.names != stored.names:
+                raise TypeError(f"values of NumPy's {given.dtype} are not structs {self._element.name}")
+            return given.astype(stored, casting="same_kind", copy=False)
+        out = np.zeros(_shape(values), dtype=stored)
+        _fill(out, values, self._element)
+        return out
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    if isinstance(values, (list, tuple)):
+        return (len(values), *(_shape(values[0]) if values else ()))
+    return ()
+
+
+def _fill(out: np.ndarray[Any, Any], values: Any, struct: Struct) -> None:
+    if isinstance(values, (list, tuple)):
+        if not out.ndim or len(values) != len(out):
+            raise ValueError(f"the nested lists of {struct.name} are not of equal length")
+        for k, value in enumerate(values):
+            _fill(out[k : k + 1].reshape(out.shape[1:]), value, struct)
+        return
+    definition = definition_of(type(values))
+    if definition is None or definition.type != struct:
+        raise TypeError(f"an element must be a {struct.name}, not {values!r}")
+    if out.ndim:
+        raise ValueError(f"the nested lists of {struct.name} are not of equal length")
+    out[...] = element_values(values)
+
+
+array._of_structs = StructuredArray

@@ -1,0 +1,104 @@
+"""Structs in cache keys: the same in every process and under every hash seed, different for every difference."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+PROGRAM = """
+import hashlib
+import diffkern as dk
+from diffkern.lang import definition_of
+from diffkern.specialize import Specialization
+from diffkern.cache.key import key
+from diffkern.runtime.arguments import bind
+from diffkern.runtime.array import type_of_key
+
+@dk.struct
+class Inner:
+    {inner}
+
+@dk.struct
+class {name}:
+    {fields}
+
+@dk.struct
+class Holder:
+    items: dk.array(dtype={name})
+    xs: dk.array(dtype=float)
+    scale: float = {scale}
+
+@dk.kernel
+def k(items: dk.array(dtype={name}), s: {name}, h: Holder, out: dk.array(dtype=float)):
+    i = dk.tid()
+    made = Holder(items=h.items, xs=h.xs)
+    items[i].a = s.a + h.items[i].a + h.xs[i] * made.scale
+    out[i] = items[i].inner.n
+
+items = dk.zeros(4, dtype={name})
+xs = dk.zeros(8)[{cut}]
+keys, _, _ = bind(k.name, k.parameters, [items, {name}(), Holder(items, xs), dk.zeros(4)])
+types = tuple(type_of_key(text) for text in keys)
+for active in (None, frozenset([0, 3])):
+    fields = Specialization(k.func, types, {{}}, active).fields()
+    assert not any(str(id(o)).encode() in v or hex(id(o)).encode() in v for _, v in fields for o in (items, {name}, k))
+    assert not any(b"tmp" in v or b"__main__" in v for _, v in fields)
+    print(key(fields))
+"""
+USUAL = {
+    "inner": "n: float",
+    "fields": "a: float; inner: Inner; k: int = 3",
+    "name": "Item",
+    "scale": "2.0",
+    "cut": ":4",
+}
+
+
+def keys_of(directory, seed="0", **changed):
+    directory.mkdir(exist_ok=True)
+    path = directory / "program.py"
+    path.write_text(PROGRAM.format(**{**USUAL, **changed}))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    return keys_of(tmp_path_factory.mktemp("usual"))
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3", "12345", "4294967295", "random"])
+def test_same_under_every_hash_seed_and_in_every_directory(tmp_path, usual, seed):
+    assert keys_of(tmp_path / f"d{seed}", seed) == usual
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"fields": "inner: Inner; a: float; k: int = 3"},
+        {"fields": "a: dk.float64; inner: Inner; k: int = 3"},
+        {"fields": "a: float; inner: Inner; kk: int = 3"},
+        {"fields": "a: float; inner: Inner; k: int = 3; more: float"},
+        {"inner": "n: float; m: float"},
+        {"name": "Thing"},
+        {"scale": "2.0000002"},
+        {"cut": "::2"},
+    ],
+    ids=["order", "type", "field name", "added", "nested", "struct name", "default", "layout of an array inside"],
+)
+def test_every_difference_counts(tmp_path, usual, changed):
+    found = keys_of(tmp_path / "changed", **changed)
+    assert len(found) == len(usual) == 2
+    assert set(found).isdisjoint(usual)
+
+
+def test_default_of_a_struct_that_no_kernel_makes_does_not_count(tmp_path, usual):
+    assert keys_of(tmp_path / "same", fields="a: float; inner: Inner; k: int = 4") == usual
