@@ -63,7 +63,8 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     left, right, weak = coerce.unify(cx, a, b, node, SIGN[op])
     _check_kinds(cx, op, left, node)
     out = cx.b.one(op, left, right)
-    if left in cx.nonneg and right in cx.nonneg and op in ("add", "mul", "floordiv", "mod", "and", "shr"):
+    # Sums and products may wrap around: what can be said of them is the business of ``passes.ranges``.
+    if left in cx.nonneg and right in cx.nonneg and op in ("floordiv", "mod", "and", "shr"):
         cx.nonneg.add(out)
     elif op == "mod" and right in cx.nonneg:
         cx.nonneg.add(out)  # the sign of Python's remainder is that of the divisor

@@ -4,6 +4,10 @@ A negative index counts from the end, as in Python, which costs a comparison per
 the conflict analysis that neighbouring threads touch neighbouring elements. The analysis keeps lower bounds of integer
 values, refined by the conditions of enclosing ``if`` and ``while`` ops (``i > 0``, ``i != 0``, their conjunctions and
 negations) and by loop bounds.
+
+Integers wrap around at the width of their type, so a sum or product of non-negative numbers counts as non-negative
+only where upper bounds exclude that. Sums and products that are used directly as an index are the exception: targets
+compute them exactly.
 """
 
 from __future__ import annotations
@@ -11,23 +15,39 @@ from __future__ import annotations
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar
 
-Facts = dict[Value, int]
+
+class Facts(dict[Value, int]):
+    """Lower bounds of values at one place of the program, and upper bounds where they are below the type's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.high: dict[Value, int] = {}
+
+    def fork(self) -> Facts:
+        """A copy for a nested region."""
+        copy = Facts()
+        copy.update(self)
+        copy.high = dict(self.high)
+        return copy
+
 
 _MIRROR = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _REFINED = frozenset({"add", "sub", "mul", "min", "max"})
 _DEPTH = 6
+_LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
 _NEGATE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
 def clear_wraps(fn: Function) -> Function:
     """Set ``wrap`` to False on each index that is proved to be at least 0."""
-    _Ranges().region(fn.body, {})
+    _Ranges().region(fn.body, Facts())
     return fn
 
 
 class _Ranges:
     def __init__(self) -> None:
         self.producer: dict[Value, Op] = {}
+        self.ends: dict[Op, tuple[Facts, Facts]] = {}  # what is known at the end of the branches of an if
 
     def region(self, region: Region, facts: Facts) -> None:
         for op in region.ops:
@@ -55,22 +75,76 @@ class _Ranges:
         index = op.operands[1:] if op.name == "load" else op.operands[1:-1]
         wrap = tuple(w and not self.nonnegative(v, facts) for v, w in zip(index, op.attrs["wrap"], strict=True))
         op.attrs = {**op.attrs, "wrap": wrap}
+        self.inside(index, facts)
+
+    def inside(self, index: tuple[Value, ...], facts: Facts) -> None:
+        """After an access its indices are known to be less than an extent."""
+        for v in index:
+            if self.high(v, facts) > _LAST_THREAD:
+                facts.high[v] = _LAST_THREAD
 
     def nonnegative(self, v: Value, facts: Facts) -> bool:
-        low = self.deep(v, facts, _DEPTH)
+        low = self.deep(v, facts, _DEPTH, exact=True)
         return low is not None and low >= 0
 
-    def deep(self, v: Value, facts: Facts, depth: int) -> int | None:
-        """The bound of a value under the facts that hold here, which may be more than where it was computed."""
+    def deep(self, v: Value, facts: Facts, depth: int, *, exact: bool) -> int | None:
+        """The bound of a value under the facts that hold here, which may be more than where it was computed.
+
+        With ``exact`` the value is an index, whose sums and products do not wrap around.
+        """
         known = facts.get(v)
         if isinstance(v.type, Scalar) and v.type.kind is Kind.UINT:
             known = max(0, known or 0)
         op = self.producer.get(v)
         if depth and op is not None and op.name in _REFINED:
-            computed = self.arithmetic(op, *(self.deep(x, facts, depth - 1) for x in op.operands))
+            through = exact and op.name not in ("min", "max")
+            a, b = (self.deep(x, facts, depth - 1, exact=through) for x in op.operands)
+            computed = self.arithmetic(op, a, b, facts, exact=through)
             if computed is not None:
                 return computed if known is None else max(known, computed)
         return known
+
+    def high(self, v: Value, facts: Facts, depth: int = 4) -> int:
+        """An upper bound of an integer value as it is in its register."""
+        assert isinstance(v.type, Scalar)
+        limit = (1 << (v.type.bits - (v.type.kind is Kind.INT))) - 1
+        limit = min(limit, facts.high.get(v, limit))
+        op = self.producer.get(v)
+        if op is None or depth == 0:
+            return limit
+        match op.name:
+            case "const":
+                return int(op.attrs["value"])
+            case "tid":
+                return min(limit, _LAST_THREAD)
+            case "min":
+                return min(limit, *(self.high(x, facts, depth - 1) for x in op.operands))
+            case "mod":
+                divisor = self.constant(op.operands[1])
+                return min(limit, divisor - 1) if divisor is not None and divisor > 0 else limit
+            case "cast" if _keeps_value(op) and _is_integer(op.operands[0]):
+                return min(limit, self.high(op.operands[0], facts, depth - 1))
+            case "add" | "sub":
+                return min(limit, self.high_sum(op, facts, depth))
+            case _:
+                return limit
+
+    def high_sum(self, op: Op, facts: Facts, depth: int) -> int:
+        """An upper bound of a sum or difference with a constant, if the other operand is known not to be negative."""
+        x, c = op.operands[0], self.constant(op.operands[1])
+        if c is None or facts.get(x, -1) < 0:
+            return 1 << 64
+        top = self.high(x, facts, depth - 1) + (c if op.name == "add" else -c)
+        return top if top <= self.high_of_type(x) else 1 << 64
+
+    @staticmethod
+    def high_of_type(v: Value) -> int:
+        assert isinstance(v.type, Scalar)
+        return (1 << (v.type.bits - (v.type.kind is Kind.INT))) - 1
+
+    def constant(self, v: Value) -> int | None:
+        op = self.producer.get(v)
+        return int(op.attrs["value"]) if op is not None and op.name == "const" else None
 
     def lower(self, v: Value, facts: Facts, otherwise: int) -> int:
         known = facts.get(v)
@@ -95,7 +169,7 @@ class _Ranges:
             case "cast":
                 return low(0) if _keeps_value(op) else None
             case "add" | "mul" | "min" | "max" | "floordiv" | "and" | "or" | "xor" | "shr" | "sub":
-                return self.arithmetic(op, low(0), low(1))
+                return self.arithmetic(op, low(0), low(1), facts, exact=False)
             case "mod":
                 b = low(1)
                 return 0 if b is not None and b >= 0 else None
@@ -110,49 +184,67 @@ class _Ranges:
             case _:
                 return None
 
-    def arithmetic(self, op: Op, a: int | None, b: int | None) -> int | None:
+    def arithmetic(self, op: Op, a: int | None, b: int | None, facts: Facts, *, exact: bool) -> int | None:
+        """The bound of an operation on values with the bounds ``a`` and ``b``."""
         if op.name == "max":
             known = [x for x in (a, b) if x is not None]
             return max(known) if known else None
         if op.name == "sub":
-            constant = self.producer.get(op.operands[1])
-            if a is not None and constant is not None and constant.name == "const":
-                return a - int(constant.attrs["value"])
-            return None
+            c = self.constant(op.operands[1])
+            if a is None or c is None:
+                return None
+            fits = c >= 0 and a - c >= -self.high_of_type(op.result)
+            return a - c if exact or fits or self.fits(op, facts) else None
         if a is None or b is None:
             return None
         if op.name == "add":
-            return a + b
+            return a + b if exact or self.fits(op, facts) else None
         if op.name == "min":
             return min(a, b)
-        return 0 if a >= 0 and b >= 0 else None
+        if a < 0 or b < 0 or (op.name == "mul" and not exact and not self.fits(op, facts)):
+            return None
+        return 0
+
+    def fits(self, op: Op, facts: Facts) -> bool:
+        """Whether a sum, difference or product cannot exceed the greatest value of its type."""
+        x, y = (self.high(v, facts) for v in op.operands)
+        c = self.constant(op.operands[1])
+        if op.name == "sub":
+            return c is not None and x - c <= self.high_of_type(op.result)
+        total = x + y if op.name == "add" else x * y
+        return total <= self.high_of_type(op.result)
 
     def visit_if(self, op: Op, facts: Facts) -> int | None:
-        then, orelse = dict(facts), dict(facts)
+        then, orelse = facts.fork(), facts.fork()
         self.assume(op.operands[0], True, then)
         self.assume(op.operands[0], False, orelse)
         self.region(op.regions[0], then)
         self.region(op.regions[1], orelse)
+        self.ends[op] = (then, orelse)
         for r, a, b in zip(op.results, op.regions[0].yields, op.regions[1].yields, strict=True):
             low_a, low_b = then.get(a), orelse.get(b)
             if low_a is not None and low_b is not None:
                 facts[r] = min(low_a, low_b)
+            if _is_integer(r):
+                facts.high[r] = max(self.high(a, then), self.high(b, orelse))
         return facts.get(op.results[0]) if len(op.results) == 1 else None
 
     def visit_for(self, op: Op, facts: Facts) -> None:
         (body,) = op.regions
-        inner = dict(facts)
+        inner = facts.fork()
         step = self.producer.get(op.operands[2])
         if step is not None and step.name == "const":
             up = int(step.attrs["value"]) > 0
             start = facts.get(op.operands[0] if up else op.operands[1])
             if start is not None:
                 inner[body.params[0]] = start if up else start + 1
+            stop = self.high(op.operands[1], facts) - 1 if up else self.high(op.operands[0], facts)
+            inner.high[body.params[0]] = stop
         self.loop(op, body, body.params[1:], op.operands[3:], facts, inner)
 
     def visit_while(self, op: Op, facts: Facts) -> None:
         cond, body = op.regions
-        self.loop(op, body, body.params, op.operands, facts, dict(facts), cond)
+        self.loop(op, body, body.params, op.operands, facts, facts.fork(), cond)
 
     def loop(
         self,
@@ -167,7 +259,7 @@ class _Ranges:
         """Carried values keep the bound of their initial value if the body, assuming it, yields no less."""
         guess = {k: facts[v] for k, v in enumerate(init) if v in facts}
         while True:
-            trial = dict(inner)
+            trial = inner.fork()
             trial.update({params[k]: low for k, low in guess.items()})
             if cond is not None:
                 trial.update({cond.params[k]: low for k, low in guess.items()})
@@ -176,20 +268,24 @@ class _Ranges:
                 for p, q in zip(cond.params, body.params, strict=True):
                     if p in trial:
                         trial[q] = max(trial[p], trial.get(q, trial[p]))
+                    if p in trial.high:
+                        trial.high[q] = trial.high[p]
             self.region_without_flags(body, trial)
             kept = {k: low for k, low in guess.items() if trial.get(body.yields[k], low - 1) >= low}
             if kept == guess:
                 break
             guess = kept
         if cond is not None:
-            self.region(cond, {**facts, **{cond.params[k]: low for k, low in guess.items()}})
+            start = facts.fork()
+            start.update({cond.params[k]: low for k, low in guess.items()})
+            self.region(cond, start)
         self.region(body, trial)
         facts.update({op.results[k]: low for k, low in guess.items()})
 
     def region_without_flags(self, region: Region, facts: Facts) -> None:
         """Propagate bounds only: flags must not be cleared under an assumption that may still fall."""
         probe = _Probe()
-        probe.producer = self.producer
+        probe.producer, probe.ends = self.producer, self.ends
         probe.region(region, facts)
 
     def assume(self, cond: Value, truth: bool, facts: Facts) -> None:
@@ -217,20 +313,29 @@ class _Ranges:
             if constant is not None and constant.name == "const" and bool(constant.attrs["value"]) is not truth:
                 self.assume(op.operands[0], taken == 0, facts)
                 self.assume(op.regions[taken].yields[0], truth, facts)
+                for v, high in self.ends[op][taken].high.items():
+                    facts.high[v] = min(high, facts.high.get(v, high))
 
     def compare(self, name: str, x: Value, y: Value, facts: Facts) -> None:
+        if not _is_integer(x):
+            return
+        if name in ("lt", "le"):
+            top = self.high(y, facts) - (name == "lt")
+            facts.high[x] = min(top, facts.high.get(x, top))
         low = facts.get(y)
-        if low is None or not (isinstance(x.type, Scalar) and x.type.is_integer):
+        if low is None:
             return
         current = self.lower(x, facts, low - 1)
         if name == "gt":
             facts[x] = max(current, low + 1)
         elif name in ("ge", "eq"):
             facts[x] = max(current, low)
-        elif name == "ne":
-            constant = self.producer.get(y)
-            if constant is not None and constant.name == "const" and facts.get(x) == low:
-                facts[x] = low + 1
+        elif name == "ne" and self.constant(y) is not None and facts.get(x) == low:
+            facts[x] = low + 1
+
+
+def _is_integer(v: Value) -> bool:
+    return isinstance(v.type, Scalar) and v.type.is_integer
 
 
 def _keeps_value(op: Op) -> bool:
@@ -245,4 +350,4 @@ def _keeps_value(op: Op) -> bool:
 
 class _Probe(_Ranges):
     def access(self, op: Op, facts: Facts) -> None:
-        return
+        self.inside(op.operands[1:] if op.name == "load" else op.operands[1:-1], facts)

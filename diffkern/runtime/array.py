@@ -112,6 +112,8 @@ class array:
             made.grad = grad
         elif requires_grad:
             made.requires_grad = True
+        if current.tape is not None and copy:
+            _record_construction(made, data)
         return made
 
     # -- description -------------------------------------------------------------------------------------------------
@@ -254,7 +256,10 @@ class array:
         return convert(np.asarray(values), scalar_of(self._element))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Assign an array, or a value to every element, of a part."""
+        """Assign an array, or a value to every element, of a part.
+
+        Under a tape, assigning an array is a copy that gradients flow through; anything else is a constant.
+        """
         parts = index if isinstance(index, tuple) else (index,)
         # A slice instead of an integer keeps the axis, so that one element is a view as well.
         kept = tuple(
@@ -264,6 +269,16 @@ class array:
         view = self[kept]
         target = self._data[parts] if Ellipsis in parts else self._data[(*parts, Ellipsis)]
         if isinstance(value, array):
+            part = self[index]
+            goal = part if isinstance(part, array) else view.flatten()
+            if goal.shape == value.shape and goal._element == value._element:
+                copy(goal, value)
+                return
+            if current.tape is not None and carries_gradient(value._element):
+                raise ValueError(
+                    f"under a tape {value!r} cannot be assigned to a part of shape {goal.shape}: only a copy between "
+                    "equal shapes and types is recorded; write a kernel that stores what you want"
+                )
             view.assign(np.broadcast_to(value._data, target.shape).reshape(view._data.shape))
         else:
             view.assign(np.broadcast_to(self._stored(value), target.shape).reshape(view._data.shape))
@@ -524,6 +539,12 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
     perform(Copy(dest, src))
     if tape is not None:
         tape.note_version(dest._memory)
+
+
+def _record_construction(made: array, data: Any) -> None:
+    """Put on the tape that an array was made from another one, by copying once more."""
+    if isinstance(data, array) and data._element == made._element and data.shape == made.shape:
+        copy(made, data)
 
 
 def clone(src: array, requires_grad: bool | None = None, device: Any = None) -> array:

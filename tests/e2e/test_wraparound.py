@@ -1,0 +1,61 @@
+"""Integers wrap around at their width; an index made of what is left afterwards is the index that is used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+
+
+@dk.kernel
+def clamped(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = x[dk.clamp(i * 73856093, -5, 5)]
+
+
+@dk.kernel
+def shifted(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = x[(i * 73856093) >> 26]
+
+
+@dk.kernel
+def divided(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = x[(i * i * i * 7) // 67108864]
+
+
+@dk.kernel
+def counted(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    k = i
+    for _ in range(i % 7):
+        k += 536870912
+    y[i] = x[k >> 26]
+
+
+INDEX = {
+    clamped: lambda i: np.clip(i * np.int32(73856093), -5, 5),
+    shifted: lambda i: (i * np.int32(73856093)) >> 26,
+    divided: lambda i: (i * i * i * np.int32(7)) // np.int32(67108864),
+    counted: lambda i: (i + (i % 7) * np.int32(536870912)) >> 26,
+}
+
+
+@pytest.mark.parametrize("kernel", list(INDEX), ids=lambda k: k.name)
+def test_wrapped_integers_as_indices(kernel):
+    n = 2000
+    with np.errstate(over="ignore"):
+        index = INDEX[kernel](np.arange(n, dtype=np.int32))
+    assert index.min() < 0
+    values = np.arange(64.0)
+    x, y = dk.array(values, requires_grad=True), dk.zeros(n, dtype=dk.float64, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(kernel, n, inputs=[x, y])
+    np.testing.assert_array_equal(y.numpy(), values[index])
+    seed = np.random.default_rng(0).normal(size=n)
+    tape.backward(grads={y: seed})
+    expected = np.zeros(64)
+    np.add.at(expected, index, seed)
+    np.testing.assert_allclose(x.grad.numpy(), expected, atol=1e-12)
