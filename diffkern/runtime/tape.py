@@ -53,6 +53,8 @@ class Tape:
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
         self._written: set[Memory] = set()
+        # Whether anything that was recorded reads an array that has a gradient.
+        self._reached = False
         self._arrays: dict[int, array] = {}
         self._foreign: list[Memory] = []
         # A sweep that ran, and its compiled form; whether it has one.
@@ -82,6 +84,7 @@ class Tape:
             if held is not None:
                 self._look_at(held, launch.kernel.name)
         step = None
+        self._reached |= any((a := arrays[k]) is not None and a._memory in self._owners for k in executable.reads)
         active = self._active(launch)
         if active and launch.geometry[0]:
             check_aliases(launch.kernel, launch, {})
@@ -124,6 +127,7 @@ class Tape:
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
         self._written.add(goal._memory)
+        self._reached |= source._memory in self._owners
         if self._carries(source):
             self._steps.append(CopyStep(goal, source))
             self._varied.add(goal._memory)
@@ -236,7 +240,8 @@ class Tape:
         Raises
         ------
         LaunchError
-            If something that a gradient needs was changed outside the tape. No gradient has changed then.
+            If something that a gradient needs was changed outside the tape, or if no array has a gradient to be
+            computed. No gradient has changed then.
         KernelError
             If a kernel on the way cannot be differentiated.
         """
@@ -244,6 +249,12 @@ class Tape:
         outer, current.tape = current.tape, None
         try:
             seeds = self._seeds(loss, grads)
+            ends = {goal._memory for goal, _ in seeds or ()}
+            if loss is not None and self._launches and not self._reached and ends.issuperset(self._owners):
+                raise LaunchError(
+                    "no array on this tape has a gradient to be computed",
+                    remedy="make the arrays that you want gradients for with requires_grad=True",
+                )
             if not self._repeat(seeds):
                 self._backward(seeds)
         finally:

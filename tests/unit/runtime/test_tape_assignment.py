@@ -52,3 +52,16 @@ def test_what_cannot_be_recorded_is_refused():
         y[:] = x
     y[:] = x
     assert y.numpy()[2].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_tape_without_any_gradient_says_so():
+    @dk.kernel
+    def double(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+        i = dk.tid()
+        y[i] = 2.0 * x[i]
+
+    x, y = dk.ones(1, dtype=dk.float64), dk.zeros(1, dtype=dk.float64, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(double, 1, inputs=[x, y])
+    with pytest.raises(dk.LaunchError, match="no array on this tape has a gradient"):
+        tape.backward(y)
