@@ -3,8 +3,8 @@
 The argument is reduced to a number of quarter turns and a rest in [-pi/4, pi/4].  Below 2^20 the rest is x - n*pi/2
 with pi/2 in parts whose products with n are exact (Cody and Waite): in float64 for both types, because the rest of a
 float32 is then good to its last bit without a second step.  From 2^20 on, the quarter turns are x * 2/pi modulo 4, from
-a row of bits of 2/pi for each exponent (Payne and Hanek); that form stands out of line, and a vectorised loop reaches it
-after one test per vector, so that the common case pays for no table.
+a row of bits of 2/pi for each exponent (Payne and Hanek); that form stands out of line, and a vectorised loop
+reaches it after one test per vector, so that the common case pays for no table.
 """
 
 from __future__ import annotations
