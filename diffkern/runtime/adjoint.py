@@ -167,7 +167,7 @@ def plan_of(
     shared : bool, optional
         Whether cotangents share memory, or one of them several times the same element.
     """
-    key = (dims, shared, tuple([*shapes.values()]))
+    key = (dims, shared, (*shapes.values(),))
     found = plain.plans.get(key)
     if found is None:
         conflicts = conflicts_of(plain.manifest, dims, shared)

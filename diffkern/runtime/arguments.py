@@ -183,7 +183,7 @@ class Parameter:
         if made is None:
             raise self.error(
                 f"takes {takes}, not {type(value).__name__} {_short(value)}",
-                "pass an array of diffkern, NumPy or a library that speaks DLPack, or a number for a parameter by value",
+                "pass an array, of diffkern, NumPy or a library with DLPack, or a number for a parameter by value",
             )
         return made
 

@@ -445,9 +445,7 @@ def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
     return _make(plain, element, memory_of(plain), plain.flags.writeable)
 
 
-def _bfloat16_as_bits(
-    data: np.ndarray[Any, Any], element: Stored | None
-) -> tuple[np.ndarray[Any, Any], Stored | None]:
+def _bfloat16_as_bits(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
     """Return bfloat16 elements of the package ml_dtypes as their bits; anything else as it is."""
     if data.dtype.names is None and data.dtype.name == "bfloat16":
         if element is None:

@@ -84,9 +84,7 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", ctypes.pythonapi)
-)
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 # In a destructor the capsule has no references any more, so it must not become a Python object again.
 _dying_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -227,8 +225,7 @@ def _over(
 ) -> np.ndarray[Any, Any]:
     """Return an array over memory, which keeps `owner`."""
     if 0 in shape:
-        empty = np.empty(shape, stored)
-        return empty
+        return np.empty(shape, stored)
     if strides is None:
         low, size = 0, stored.itemsize * int(np.prod(shape, dtype=np.int64))
     else:
@@ -237,7 +234,7 @@ def _over(
         size = sum(abs(reach) for reach in reaches) + stored.itemsize
     memory = (ctypes.c_char * size).from_address(address + low)
     memory._owner = owner  # type: ignore[attr-defined]  # an instance of a type made here has room for it
-    return np.ndarray(shape, stored, memory, -low, strides)
+    return np.ndarray(shape, stored, memory, -low, strides)  # type: ignore[arg-type]  # a buffer, as NumPy asks
 
 
 class _Taken:

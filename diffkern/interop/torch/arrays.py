@@ -38,7 +38,7 @@ class TensorMemory(Memory):
         super().__init__(address, nbytes, foreign=True)
 
     @property
-    def version(self) -> int:  # type: ignore[override]
+    def version(self) -> int:
         return self._tensor._version
 
     @version.setter

@@ -18,8 +18,8 @@ from diffkern.errors import LaunchError
 from diffkern.interop.spec import CallSpec, Shape
 from diffkern.interop.torch.arrays import as_array
 from diffkern.interop.torch.types import torch_of
-from diffkern.ir.structs import Struct
-from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, is_differentiable, scalar_of
+from diffkern.ir.structs import Struct, carries_gradient
+from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.adjoint import plan_of
 from diffkern.runtime.arguments import Parameter, pack_value
@@ -27,7 +27,6 @@ from diffkern.runtime.array import array, type_of_key
 from diffkern.runtime.convert import component_shape
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import Plan
 
 __all__ = ["Backward", "Forward", "is_value", "result_type"]
 
@@ -182,9 +181,9 @@ class Forward:
         wanted = {
             k
             for k, needed in enumerate(needs)
-            if needed and is_differentiable(self.types[k]) and (not self.is_array[k] or k in reads or k in writes)
+            if needed and carries_gradient(self.types[k]) and (not self.is_array[k] or k in reads or k in writes)
         }
-        written = {k for k in writes if is_differentiable(self.types[k])}
+        written = {k for k in writes if carries_gradient(self.types[k])}
         if not wanted or not written:
             return None
         return Backward(self, frozenset(wanted | written), needs)
@@ -333,7 +332,9 @@ def value_of(parameter: Parameter, given: Any) -> Any:
     if not isinstance(given, torch.Tensor):
         return given
     annotation = parameter.annotation
-    inner = () if annotation is None or isinstance(annotation, (ArrayAnnotation, Struct)) else component_shape(annotation)
+    inner = (
+        () if annotation is None or isinstance(annotation, (ArrayAnnotation, Struct)) else component_shape(annotation)
+    )
     if tuple(given.shape) != inner:
         raise parameter.error(f"takes {annotation} by value, not a tensor of shape {tuple(given.shape)}")
     if given.dtype == torch.bfloat16:
@@ -348,5 +349,3 @@ def value_of(parameter: Parameter, given: Any) -> Any:
             raise parameter.error(f"takes {annotation} by value, not a tensor of {given.dtype}")
         return number
     return plain
-
-

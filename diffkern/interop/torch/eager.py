@@ -40,7 +40,9 @@ class Call:
         results, self.values = self.function.forward_of(args).run(args)
         return results
 
-    def prepare(self, ctx: Any, args: Sequence[Any], results: tuple[torch.Tensor, ...], needs: tuple[bool, ...]) -> None:
+    def prepare(
+        self, ctx: Any, args: Sequence[Any], results: tuple[torch.Tensor, ...], needs: tuple[bool, ...]
+    ) -> None:
         """Keep what the backward will need."""
         function = self.function
         ctx.call = self
@@ -60,7 +62,9 @@ class Call:
         self.kept = (*[(False, k) for k in found.kept_inputs], *[(True, k) for k in found.kept_results])
         ctx.save_for_backward(*tensors)
 
-    def gradients(self, kept: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    def gradients(
+        self, kept: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
         """Run the adjoint."""
         found = self.backward
         if found is None:
@@ -145,15 +149,16 @@ def _by_example(
     """Call once for each example of a batch, and stack what comes out."""
     if info.batch_size == 0:
         raise RuntimeError("dk.torch_function: vmap over an empty batch; there is no example that says a shape")
-    rows = []
-    for i in range(info.batch_size):
-        rows.append(one(*[a if d is None else a.select(d, i) for a, d in zip(args, in_dims, strict=True)]))
+    rows = [
+        one(*[a if d is None else a.select(d, i) for a, d in zip(args, in_dims, strict=True)])
+        for i in range(info.batch_size)
+    ]
     stacked = [None if column[0] is None else torch.stack(list(column)) for column in zip(*rows, strict=True)]
     return tuple(stacked), tuple([None if s is None else 0 for s in stacked])
 
 
 class Transformed(torch.autograd.Function):
-    """The call inside torch.func's transformations, which may look on at several levels: nothing but tensors is kept."""
+    """The call inside torch.func's transformations, which may be several: nothing but tensors is kept."""
 
     @staticmethod
     def forward(function: TorchFunction, *args: Any) -> tuple[torch.Tensor, ...]:

@@ -121,10 +121,7 @@ class TorchFunction:
 
     def _is_special(self, args: Sequence[Any]) -> bool:
         """Whether a tensor is of a class that stands for something else, such as a fake tensor while tracing."""
-        for a in args:
-            if isinstance(a, torch.Tensor) and type(a) not in _PLAIN:
-                return True
-        return False
+        return any(isinstance(a, torch.Tensor) and type(a) not in _PLAIN for a in args)
 
     def _cast(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
