@@ -53,11 +53,8 @@ def analyse(fn: Function) -> Facts:
     """Collect the facts."""
     facts = Facts()
     ops = list(walk(fn.body))
-    used: set[Value] = set(fn.body.yields)
+    used = used_values(fn)
     for op in ops:
-        used.update(op.operands)
-        for region in op.regions:
-            used.update(region.yields)
         if op.name == "const" and op.attrs["type"].is_float:
             facts.literals.add(op.attrs["value"])
         elif op.name == "stack_new":
@@ -67,6 +64,16 @@ def analyse(fn: Function) -> Facts:
     facts.invariant = _invariant(ops, fn.params)
     facts.reduced = [op for op in ops if _is_reduced(op, facts, used, ops)]
     return facts
+
+
+def used_values(fn: Function) -> set[Value]:
+    """The values that an op, a region or the function hands on."""
+    used: set[Value] = set(fn.body.yields)
+    for op in walk(fn.body):
+        used.update(op.operands)
+        for region in op.regions:
+            used.update(region.yields)
+    return used
 
 
 def stack_size(t: Stack) -> int:
@@ -130,3 +137,14 @@ def _invariant(ops: Iterable[Op], params: tuple[Value, ...]) -> dict[Value, Op |
         if all(v in out for v in op.operands):
             out.update(dict.fromkeys(op.results, op))
     return out
+
+
+def invariant_ops(op: Op, facts: Facts) -> list[Op]:
+    """The ops that the indices of an access are computed by, definitions before uses."""
+    wanted = set(index_operands(op))
+    needed: list[Op] = []
+    for value, definition in reversed(facts.invariant.items()):
+        if value in wanted and definition is not None:
+            needed.append(definition)
+            wanted.update(definition.operands)
+    return needed[::-1]
