@@ -6,17 +6,19 @@ In: the bytes of a cubin, an ELF file. Out: a :class:`Resources` for each kernel
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Resources", "architecture", "code_sections", "resources"]
+__all__ = ["Resources", "architecture", "code_sections", "declared_local_bytes", "resources"]
 
 _EM_CUDA = 190
 _SHT_SYMTAB = 2
 # Attributes of NVIDIA's sections: one byte of format, one byte of meaning, two bytes of value or of length.
 _SIZED = 4
 _FRAME_SIZE = 0x11
+_MIN_STACK_SIZE = 0x12
 _PARAM_SIZE = 0x19
 _REGCOUNT = 0x2F
 # From this ABI version on, the architecture is the second byte of the flags, before it was the first.
@@ -24,6 +26,8 @@ _WIDE_FLAGS_ABI = 8
 # Since compute capability 9.0 each block's first kilobyte of shared memory is the system's.
 _RESERVED_SECTION = ".nv.shared.reserved.0"
 _RESERVED_BYTES = 1024
+
+_LOCAL = re.compile(r"^\s*\.local\s+(?:\.align\s+\d+\s+)?\.[bsuf](\d+)\s+[$\w]+(?:\[(\d+)\])?\s*;", re.MULTILINE)
 
 _section = struct.Struct("<IIQQQQIIQQ")
 _symbol = struct.Struct("<IBBHQQ")
@@ -80,7 +84,7 @@ def resources(cubin: bytes) -> dict[str, Resources]:
     symbols = elf.symbols()
     found: dict[int, dict[str, int]] = {}
     for kind, value in elf.attributes(".nv.info"):
-        if kind in (_FRAME_SIZE, _REGCOUNT):
+        if kind in (_FRAME_SIZE, _MIN_STACK_SIZE, _REGCOUNT):
             symbol, number = struct.unpack("<II", value)
             found.setdefault(kind, {})[symbols[symbol]] = number
     prefix = ".nv.info."
@@ -102,6 +106,12 @@ def code_sections(cubin: bytes) -> dict[str, bytes]:
     return {name[len(prefix) :]: cubin[h[4] : h[4] + h[5]] for name, h in found if name.startswith(prefix)}
 
 
+def declared_local_bytes(ptx: str) -> int:
+    """Return the bytes of local memory that PTX declares for a thread; what a cubin takes beyond that is spilled."""
+    found = _LOCAL.findall(ptx)
+    return sum(int(width) // 8 * int(count or 1) for width, count in found)
+
+
 def _of_kernel(elf: _Elf, name: str, found: dict[int, dict[str, int]]) -> Resources:
     parameters = 0
     for kind, value in elf.attributes(f".nv.info.{name}"):
@@ -112,7 +122,7 @@ def _of_kernel(elf: _Elf, name: str, found: dict[int, dict[str, int]]) -> Resour
         shared -= _RESERVED_BYTES
     return Resources(
         registers=found.get(_REGCOUNT, {}).get(name, 0),
-        stack_bytes=found.get(_FRAME_SIZE, {}).get(name, 0),
+        stack_bytes=max(found.get(kind, {}).get(name, 0) for kind in (_FRAME_SIZE, _MIN_STACK_SIZE)),
         shared_bytes=shared,
         parameter_bytes=parameters,
         code_bytes=elf.size(f".text.{name}"),

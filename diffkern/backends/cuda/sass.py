@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-__all__ = ["CLASSES", "Code", "Instruction", "Loop", "parse", "parse_raw"]
+__all__ = ["CLASSES", "Code", "Instruction", "Loop", "join", "parse", "parse_raw"]
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)", re.MULTILINE)
 _LABEL = re.compile(r"([.$\w]+):")
@@ -139,6 +139,18 @@ class Code:
     def within(self, loop: Loop) -> Code:
         """Return the instructions of a loop as code of its own."""
         return Code(self.name, tuple(i for i in self.instructions if loop.start <= i.address <= loop.end))
+
+
+def join(kernel: str, functions: Mapping[str, Code]) -> Code:
+    """Return the code of a kernel with that of all other functions laid behind it: what its threads may execute."""
+    instructions: list[Instruction] = []
+    base = 0
+    for name in sorted(functions, key=lambda name: name != kernel):
+        for i in functions[name].instructions:
+            target = None if i.target is None else i.target + base
+            instructions.append(replace(i, address=i.address + base, target=target))
+        base = instructions[-1].address + 16 if instructions else 0
+    return Code(kernel, tuple(instructions))
 
 
 def parse(text: str) -> dict[str, Code]:
