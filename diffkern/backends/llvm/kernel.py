@@ -46,6 +46,7 @@ from diffkern.backends.llvm.types import (
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.passes.sums import needed_for
 
 _SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
 
@@ -308,7 +309,7 @@ def _emit_finish(module: ir.Module, fn: Function, facts: Facts, symbol: str) -> 
     site = 0
     for op in facts.reduced:
         body = frame.body()
-        for needed in _invariant_ops(op, facts):
+        for needed in needed_for(op, facts.invariant):
             body.op(needed)
         array = frame.arrays[op.operands[0]]
         indices = [body.index(v) for v in index_operands(op)]
@@ -336,17 +337,6 @@ def _finish_site(frame: _Frame, array: ArrayRef, pointer: Any, k: int, sites: in
     with b.if_then(b.not_(compare(b, s, "==", total, constant(s, 0)))):
         place = pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(stored))
         atomic_element(b, stored, place, "add", [total])
-
-
-def _invariant_ops(op: Op, facts: Facts) -> list[Op]:
-    """The ops that the indices of an access are computed by, definitions before uses."""
-    wanted = set(index_operands(op))
-    needed: list[Op] = []
-    for value, definition in reversed(facts.invariant.items()):
-        if value in wanted and definition is not None:
-            needed.append(definition)
-            wanted.update(definition.operands)
-    return needed[::-1]
 
 
 def _with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
