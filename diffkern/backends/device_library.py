@@ -11,13 +11,13 @@ Generated source that is looked at but not run does not need this module.
 from __future__ import annotations
 
 import builtins
+import importlib
 import math
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import config
 
 from diffkern.codegen import prims
 
@@ -35,6 +35,11 @@ LIBDEVICE = (
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "rsqrt", "floor", "ceil", "trunc",
     "round", "rint", "pow", "atan2",
 )  # fmt: skip
+
+
+def _module(name: str) -> Any:
+    """A module of numba's, whose annotations are partial."""
+    return importlib.import_module(name)
 
 
 def _simulated() -> dict[str, Any]:
@@ -148,9 +153,8 @@ def _binary(function: Any) -> Any:
 
 def _device() -> dict[str, Any]:
     """The device functions; they are compiled when a kernel that calls them is."""
-    from numba import cuda
-    from numba.cuda import libdevice, types
-    from numba.cuda.extending import overload
+    cuda, libdevice, extending = (_module(n) for n in ("numba.cuda", "numba.cuda.libdevice", "numba.cuda.extending"))
+    types, overload = cuda.types, extending.overload
 
     def mathematics(name: str) -> Any:
         """The function of libdevice for the type of the argument."""
@@ -200,7 +204,7 @@ def _by_type(cuda: Any, libdevice: Any, overload: Any, types: Any) -> dict[str, 
     def sign(x):  # type: ignore[no-untyped-def]
         raise NotImplementedError("sign")
 
-    @overload(sign, target="cuda")  # type: ignore[untyped-decorator]
+    @overload(sign, target="cuda")
     def _(x):  # type: ignore[no-untyped-def]
         if isinstance(x, types.Integer):
             return lambda x: (x > 0) - (x < 0)
@@ -211,7 +215,7 @@ def _by_type(cuda: Any, libdevice: Any, overload: Any, types: Any) -> dict[str, 
     def exchange(array, index, value):  # type: ignore[no-untyped-def]
         raise NotImplementedError("exchange")
 
-    @overload(exchange, target="cuda")  # type: ignore[untyped-decorator]
+    @overload(exchange, target="cuda")
     def _(array, index, value):  # type: ignore[no-untyped-def]
         if array.dtype == types.float32:
             return lambda array, index, value: as_float(cuda.atomic.exch(array.view(int32), index, as_bits(value)))
@@ -220,4 +224,4 @@ def _by_type(cuda: Any, libdevice: Any, overload: Any, types: Any) -> dict[str, 
     return {"sign": sign, "exchange": exchange}
 
 
-globals().update(_simulated() if config.ENABLE_CUDASIM else _device())
+globals().update(_simulated() if _module("numba").config.ENABLE_CUDASIM else _device())

@@ -39,6 +39,7 @@ from diffkern.ir.types import (
     value_type,
 )
 from diffkern.passes.cuda_plan import Update, cuda_plan, summed_type
+from diffkern.passes.dce import eliminate
 from diffkern.passes.expand import expand_composites
 
 __all__ = ["MAX_THREADS", "to_cuda_python"]
@@ -87,7 +88,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
-    writer = _CudaWriter(expand_composites(fn))
+    writer = _CudaWriter(eliminate(expand_composites(fn)))
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
     lines += ["from numba import cuda", ""]

@@ -1,6 +1,6 @@
 """Runs kernels of the corpus in numba's CUDA simulator and compares them with the CPU; a process of its own.
 
-``python -m tests.simulator.child FILE [NAME…]`` writes to FILE, as JSON, what went wrong with each case: an empty text
+``python -m simulator.child FILE [NAME…]`` writes to FILE, as JSON, what went wrong with each case: an empty text
 if nothing did.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import Simulated
-from tests.grad.build import lower, values
-from tests.grad.cases import Case
-from tests.grad.corpus import CASES
+from grad.build import lower, values
+from grad.cases import Case
+from grad.corpus import CASES
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Kind, Scalar, Stack
-from diffkern.passes.sums import index_operands, invariant_values, uniform_sums, used_values
+from diffkern.passes.sums import index_operands, invariant_values, needed_for, uniform_sums, used_values
 
-__all__ = ["ACCESSES", "Facts", "analyse", "index_operands", "stack_size"]
+__all__ = ["ACCESSES", "Facts", "analyse", "index_operands", "invariant_ops", "stack_size", "used_values"]
 
 ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
 """The ops that touch an array element."""
@@ -90,3 +90,8 @@ def _is_signed(v: Value) -> bool:
 
 def _bits(v: Value) -> int:
     return v.type.bits if isinstance(v.type, Scalar) else 0
+
+
+def invariant_ops(op: Op, facts: Facts) -> list[Op]:
+    """The ops that the indices of an access are computed by, definitions before uses."""
+    return needed_for(op, facts.invariant)
