@@ -24,6 +24,7 @@ from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu, cuda
 from diffkern.backends.cuda.cubin import declared_local_bytes, resources
+from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lower
@@ -35,6 +36,7 @@ from diffkern.ir.types import Array, is_differentiable
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.cse import eliminate_common
+from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.dce import eliminate
 from diffkern.passes.fold import fold
 from diffkern.passes.hoist import hoist_integers
@@ -47,6 +49,8 @@ from diffkern.passes.writers import one_writer_each
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
+Flavour = Literal["cpu", "cuda"]
+"""How the readable source is spelled."""
 
 DEFAULT_STACK_BYTES = 32 * 1024
 CUDA_STACK_BYTES = 2 * 1024
@@ -159,12 +163,10 @@ def build_adjoint(
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
     d = differentiate(prepare(primal), active, options)
-    if accumulate == "atomic":
+    if _is_cuda(options):
+        settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
+    elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
-    elif _is_cuda(options):
-        # There are no chunks to colour and no private copies: where threads may meet, they add atomically.
-        pairs = zip(d.buffers, d.conflicts, strict=True)
-        use_atomics(d.fn, [buffer for buffer, conflict in pairs if conflict.kind in ("bounded", "general")])
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
 
@@ -179,16 +181,28 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
     return differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options)
 
 
-def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> str:
-    """Readable Python form of a kernel."""
+def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
+    """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
     fn = forward_ir(pyfunc, types, options)
-    return to_python(fn, header=_header(fn, types, "forward"))
+    return _spell(fn, flavour, _header(fn, types, "forward"))
 
 
-def adjoint_source(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> str:
+def adjoint_source(
+    pyfunc: PyFunction,
+    types: Sequence[Argument],
+    active: frozenset[int],
+    options: Options,
+    flavour: Flavour = "cpu",
+) -> str:
     """Readable Python form of a kernel's adjoint."""
-    fn = adjoint_ir(pyfunc, types, active, options).fn
-    return to_python(fn, header=_header(fn, types, "adjoint"))
+    d = adjoint_ir(pyfunc, types, active, options)
+    if flavour == "cuda":
+        settle_updates(d.fn, d.buffers, d.conflicts)
+    return _spell(d.fn, flavour, _header(d.fn, types, "adjoint"))
+
+
+def _spell(fn: Function, flavour: Flavour, header: list[str]) -> str:
+    return to_cuda_python(fn, header=header) if flavour == "cuda" else to_python(fn, header=header)
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
