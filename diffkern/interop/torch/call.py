@@ -337,8 +337,8 @@ def value_of(parameter: Parameter, given: Any) -> Any:
     )
     if tuple(given.shape) != inner:
         raise parameter.error(f"takes {annotation} by value, not a tensor of shape {tuple(given.shape)}")
-    if given.dtype == torch.bfloat16:
-        given = given.float()
+    if given.dtype in (torch.bfloat16, torch.float16):
+        given = given.float()  # kernels take no halves by value
     plain: np.ndarray[Any, Any] = given.detach().numpy()
     if not inner:
         number = plain[()]
