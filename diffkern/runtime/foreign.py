@@ -49,6 +49,8 @@ def adopt(value: Any, element: Stored | None) -> array | None:
             module, name = _ADAPTERS[library]
             adapt = _loaded[library] = getattr(importlib.import_module(module), name)
         return adapt(value, element)
+    if library in _IMMUTABLE and hasattr(value, "aval") and not hasattr(value, "__dlpack_device__"):
+        raise TypeError("JAX is tracing it, so it has no memory; call the kernel through dk.jax_kernel")
     if hasattr(value, "__dlpack__") and (library in _IMMUTABLE or not hasattr(value, "__array_interface__")):
         return adopt_dlpack(value, element)
     if hasattr(value, "__array_interface__") or isinstance(value, (memoryview, bytearray)):

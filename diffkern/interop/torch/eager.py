@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Plain", "Transformed", "disabled", "gradients_of", "second_derivative"]
 
+_is_old_batch = torch._C._functorch.is_legacy_batchedtensor
 _transforming = torch._C._are_functorch_transforms_active
 
 
@@ -69,6 +70,12 @@ class Call:
         found = self.backward
         if found is None:
             return [None] * len(self.like)
+        if any(g is not None and _is_old_batch(g) for g in grads):
+            raise RuntimeError(
+                f"dk.torch_function({self.function.kernel.name}): is_grads_batched=True and vectorize=True give gradients "
+                "in an old form of batches that an adjoint cannot take; use torch.func.jacrev, or torch.func.vmap over "
+                "torch.autograd.grad"
+            )
         self.function.settle()
         self.function.kernel.generation()
         if not found.is_current:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["operator_of"]
 
 _NAMESPACE = "diffkern"
+# What the operator of the gradient takes before the arguments.
+_GIVEN = ("Tensor?[] grads", "Tensor[] results", "bool[] needs")
 _operators: dict[str, Operator] = {}
 _lock = threading.Lock()
 
@@ -71,18 +73,18 @@ class Operator:
         self._generation = function.kernel.generation()
         parameters = function.kernel.parameters
         self._by_value = tuple(not parameters[k].is_array for k in function.spec.inputs)
-        arguments = ", ".join(_argument(k, parameters[k].annotation) for k in function.spec.inputs)
+        arguments = [_argument(k, parameters[k].annotation) for k in function.spec.inputs]
         count = len(function.spec.results)
         results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
         self._call = torch.library.custom_op(
-            f"{_NAMESPACE}::{name}", self._run, mutates_args=(), schema=f"({arguments}) -> {results}"
+            f"{_NAMESPACE}::{name}", self._run, mutates_args=(), schema=f"({', '.join(arguments)}) -> {results}"
         )
         self._call.register_fake(self._shapes)
         self._backward = torch.library.custom_op(
             f"{_NAMESPACE}::{name}_backward",
             self._run_backward,
             mutates_args=(),
-            schema=f"(Tensor?[] grads, Tensor[] results, bool[] needs, {arguments}) -> Tensor[]",
+            schema=f"({', '.join([*_GIVEN, *arguments])}) -> Tensor[]",
         )
         self._backward.register_fake(self._backward_shapes)
         self._backward.register_autograd(self._second)
