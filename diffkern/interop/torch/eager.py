@@ -72,9 +72,9 @@ class Call:
             return [None] * len(self.like)
         if any(g is not None and _is_old_batch(g) for g in grads):
             raise RuntimeError(
-                f"dk.torch_function({self.function.kernel.name}): is_grads_batched=True and vectorize=True give gradients "
-                "in an old form of batches that an adjoint cannot take; use torch.func.jacrev, or torch.func.vmap over "
-                "torch.autograd.grad"
+                f"dk.torch_function({self.function.kernel.name}): is_grads_batched=True and vectorize=True pass "
+                "gradients in an old form of batches that an adjoint cannot take; use torch.func.jacrev, or "
+                "torch.func.vmap over torch.autograd.grad"
             )
         self.function.settle()
         self.function.kernel.generation()

@@ -264,7 +264,7 @@ class OnDevice:
 
 def test_memory_of_a_device_is_refused_before_the_launch():
     y = dk.zeros(3)
-    with pytest.raises(dk.LaunchError, match="parameter 'x'.*lies on a CUDA device"):
+    with pytest.raises(dk.LaunchError, match=r"parameter 'x'.*lies on a CUDA device"):
         double[3](OnDevice(), y)
 
     class Far(Producer):

@@ -37,7 +37,7 @@ def test_a_jax_array_is_read_in_place():
 
 def test_a_jax_array_is_never_written():
     x = jnp.zeros(4, dtype=jnp.float32)
-    with pytest.raises(dk.LaunchError, match="parameter 'y'.*read-only"):
+    with pytest.raises(dk.LaunchError, match=r"parameter 'y'.*read-only"):
         double[4](dk.ones(4), x)
     with pytest.raises(ValueError, match="read-only"):
         dk.from_dlpack(x).fill_(1.0)
@@ -68,5 +68,5 @@ def test_a_tracer_is_refused():
         double[3](x, dk.zeros(3))
         return x
 
-    with pytest.raises(dk.LaunchError, match="parameter 'x'.*JAX is tracing it"):
+    with pytest.raises(dk.LaunchError, match=r"parameter 'x'.*JAX is tracing it"):
         jax.jit(inside)(jnp.ones(3))

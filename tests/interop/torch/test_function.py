@@ -93,6 +93,10 @@ def how(request):
     torch._dynamo.reset()
 
 
+def scalar(value):
+    return torch.tensor(value, dtype=torch.float64, requires_grad=True)
+
+
 def same(f, g, *inputs, how=eager, atol=1e-10):
     """Compare values and gradients of two functions, the first run in some way."""
     mine, theirs = ([a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a
@@ -102,7 +106,7 @@ def same(f, g, *inputs, how=eager, atol=1e-10):
     generator = torch.Generator().manual_seed(1)
     assert len(results) == len(wanted)
     loss = expected = 0.0
-    for r, w in zip(results, wanted):
+    for r, w in zip(results, wanted, strict=True):
         assert (r.shape, r.dtype) == (w.shape, w.dtype)
         torch.testing.assert_close(r, w, atol=atol, rtol=1e-5)
         if r.is_floating_point():
@@ -111,7 +115,7 @@ def same(f, g, *inputs, how=eager, atol=1e-10):
     if any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs):
         loss.backward()
         expected.backward()
-        for a, b in zip(mine, theirs):
+        for a, b in zip(mine, theirs, strict=True):
             if isinstance(a, torch.Tensor) and a.requires_grad:
                 torch.testing.assert_close(a.grad, b.grad, atol=atol, rtol=1e-5)
 
@@ -121,7 +125,7 @@ def tensor(*shape, seed=0, grad=True):
     return t.requires_grad_(grad)
 
 
-# -- values and gradients ------------------------------------------------------------------------------------------------
+# -- values and gradients --------------------------------------------------------------------------------------------
 
 
 def test_a_map(how):
@@ -135,11 +139,10 @@ def test_a_scalar_tensor_has_a_gradient(how):
         f,
         lambda x, a: torch.sin(a * x) * x,
         tensor(50),
-        torch.tensor(0.7, dtype=torch.float64, requires_grad=True),
+        scalar(0.7),
         how=how,
     )
-    same(f, lambda x, a: torch.sin(a * x) * x, tensor(50, grad=False), torch.tensor(0.7, dtype=torch.float64, requires_grad=True),
-         how=how)  # fmt: skip
+    same(f, lambda x, a: torch.sin(a * x) * x, tensor(50, grad=False), scalar(0.7), how=how)
 
 
 def test_neighbours_and_weights_in_two_dimensions(how):
@@ -174,8 +177,12 @@ def test_arguments_that_are_changed(how):
 
 def test_a_changed_argument_that_is_not_contiguous(how):
     f = dk.torch_function(in_place, num_outputs=2, in_out_argnames="s")
-    same(lambda x, s: f(x[::2], s[:, 0]), lambda x, s: (s[:, 0] ** 2 * x[::2], (s[:, 0] ** 2 * x[::2]) ** 2), tensor(20),
-         tensor(10, 2), how=how)  # fmt: skip
+
+    def reference(x, s):
+        t = s[:, 0] ** 2 * x[::2]
+        return t, t * t
+
+    same(lambda x, s: f(x[::2], s[:, 0]), reference, tensor(20), tensor(10, 2), how=how)
 
 
 def test_integers_have_no_gradient_and_outputs_begin_as_zeros(how):
@@ -293,7 +300,7 @@ def test_operators_pass_pytorchs_own_checks():
     torch.library.opcheck(call, (tensor(4), tensor(4, seed=1)))
 
 
-# -- what autograd does ----------------------------------------------------------------------------------------------------
+# -- what autograd does ----------------------------------------------------------------------------------------------
 
 
 def test_gradcheck(how):
@@ -307,7 +314,7 @@ def test_a_second_backward_gives_the_same(how):
     y = f(x, s)[1].sum()
     first = torch.autograd.grad(y, (x, s), retain_graph=True)
     second = torch.autograd.grad(y, (x, s))
-    for a, b in zip(first, second):
+    for a, b in zip(first, second, strict=True):
         assert torch.equal(a, b)
 
 
@@ -380,11 +387,11 @@ def test_kernels_that_cannot_be_differentiated_say_where():
     def exchange(x: dk.array(dtype=float), y: dk.array(dtype=float)):
         dk.atomic_exch(y, 0, x[dk.tid()])
 
-    with pytest.raises(dk.KernelError, match="test_function.py"):
+    with pytest.raises(dk.KernelError, match=r"test_function\.py"):
         dk.torch_function(exchange)(torch.ones(3, requires_grad=True))
 
 
-# -- torch.func ----------------------------------------------------------------------------------------------------------------
+# -- torch.func ------------------------------------------------------------------------------------------------------
 
 
 def reference(x):
@@ -450,12 +457,12 @@ def test_functional_second_derivatives_and_forward_mode_are_refused():
         torch.func.vmap(lambda x: f(x, 0.7))(tensor(0, 4, grad=False))
 
 
-# -- types, autocast, threads, mistakes -------------------------------------------------------------------------------------
+# -- types, autocast, threads, mistakes ------------------------------------------------------------------------------
 
 
 def test_other_types_are_refused_before_anything_runs():
     f = dk.torch_function(wave)
-    with pytest.raises(dk.LaunchError, match="parameter 'x'.*float64 is not float32"):
+    with pytest.raises(dk.LaunchError, match=r"parameter 'x'.*float64 is not float32"):
         f(tensor(3), 0.5)
     with pytest.raises(dk.LaunchError, match="parameter 'a'"):
         f(torch.ones(3), torch.ones(2))
@@ -490,7 +497,7 @@ def test_mistakes_in_the_description():
         dk.torch_function(wave, launch_dims=(1, 2, 3, 4, 5))
     with pytest.raises(ValueError, match="has 2 axes"):
         dk.torch_function(stencil, launch_dims=3)(tensor(3, 3), tensor(3))
-    with pytest.raises(dk.LaunchError, match="(?s)parameter 's'.*in_out_argnames"):
+    with pytest.raises(dk.LaunchError, match=r"(?s)parameter 's'.*in_out_argnames"):
         dk.torch_function(in_place)(tensor(3), tensor(3))
 
     @dk.kernel
