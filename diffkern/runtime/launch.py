@@ -77,7 +77,9 @@ class Launch:
         What the kernel captured at the time of the launch.
     """
 
-    __slots__ = ("arrays", "config", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts")
+    __slots__ = (
+        "_leaves", "arrays", "config", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class Launch:
         self.kernel = kernel
         self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
+        self._leaves: tuple[Leaf, ...] = ()
         self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
         if place != "any" or (current.device is not None and self.executable.device is None):
             self._move_to(current.device if place == "any" else place, place != "any")
@@ -147,6 +150,7 @@ class Launch:
         geometry = _geometry(self.kernel, executable, self.dim, self.config)
         check_writable(self.kernel, executable, arrays)
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
+        self._leaves = ()
         self.parts[span] = packed
 
     def resize(self, dim: Any) -> None:
@@ -193,7 +197,9 @@ class Launch:
     @property
     def leaves(self) -> tuple[Leaf, ...]:
         """What stands for each entry of `arrays` and `parts`."""
-        return leaves_of(tuple([p.name for p in self.kernel.parameters]), self.keys)
+        if not self._leaves:
+            self._leaves = leaves_of(tuple([p.name for p in self.kernel.parameters]), self.keys)
+        return self._leaves
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ class Executable:
         self.device: CudaDevice | None = None
         self.finish = finish
         self.manifest = manifest
-        self.sites = int(manifest["sites"])
+        self.sites = int(manifest.get("sites", 0))
         self.cost = float(manifest["cost"])
         self.reads: tuple[int, ...] = tuple(manifest["reads"])
         self.writes: tuple[int, ...] = tuple(manifest["writes"])
