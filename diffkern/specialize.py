@@ -41,6 +41,7 @@ __all__ = [
     "current_store",
     "is_for_this_machine",
     "load",
+    "load_entry",
     "load_stored",
     "loaded_directories",
     "runnable_targets",
@@ -52,7 +53,11 @@ _COMPILERS = ("llvmlite", "numba")
 # With these numba compiles for another processor than the one at hand.
 _NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 
+# What chooses the code of a program for a GPU.
+_CUDA_COMPILERS = ("llvmlite", "numba_cuda", "cuda_bindings", "cuda_core", "nvidia_nvvm", "nvidia_nvjitlink")
+
 _loaded: dict[str, Executable] = {}
+_entries: dict[str, Entry] = {}
 _store: Store | None = None
 _directories: list[Store] = []
 _lock = threading.Lock()
@@ -160,6 +165,43 @@ def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
     return all(ingredients.get(name) == value.decode() for name, value in native_fields(_host_cpu()))
 
 
+def load_entry(specialization: Specialization, target: str) -> Entry:
+    """Return the artifact of a program for a target that somebody else loads: a GPU's driver.
+
+    Parameters
+    ----------
+    specialization : Specialization
+        What to compile.
+    target : str
+        As in :func:`build_entry`.
+
+    Raises
+    ------
+    KernelError
+        If the kernel cannot be compiled or differentiated. Nothing is cached then.
+    """
+    fields = specialization.fields()
+    name = artifact_key(fields, target)
+    entry = _entries.get(name)
+    if entry is None:
+        store = current_store()
+        entry = store.get(name) or _shipped(name)
+        if entry is None:
+            with store.building(name):
+                entry = store.get(name)
+                if entry is None:
+                    entry = build_entry(specialization, fields, target)
+                    store.put(name, entry)
+        with _lock:
+            entry = _entries.setdefault(name, entry)
+    return entry
+
+
+def _shipped(name: str) -> Entry | None:
+    """Return an artifact from the directories that were added."""
+    return next((entry for store in _directories if (entry := store.get(name)) is not None), None)
+
+
 def build_entry(specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str) -> Entry:
     """Compile a specialization for a target.
 
@@ -265,6 +307,9 @@ def _target_fields(target: str) -> list[tuple[str, bytes]]:
     # Shipped artifacts are for machines that may have other compilers, or none.
     if target == HOST:
         return native_fields(_host_cpu())
+    if target.startswith("sm_"):
+        versions = distribution_versions(_CUDA_COMPILERS)
+        return [("target", target.encode()), *((compiler, version.encode()) for compiler, version in versions)]
     if target != NATIVE:
         return shipped_fields(target)
     more: Iterable[tuple[str, str]] = distribution_versions(_COMPILERS)

@@ -112,5 +112,3 @@ def _require() -> None:
         raise ImportError('JAX is not installed; install it with pip install "diffkern[jax]"') from error
     if jax.__version_info__ < _OLDEST:
         raise ImportError(f'JAX {jax.__version__} is too old; install a later one with pip install "diffkern[jax]"')
-
-

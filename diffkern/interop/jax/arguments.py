@@ -1,7 +1,8 @@
 """Arguments of a kernel as JAX values: which parameters are passed, of what types and shapes, and what comes out.
 
-In: a kernel's parameters and JAX values (or tracers). Out: the values in the types of their parameters, the type keys by
-which programs are found, the launch's dims and the shapes of the outputs; or an error that names kernel and parameter.
+In: a kernel's parameters and JAX values (or tracers). Out: the values in the types of their parameters, the type keys
+by which programs are found, the launch's dims and the shapes of the outputs; or an error that names kernel and
+parameter.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from diffkern import abi
 from diffkern.errors import LaunchError
 from diffkern.interop.jax.call import Buffer
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Type, Vec, scalar_of
+from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
@@ -130,7 +131,11 @@ class Arguments:
         for index in s.inouts:
             value, k = self.values[index], index
             out.append(Output(index, self.elements[k], self.axes[k], tuple(value.shape), value.dtype, True))
-        given = output_dims if isinstance(output_dims, Mapping) else dict.fromkeys(map(s.names.__getitem__, s.outputs), output_dims)
+        given = (
+            output_dims
+            if isinstance(output_dims, Mapping)
+            else dict.fromkeys(map(s.names.__getitem__, s.outputs), output_dims)
+        )
         unknown = set(given) - {s.names[i] for i in s.outputs}
         if unknown:
             raise LaunchError(f"kernel {s.kernel!r} has no output {min(unknown)!r}")
@@ -245,7 +250,7 @@ def _scalar(p: Parameter, dtype: Any) -> Scalar:
 def _jax_dtype(p: Parameter, scalar: Scalar) -> Any:
     name: Any = jnp.bfloat16 if scalar.name == "bfloat16" else scalar.name
     dtype = np.dtype(name)
-    if scalar.bits == 64 and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+    if scalar.bits == 64 and not jax.config.jax_enable_x64:
         raise p.error(f"is of type {scalar}, which JAX has not enabled", 'jax.config.update("jax_enable_x64", True)')
     return dtype
 
@@ -254,14 +259,14 @@ def _components(element: Element) -> tuple[int, ...]:
     return element.shape if isinstance(element, (Vec, Mat)) else ()
 
 
-def bytes_of_value(t: Type) -> int:
+def bytes_of_value(t: Element) -> int:
     """Return the bytes of a parameter by value, as it is passed."""
     passed = abi.passed_type(t)
     assert isinstance(passed, (Scalar, Vec, Mat))
     return passed.itemsize
 
 
-def value_buffer(t: Type) -> Buffer:
+def value_buffer(t: Element) -> Buffer:
     """Return the buffer of a parameter by value."""
     passed = abi.passed_type(t)
     assert isinstance(passed, (Scalar, Vec, Mat))
@@ -269,7 +274,7 @@ def value_buffer(t: Type) -> Buffer:
     return Buffer(scalar.name, len(_components(passed)), scalar.itemsize)
 
 
-# -- dims ------------------------------------------------------------------------------------------------------------------
+# -- dims --------------------------------------------------------------------------------------------------------------
 
 
 def resolve_dims(signature: Signature, args: Arguments, launch_dims: Any) -> Dims:
@@ -296,7 +301,9 @@ def resolve_dims(signature: Signature, args: Arguments, launch_dims: Any) -> Dim
         raise LaunchError(f"kernel {signature.kernel!r}: a launch has 1 to 4 dims, not {len(dims)}")
     for d in dims:
         if isinstance(d, int) and not 0 <= d < 2**31:
-            raise LaunchError(f"kernel {signature.kernel!r}: each launch dim is at least 0 and less than 2**31, not {d}")
+            raise LaunchError(
+                f"kernel {signature.kernel!r}: each launch dim is at least 0 and less than 2**31, not {d}"
+            )
     return dims
 
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from diffkern.cache.key import key
-from diffkern.ir.types import Array, Element, Scalar, scalar_of
-from diffkern.runtime.array import type_of_key
+from diffkern.interop.jax.spelling import array_type
+from diffkern.ir.types import Element, Scalar, scalar_of
 
 __all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "bind_array", "buffer_of"]
 
@@ -146,7 +146,11 @@ def _step(content: dict[str, Any]) -> Copy | Clear | Launch:
     if kind == "Launch":
         params = [Bound(**{**p, "extents": tuple(p["extents"])}) for p in content.pop("params")]
         return Launch(**content, params=tuple(params))
-    return {"Copy": Copy, "Clear": Clear}[kind](**content)
+    if kind == "Copy":
+        return Copy(**content)
+    if kind == "Clear":
+        return Clear(**content)
+    raise ValueError(f"a call has no step {kind!r}")
 
 
 def buffer_of(element: Element, axes: int) -> Buffer:
@@ -158,6 +162,5 @@ def buffer_of(element: Element, axes: int) -> Buffer:
 
 def bind_array(spelling: str, buffer: int) -> Bound:
     """Return a whole buffer as the array parameter of a program, by the spelling of the parameter's type."""
-    t = type_of_key(spelling)
-    assert isinstance(t, Array)
+    t = array_type(spelling)
     return Bound("array", buffer, t.ndim, t.dtype.itemsize)

@@ -17,6 +17,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from diffkern.interop.jax import layout
+from diffkern.interop.jax.manual import spread, varying_axes
 from diffkern.interop.jax.registry import TARGET, key_words
 
 __all__ = ["VMAP_METHODS", "CustomCall", "is_static"]
@@ -59,22 +60,23 @@ class CustomCall:
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         """Return the results."""
-        return self._batched(None, (False,) * len(operands), operands)
+        axes = varying_axes(operands)
+        given = [spread(x, axes) for x in operands]
+        return tuple(spread(y, axes) for y in self._batched(None, (False,) * len(given), given))
 
     def _batched(self, size: Any, mask: tuple[bool, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results of a batch of `size` of those operands that `mask` says; of none where it is None."""
 
-        @custom_vmap
-        def run(*given: Any) -> tuple[Any, ...]:
+        def call(*given: Any) -> tuple[Any, ...]:
             return self._bind(size, mask, given)
 
-        @run.def_vmap
         def rule(axis_size: Any, in_batched: Sequence[bool], *given: Any) -> tuple[Any, Any]:
             out = self._merge(axis_size, size, mask, tuple(in_batched), given)
             return out, (True,) * len(out)
 
-        out: tuple[Any, ...] = run(*operands)
-        return out
+        run = custom_vmap(call)
+        run.def_vmap(rule)
+        return tuple(run(*operands))
 
     def _merge(
         self, outer: Any, inner: Any, mask: tuple[bool, ...], batched: tuple[bool, ...], operands: Sequence[Any]
@@ -121,5 +123,4 @@ class CustomCall:
         call = jax.ffi.ffi_call(
             TARGET, results, vmap_method="sequential", input_output_aliases=dict(self.aliases) or None
         )
-        out: tuple[Any, ...] = call(*operands, *carriers, call=np.array(words, np.int64))
-        return out
+        return tuple(call(*operands, *carriers, call=np.array(words, np.int64)))

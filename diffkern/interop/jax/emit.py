@@ -42,7 +42,7 @@ class Code:
         self.function = function
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
 
-    # -- words and memory --------------------------------------------------------------------------------------------
+    # -- words and memory ----------------------------------------------------------------------------------------------
 
     def word(self, value: Word | int) -> Word:
         return ir.Constant(I64, value) if isinstance(value, int) else value
@@ -87,7 +87,7 @@ class Code:
             slot.type = PTR
             return self.address(slot)
 
-    # -- arithmetic --------------------------------------------------------------------------------------------------
+    # -- arithmetic ----------------------------------------------------------------------------------------------------
 
     def add(self, x: Word, y: Word | int) -> Word:
         return x if isinstance(y, int) and y == 0 else self.b.add(x, self.word(y))
@@ -116,7 +116,7 @@ class Code:
     def choose(self, condition: Any, x: Word | int, y: Word | int) -> Word:
         return self.b.select(condition, self.word(x), self.word(y))
 
-    # -- control -----------------------------------------------------------------------------------------------------
+    # -- control -------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def loop(self, stop: Word | int, start: Word | int = 0, step: Word | int = 1) -> Iterator[Word]:

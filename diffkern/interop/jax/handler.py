@@ -24,9 +24,7 @@ __all__ = ["EXTERNAL_NAMES", "HANDLER", "REGISTRY", "handler_ir"]
 
 HANDLER = "dk_xla_handler"
 REGISTRY = "dk_xla_registry"
-EXTERNAL_NAMES = frozenset(
-    "malloc calloc free snprintf memcpy memset bzero __bzero".split()
-)
+EXTERNAL_NAMES = frozenset("malloc calloc free snprintf memcpy memset bzero __bzero".split())
 """What the module needs from the C library."""
 
 _MAX_CHUNKS = 256
@@ -90,18 +88,17 @@ class _Module:
         no, zero = ir.Constant(ir.IntType(1), 0), ir.Constant(ir.IntType(8), 0)
         c.b.call(self.memset, [c.pointer(at), zero, c.word(count), no])
 
-    # -- running one launch ----------------------------------------------------------------------------------------------
+    # -- running one launch --------------------------------------------------------------------------------------------
 
     def chunks(self) -> Any:
         """``chunks(pool, function, block, n, chunk, colours)``: run all chunks of a range, and wait."""
         made, c = self.function("chunks", VOID, [I64] * 6)
         pool, function, block, n, chunk, colours = made.args
-        with c.loop(colours) as colour:
-            with c.either(c.compare("!=", pool, 0)) as (native, alone):
-                with native:
-                    c.call(pool, [function, block, c.word(0), n, chunk, colour, colours], I32)
-                with alone, c.loop(n, c.mul(colour, chunk), c.mul(colours, chunk)) as low:
-                    c.call(function, [block, low, c.min(c.add(low, chunk), n)])
+        with c.loop(colours) as colour, c.either(c.compare("!=", pool, 0)) as (native, alone):
+            with native:
+                c.call(pool, [function, block, c.word(0), n, chunk, colour, colours], I32)
+            with alone, c.loop(n, c.mul(colour, chunk), c.mul(colours, chunk)) as low:
+                c.call(function, [block, low, c.min(c.add(low, chunk), n)])
         c.b.ret_void()
         return made
 
@@ -239,7 +236,7 @@ class _Module:
                                 stride.set(c.mul(stride.get(), extent))
                     at.set(c.add(c.add(at.get(), 8), c.mul(axes, 2)))
 
-    # -- debug programs ---------------------------------------------------------------------------------------------------
+    # -- debug programs ------------------------------------------------------------------------------------------------
 
     def record(self, c: Code, context: Word, step: Word, element: Word, block: Word) -> Word:
         """The record of a debug program, in the header of the block; 0 in release."""
@@ -286,7 +283,7 @@ class _Module:
                 c.b.call(self.free, [c.load(c.add(record, _RECORD), c.mul(k, 8))])
             c.b.call(self.free, [record])
 
-    # -- a call -------------------------------------------------------------------------------------------------------------
+    # -- a call --------------------------------------------------------------------------------------------------------
 
     def elements(self, launch: Any) -> Any:
         """``elements(context, low, high)``: all steps for a range of batch elements, in the form of a kernel."""
@@ -374,7 +371,7 @@ class _Module:
         refuse(c.b.not_(single), "INVALID_ARGUMENT", "diffkern: the call has another form than this version's")
         attribute = c.load(c.load(attributes, _ATTRS["attrs"]))
         count, call = (c.load(attribute, ffi_api.OFFSETS["XLA_FFI_Array"][f]) for f in ("size", "data"))
-        refuse(c.compare("<", count, layout.CALL_DIMS), "INVALID_ARGUMENT", "diffkern: the call's attribute is too short")
+        refuse(c.compare("<", count, layout.CALL_DIMS), "INVALID_ARGUMENT", "diffkern: the attribute is too short")
 
         description = self.look_up(c, call)
         refuse(
@@ -427,9 +424,7 @@ class _Module:
         kinds = c.add(description, c.load(description, layout.BUFFERS))
         with c.loop(c.add(operands, results)) as k:
             is_operand = c.compare("<", k, operands)
-            lists = c.choose(
-                is_operand, c.load(arguments, _ARGS["args"]), c.load(returns, _RETS["rets"])
-            )
+            lists = c.choose(is_operand, c.load(arguments, _ARGS["args"]), c.load(returns, _RETS["rets"]))
             place = c.choose(is_operand, k, c.sub(k, operands))
             buffer = c.load(lists, c.mul(place, 8))
             # The mask has no bits beyond 63 operands; results of a batch all have the axis.

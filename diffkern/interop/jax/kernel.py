@@ -30,10 +30,11 @@ from diffkern.interop.jax.arguments import (
 )
 from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, bind_array, buffer_of
 from diffkern.interop.jax.dispatch import VMAP_METHODS, CustomCall, is_static
+from diffkern.interop.jax.manual import agree
 from diffkern.interop.jax.programs import Program
+from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
 from diffkern.kernel import Kernel
-from diffkern.runtime.array import type_of_key
 from diffkern.runtime.config import config
 
 __all__ = ["JaxKernel"]
@@ -105,7 +106,7 @@ class JaxKernel:
 
     def _trace(self, launch_dims: Any, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
         plan = _Plan(self, convert(self.signature, args), launch_dims, output_dims, method)
-        return plan.function()(*plan.args)
+        return plan.function()(*agree(plan.args))
 
 
 def _checked_method(method: Any) -> str:
@@ -114,22 +115,24 @@ def _checked_method(method: Any) -> str:
     return str(method)
 
 
-@jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
 class _Residuals:
-    """What the forward leaves for the adjoint: arrays by role and parameter, and which inputs are differentiated for."""
+    """What the forward leaves for the adjoint: arrays by role and parameter, and the inputs that have gradients."""
 
     arrays: Mapping[tuple[str, int], Any]
     active: tuple[int, ...]
 
-    def tree_flatten(self) -> tuple[Any, Any]:
+    def flatten(self) -> tuple[Any, Any]:
         names = tuple(sorted(self.arrays))
         return tuple(self.arrays[n] for n in names), (names, self.active)
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> _Residuals:
+    def unflatten(cls, aux: Any, children: Any) -> _Residuals:
         names, active = aux
         return cls(dict(zip(names, children, strict=True)), active)
+
+
+jax.tree_util.register_pytree_node(_Residuals, _Residuals.flatten, _Residuals.unflatten)
 
 
 class _Plan:
@@ -144,24 +147,26 @@ class _Plan:
         self.keys: tuple[str, ...] = args.keys(self.outputs)
         self.inputs = self.signature.inputs  # positions of the parameters that are passed
 
-    # -- the function and its derivative -----------------------------------------------------------------------------
+    # -- the function and its derivative -------------------------------------------------------------------------------
 
     def function(self) -> Callable[..., tuple[Any, ...]]:
         """Return the function of the inputs, with its derivative."""
 
-        @jax.custom_vjp
-        def run(*given: Any) -> tuple[Any, ...]:
+        def primal(*given: Any) -> tuple[Any, ...]:
             return self.forward(given)
 
         def fwd(*given: Any) -> tuple[Any, Any]:
             perturbed = tuple(i for i, x in zip(self.inputs, given, strict=True) if x.perturbed)
             values = tuple(x.value for x in given)
             self.check_differentiable()
-            out = self.forward(values)
+            # The function itself, so that a second derivative meets the adjoint rather than a bare custom call.
+            out = run(*values)
             return out, self.residuals(perturbed, values, out)
 
+        run = jax.custom_vjp(primal)
         run.defvjp(fwd, self.backward, symbolic_zeros=True)
-        return run  # type: ignore[no-any-return]
+        made: Callable[..., tuple[Any, ...]] = run
+        return made
 
     def check_differentiable(self) -> None:
         if not self.owner.enable_backward:
@@ -191,9 +196,7 @@ class _Plan:
                 aliases.append((source, k))
             else:
                 steps.append(Clear(goal, whole.get(str(o.index), 0), 0))
-        params = tuple(
-            _bound(entry["type"], place[entry["of"]]) for entry in manifest["params"]
-        )
+        params = tuple(_bound(entry["type"], place[entry["of"]]) for entry in manifest["params"])
         steps.append(Launch(program.identity, "", len(self.dims), params))
         call = Call(self.kernel.name, tuple(operands), tuple(results), tuple(steps))
         name = programs.keep(call, {program.identity: program})
@@ -216,7 +219,7 @@ class _Plan:
         """The buffer of a parameter of the kernel."""
         return _buffer(self.keys[index])
 
-    # -- backward --------------------------------------------------------------------------------------------------------
+    # -- backward ------------------------------------------------------------------------------------------------------
 
     def active(self, perturbed: Sequence[int]) -> frozenset[int]:
         """The parameters with a cotangent: the inputs that are differentiated for, and the outputs."""
@@ -282,7 +285,7 @@ class _AdjointCall:
         self.types = {(p["role"], p["of"]): p["type"] for p in manifest["params"]}
         for (role, of), value in residuals.arrays.items():
             self.add(role, of, value)
-        for (role, of), t in self.types.items():
+        for role, of in self.types:
             if role == "saved" and (role, of) not in self.where:
                 # A pure output holds zeros when the kernel begins.
                 o = next(o for o in plan.outputs if o.index == of)
@@ -297,12 +300,12 @@ class _AdjointCall:
 
     def __call__(self) -> dict[int, Any]:
         plan, count = self.plan, len(self.operands)
-        results, shapes, steps, aliases = [], [], [], []
+        results, shapes, aliases = [], [], []
+        steps: list[Copy | Clear | Launch] = []
         owned = [of for role, of in self.types if role == "cotangent"]
         ct_place = {of: count + k for k, of in enumerate(owned)}
         for k, of in enumerate(owned):
-            t = type_of_key(self.types["cotangent", of])
-            assert isinstance(t, Array)
+            t = array_type(self.types["cotangent", of])
             results.append(buffer_of(t.dtype, t.ndim))
             shapes.append(jax.ShapeDtypeStruct(self.shape(of, t), np.dtype(_jax_name(scalar_of(t).name))))
             if of in self.cotangents:
@@ -324,7 +327,7 @@ class _AdjointCall:
         key = programs.keep(call, {p.identity: p for p in used})
         run = CustomCall(key, tuple(shapes), (plan.dims,), tuple(aliases), plan.method)
         out = _first_order(plan.kernel.name, run)(*self.operands)
-        inputs = {i: x for i, x in zip(plan.inputs, plan.args, strict=True)}
+        inputs = dict(zip(plan.inputs, plan.args, strict=True))
         return {
             of: ct.reshape(inputs[of].shape).astype(inputs[of].dtype)
             for of, ct in zip(owned, out, strict=True)
@@ -338,7 +341,7 @@ class _AdjointCall:
             if o.index == of:
                 return o.shape
         value = plan.args[plan.inputs.index(of)]
-        if isinstance(type_of_key(plan.keys[of]), Array):
+        if isinstance(type_of(plan.keys[of]), Array):
             return tuple(value.shape)
         return (1, *value.shape)
 
@@ -346,18 +349,16 @@ class _AdjointCall:
 def _first_order(name: str, run: CustomCall) -> Callable[..., Any]:
     """Return the adjoint as a function that says why it has no derivative of its own."""
 
-    @jax.custom_jvp
-    def adjoint(*operands: Any) -> tuple[Any, ...]:
-        return run(*operands)
-
-    @adjoint.defjvp
     def refuse(primals: Any, tangents: Any) -> Any:
         raise AutodiffError(
             f"the gradient of kernel {name!r} cannot be differentiated again: diffkern has no second derivatives",
             remedy="take differences of the gradient, or keep it out of what is differentiated with stop_gradient",
         )
 
-    return adjoint  # type: ignore[no-any-return]
+    adjoint = jax.custom_jvp(run.__call__)
+    adjoint.defjvp(refuse)
+    once: Callable[..., Any] = adjoint
+    return once
 
 
 def _instantiated(ct: Any, output: Output) -> Any:
@@ -367,7 +368,7 @@ def _instantiated(ct: Any, output: Output) -> Any:
 
 
 def _is_array(param: Mapping[str, Any]) -> bool:
-    return isinstance(type_of_key(param["type"]), Array)
+    return isinstance(type_of(param["type"]), Array)
 
 
 def _jax_name(name: str) -> Any:
@@ -375,15 +376,14 @@ def _jax_name(name: str) -> Any:
 
 
 def _buffer(spelling: str) -> Buffer:
-    t = type_of_key(spelling)
+    t = type_of(spelling)
     if isinstance(t, Array):
         return buffer_of(t.dtype, t.ndim)
     return value_buffer(t)
 
 
 def _bound(spelling: str, place: int) -> Bound:
-    t = type_of_key(spelling)
+    t = type_of(spelling)
     if isinstance(t, Array):
         return bind_array(spelling, place)
     return Bound("value", place, bytes_of_value(t))
-

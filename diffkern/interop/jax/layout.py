@@ -1,7 +1,7 @@
 """The words of a call's description, as native code reads them.
 
-In: nothing. Out: the positions of the fields, in bytes, of the records that :mod:`~diffkern.interop.jax.table` writes and
-:mod:`~diffkern.interop.jax.handler` reads. All fields are 64-bit words; what is called an address is one within the
+In: nothing. Out: the positions of the fields, in bytes, of the records that :mod:`~diffkern.interop.jax.table` writes
+and :mod:`~diffkern.interop.jax.handler` reads. All fields are 64-bit words; what is called an address is one within the
 process, what is called an offset counts bytes from the beginning of the description.
 
 A call is a list of steps over buffers: the operands, then the results. A step copies an operand to a result, clears a
@@ -14,17 +14,17 @@ from typing import Final
 
 WORD: Final = 8
 
-# -- the attribute ``call`` of a custom call: an array of words ----------------------------------------------------------
+# -- the attribute ``call`` of a custom call: an array of words --------------------------------------------------------
 CALL_KEY: Final = 0  # two words
 CALL_BATCHED: Final = 2  # bit k: operand k has a leading batch axis
 CALL_FLAGS: Final = 3  # bit 0: there is a batch
 CALL_DIMS: Final = 4  # four dims per launch; none where operands carry them
 HAS_BATCH: Final = 1
 
-# -- the registry: mask, then slots of (key, key, address of the description) --------------------------------------------
+# -- the registry: mask, then slots of (key, key, address of the description) ------------------------------------------
 SLOT_WORDS: Final = 3
 
-# -- a description ---------------------------------------------------------------------------------------------------------
+# -- a description -----------------------------------------------------------------------------------------------------
 OPERANDS: Final = 0  # operands, without those that carry dims
 RESULTS: Final = 8
 LAUNCHES: Final = 16
@@ -49,7 +49,9 @@ COPY, CLEAR, LAUNCH = 0, 1, 2
 COPY_FROM: Final = 16
 COPY_TO: Final = 24
 CLEAR_BUFFER: Final = 16
-CLEAR_AXES: Final = 24  # the launch overwrites all if its first dims are these first axes of the shape; 0 if it never does
+CLEAR_AXES: Final = (
+    24  # the launch overwrites all if its first dims are that many axes of the shape; 0 if it never does
+)
 CLEAR_LAUNCH: Final = 32
 
 LAUNCH_INDEX: Final = 16

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from diffkern import abi
-from diffkern.ir.types import Array
-from diffkern.runtime.array import type_of_key
+from diffkern.interop.jax.spelling import array_type
 
 __all__ = ["messages"]
 
@@ -48,8 +47,7 @@ def _message(manifest: Mapping[str, Any], dims: int, code: int, site: Mapping[st
     if site["array"] is None:
         return f"{text}a mistake without a place", order
     entry = manifest["params"][site["array"]]
-    t = type_of_key(entry["type"])
-    assert isinstance(t, Array)
+    t = array_type(entry["type"])
     called = manifest["params"][entry["of"]]["name"]
     array = f"the gradient of '{called}'" if entry["role"] == "cotangent" else f"array '{called}'"
     index, shape = ([*range(base, base + t.ndim)] for base in (_INDEX, _SHAPE))
@@ -66,4 +64,3 @@ def _numbers(count: int) -> str:
 
 def _listed(count: int) -> str:
     return ", ".join(["%lld"] * count) + ("," if count == 1 else "")
-

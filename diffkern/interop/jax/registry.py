@@ -1,7 +1,7 @@
 """The one target that XLA knows, and the native table in which its handler finds the descriptions of calls.
 
-In: calls with their programs. Out: calls that XLA can run. The target is registered once in a process; a call is entered
-once, under its key, and stays: nothing grows with the number of executions, tracings or compilations.
+In: calls with their programs. Out: calls that XLA can run. The target is registered once in a process; a call is
+entered once, under its key, and stays: nothing grows with the number of executions, tracings or compilations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A call's description in the words that native code reads.
 
-In: a :class:`~diffkern.interop.jax.call.Call` and its programs in memory. Out: a block of words, with all that it points
-to, which has to live as long as the process.
+In: a :class:`~diffkern.interop.jax.call.Call` and its programs in memory. Out: a block of words, with all that it
+points to, which has to live as long as the process.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
 from diffkern.interop.jax.messages import messages
-from diffkern.ir.types import Array
-from diffkern.runtime.array import type_of_key
+from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import chunk_work, conflicts_of
 
@@ -61,12 +60,13 @@ class Description:
         plain = programs[launch.plain]
         manifest = plain.manifest
         adjoint = "conflicts" in manifest
-        flags, reach = 0, (0, 0, 0, 0)
+        flags = 0
+        reach: tuple[int, ...] = (0,) * abi.MAX_DIMS
         if adjoint:
             conflicts = conflicts_of(manifest, (1,) * launch.dims, all_general=False)
             flags = layout.IS_ADJOINT | (layout.IS_GENERAL if conflicts.general else 0)
             reach = (*conflicts.reach, 0, 0, 0, 0)[: abi.MAX_DIMS]
-        fields, size = abi.layout([type_of_key(p["type"]) for p in manifest["params"]])  # type: ignore[misc]
+        fields, size = abi.layout([type_of(p["type"]) for p in manifest["params"]])
         stamps, texts, sites = self._checks(launch, manifest, fields)
         out = words("q", (layout.LAUNCH, 0, index))
         out.extend(_program(plain))
@@ -94,8 +94,7 @@ class Description:
         repeated = launch.dims > manifest["tid_arity"]
         stamps = []
         for entry in checks["stamps"]:
-            t = type_of_key(manifest["params"][entry["array"]]["type"])
-            assert isinstance(t, Array)
+            t = array_type(manifest["params"][entry["array"]]["type"])
             place = fields[entry["array"]].offset + 8
             stamps.append(0 if entry["proved"] and not repeated else t.ndim << 32 | place)
         table = words("q")

@@ -127,7 +127,7 @@ def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, 
 
 
 def functions() -> dict[str, int]:
-    """Return the addresses of ``dk_pool_run`` and of the functions for prepared launches; none without a native pool."""
+    """Return the addresses of ``dk_pool_run`` and the functions for prepared launches; none without a native pool."""
     _bring_up()
     return _functions
 
