@@ -16,9 +16,7 @@ def overwritten_whole(fn: Function) -> dict[int, int]:
     others = {op.operands[0] for op in walk(fn.body) if op.name in ("load", "atomic", "accumulate")}
     stored = {op.operands[0] for op in fn.body.ops if op.name == "store" and _own_index(op, axis, fn.tid_arity)}
     return {
-        k: p.type.ndim
-        for k, p in enumerate(fn.params)
-        if isinstance(p.type, Array) and p in stored and p not in others
+        k: p.type.ndim for k, p in enumerate(fn.params) if isinstance(p.type, Array) and p in stored and p not in others
     }
 
 
