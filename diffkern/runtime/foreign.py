@@ -14,7 +14,7 @@ import numpy as np
 
 from diffkern.ir.structs import Stored
 from diffkern.runtime import dlpack
-from diffkern.runtime.array import array, wrap
+from diffkern.runtime.array import _given, array, wrap
 from diffkern.runtime.convert import component_shape
 
 __all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor"]
@@ -51,12 +51,12 @@ def adopt(value: Any, element: Stored | None) -> array | None:
         return adapt(value, element)
     if library in _IMMUTABLE and hasattr(value, "aval") and not hasattr(value, "__dlpack_device__"):
         raise TypeError("JAX is tracing it, so it has no memory; call the kernel through dk.jax_kernel")
+    if hasattr(value, "__cuda_array_interface__"):
+        return _given(value, element)
     if hasattr(value, "__dlpack__") and (library in _IMMUTABLE or not hasattr(value, "__array_interface__")):
         return adopt_dlpack(value, element)
     if hasattr(value, "__array_interface__") or isinstance(value, (memoryview, bytearray)):
         return wrap(np.asarray(value), element)
-    if hasattr(value, "__cuda_array_interface__"):
-        raise TypeError("it lies on a CUDA device, and the kernel runs on the CPU")
     return None
 
 
