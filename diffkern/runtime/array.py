@@ -247,11 +247,11 @@ class array:
         Parameters
         ----------
         stream : optional
-            The consumer's stream; the CPU has none, so it is None.
+            The consumer's stream on a GPU, as the protocol writes it: it waits for the array's work. For the CPU None.
         max_version : tuple of int, optional
             The newest version of the protocol that the consumer knows.
         dl_device : tuple of int, optional
-            Where the consumer wants it: ``(1, 0)``, the CPU.
+            Where the consumer wants it, which must be where it lies.
         copy : bool, optional
             True for a copy; False and None for the memory itself.
 
@@ -261,20 +261,27 @@ class array:
             If the array cannot be given away in this way: structs, read-only memory for a consumer from before
             version 1, another device.
         """
-        if dl_device is not None and tuple(dl_device) != (dlpack.CPU, 0):
-            raise BufferError(f"this array lies on the CPU, device (1, 0), not on {tuple(dl_device)}")
-        if stream is not None:
+        here = self.__dlpack_device__()
+        if dl_device is not None and tuple(dl_device) != here:
+            raise BufferError(f"this array lies on {self.device}, device {here}, not on {tuple(dl_device)}")
+        device = self._memory.device
+        if device is None and stream is not None:
             raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
-        settle()
-        if copy:
-            data = self._data.copy()
-            return dlpack.export(data, self._element, data, True, max_version, copied=True)
-        self._memory.exposed = True
-        return dlpack.export(self._data, self._element, self, self._writable, max_version)
+        given = clone(self, requires_grad=False) if copy else self
+        if device is None:
+            settle()
+        else:
+            from diffkern.runtime.cuda.exchange import let_wait
+
+            let_wait(device, stream)
+        given._memory.exposed = True
+        writable = given._writable
+        return dlpack.export(given._data, given._element, given, writable, max_version, given is not self, here)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU."""
-        return (dlpack.CPU, 0)
+        """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
+        device = self._memory.device
+        return (dlpack.CPU, 0) if device is None else (dlpack.CUDA, device.ordinal)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

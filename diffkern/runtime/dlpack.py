@@ -1,8 +1,8 @@
 """DLPack: give an array to another library, or take one from it, without copying.
 
 In: an array, or an object with ``__dlpack__``, or a capsule. Out: a capsule that owns a reference until its consumer
-lets go, or a NumPy array over the other library's memory that holds on to it. Both forms of the protocol are spoken:
-the plain one, and that of version 1, which says whether the memory is read-only. Nothing here knows a framework.
+lets go, or what the other library's memory holds and where it is, with what keeps it alive. Both forms of the
+protocol are spoken: the plain one, and that of version 1, which says whether the memory is read-only.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import BFLOAT16, BOOL, SCALARS, Kind, Scalar, scalar_of
 from diffkern.lang.dtypes import SCALARS as NAMED
 
-__all__ = ["CPU", "CUDA", "Device", "device_of", "export", "take"]
+__all__ = ["CPU", "CUDA", "ON_HOST", "Device", "Taken", "device_of", "export", "take"]
 
 Device = tuple[int, int]
 """Kind and number of a device, as the protocol writes it."""
@@ -27,9 +28,8 @@ CPU = 1
 CUDA = 2
 CUDA_HOST = 3
 CUDA_MANAGED = 13
-_DEVICES = {CPU: "cpu", CUDA: "cuda", CUDA_HOST: "pinned", CUDA_MANAGED: "cuda managed"}
 # Memory of these kinds can be read by the processor.
-_ON_HOST = (CPU, CUDA_HOST)
+ON_HOST = (CPU, CUDA_HOST)
 
 _VERSION = (1, 0)
 _READ_ONLY = 1
@@ -133,7 +133,7 @@ def _let_go() -> None:
 
 
 def export(
-    data: np.ndarray[Any, Any],
+    data: Any,
     element: Stored,
     owner: object,
     writable: bool,
@@ -141,7 +141,7 @@ def export(
     copied: bool = False,
     device: Device = (CPU, 0),
 ) -> Any:
-    """Return a capsule for memory that `owner` keeps alive.
+    """Return a capsule for memory that `owner` keeps alive; `data` is a NumPy array, or the view of a GPU's memory.
 
     Raises
     ------
@@ -183,17 +183,65 @@ def device_of(source: Any) -> Device:
     return int(kind), int(number)
 
 
-def take(source: Any) -> tuple[np.ndarray[Any, Any], Scalar]:
-    """Return a NumPy array over what an object with ``__dlpack__``, or a capsule, gives, and its type.
+class Taken:
+    """Memory that another library gave: where it is and what it holds. It is given back with the last reference."""
 
-    The array holds on to the memory. It is read-only if the other side says so.
+    __slots__ = ("address", "kind", "number", "owner", "read_only", "scalar", "shape", "strides")
+
+    def __init__(self, tensor: Any, read_only: bool, owner: Callable[[], object]) -> None:
+        ndim = tensor.ndim
+        if tensor.device_type not in (*ON_HOST, CUDA, CUDA_MANAGED):
+            raise BufferError(f"this memory lies on a device of kind {tensor.device_type}, which is none of diffkern's")
+        self.kind: int = tensor.device_type
+        self.number: int = tensor.device_id
+        self.scalar = _scalar(tensor.dtype)
+        self.address: int = (tensor.data or 0) + tensor.byte_offset
+        self.shape: tuple[int, ...] = tuple(tensor.shape[:ndim]) if ndim else ()
+        itemsize = self.stored.itemsize
+        self.strides = tuple([s * itemsize for s in tensor.strides[:ndim]]) if tensor.strides and ndim else None
+        self.read_only = read_only
+        # All that can be refused has been refused: now the capsule is used up.
+        self.owner = owner()
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """NumPy's type of the elements."""
+        return NAMED[self.scalar.name].numpy
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a NumPy array over host memory, which holds on to it."""
+        shape, strides, stored = self.shape, self.strides, self.stored
+        if 0 in shape:
+            return np.empty(shape, stored)
+        if strides is None:
+            low, size = 0, stored.itemsize * int(np.prod(shape, dtype=np.int64))
+        else:
+            reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+            low = sum(reach for reach in reaches if reach < 0)
+            size = sum(abs(reach) for reach in reaches) + stored.itemsize
+        memory = (ctypes.c_char * size).from_address(self.address + low)
+        memory._owner = self.owner  # type: ignore[attr-defined]  # an instance of a type made here has room for it
+        data: np.ndarray[Any, Any] = np.ndarray(shape, stored, memory, -low, strides)  # type: ignore[arg-type]  # a buffer
+        data.flags.writeable = not self.read_only
+        return data
+
+
+def take(source: Any, stream_of: Callable[[int], int]) -> Taken:
+    """Return what an object with ``__dlpack__``, or a capsule, gives.
+
+    Parameters
+    ----------
+    source
+        The object or capsule.
+    stream_of : callable
+        For the number of a GPU, the stream that is going to use the memory; the other side's work comes before it.
 
     Raises
     ------
     BufferError, TypeError
-        If the memory is not the processor's, or its type is none of diffkern's.
+        If the memory is on no device of diffkern, or its type is none of diffkern's.
     """
-    capsule = _capsule_of(source)
+    capsule = _capsule_of(source, stream_of)
     if _is_valid(capsule, _NEW):
         address, used = _pointer(capsule, _NEW), _USED_NEW
         managed: Any = _Versioned.from_address(address)
@@ -205,39 +253,15 @@ def take(source: Any) -> tuple[np.ndarray[Any, Any], Scalar]:
         managed, read_only = _Managed.from_address(address), False
     else:
         raise TypeError(f"{source!r} is no DLPack capsule, or it was used before; a capsule can be taken once")
-    # All that can be refused is refused before the capsule is used up.
-    tensor = managed.tensor
-    if tensor.device_type not in _ON_HOST:
-        raise BufferError(_elsewhere(tensor.device_type, tensor.device_id))
-    scalar = _scalar(tensor.dtype)
-    shape = tuple(tensor.shape[:ndim]) if (ndim := tensor.ndim) else ()
-    stored = NAMED[scalar.name].numpy
-    strides = tuple(s * stored.itemsize for s in tensor.strides[:ndim]) if tensor.strides and ndim else None
-    owner = _Taken(address, managed.deleter)
-    _rename(capsule, used)
-    data = _over((tensor.data or 0) + tensor.byte_offset, shape, strides, stored, owner)
-    data.flags.writeable = not read_only
-    return data, scalar
+
+    def use() -> object:
+        _rename(capsule, used)
+        return _Owner(address, managed.deleter)
+
+    return Taken(managed.tensor, read_only, use)
 
 
-def _over(
-    address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, stored: np.dtype[Any], owner: _Taken
-) -> np.ndarray[Any, Any]:
-    """Return an array over memory, which keeps `owner`."""
-    if 0 in shape:
-        return np.empty(shape, stored)
-    if strides is None:
-        low, size = 0, stored.itemsize * int(np.prod(shape, dtype=np.int64))
-    else:
-        reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-        low = sum(reach for reach in reaches if reach < 0)
-        size = sum(abs(reach) for reach in reaches) + stored.itemsize
-    memory = (ctypes.c_char * size).from_address(address + low)
-    memory._owner = owner  # type: ignore[attr-defined]  # an instance of a type made here has room for it
-    return np.ndarray(shape, stored, memory, -low, strides)  # type: ignore[arg-type]  # a buffer, as NumPy asks
-
-
-class _Taken:
+class _Owner:
     """Another library's memory, which is given back when nobody here needs it any more."""
 
     __slots__ = ("_address", "_deleter")
@@ -251,24 +275,16 @@ class _Taken:
             call(self._deleter)(self._address)
 
 
-def _capsule_of(source: Any) -> Any:
+def _capsule_of(source: Any, stream_of: Callable[[int], int]) -> Any:
     ask = getattr(source, "__dlpack__", None)
     if ask is None:
         return source
     kind, number = device_of(source)
-    if kind not in _ON_HOST:
-        raise BufferError(_elsewhere(kind, number))
+    stream = {} if kind in ON_HOST else {"stream": stream_of(number)}
     try:
-        return ask(max_version=_VERSION)
+        return ask(max_version=_VERSION, **stream)
     except TypeError:  # a library from before version 1 knows no such argument
-        return ask()
-
-
-def _elsewhere(kind: int, number: int) -> str:
-    return (
-        f"this memory lies on the device {_DEVICES.get(kind, f'of kind {kind}')}:{number}, and diffkern's arrays here "
-        "lie on the CPU; copy it there first"
-    )
+        return ask(**stream)
 
 
 def _data_type(scalar: Scalar) -> _DataType:

@@ -16,6 +16,7 @@ from diffkern.ir.structs import Stored
 from diffkern.runtime import dlpack
 from diffkern.runtime.array import _given, array, wrap
 from diffkern.runtime.convert import component_shape
+from diffkern.runtime.device import get_cuda_device
 
 __all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor"]
 
@@ -64,13 +65,24 @@ def adopt_dlpack(value: Any, element: Stored | None) -> array:
     """Return an array over the memory of an object that speaks DLPack, or of a capsule."""
     if _library(value) in _IMMUTABLE and hasattr(value, "block_until_ready"):
         value.block_until_ready()
-    data, scalar = dlpack.take(value)
-    if _library(value) in _IMMUTABLE:
-        data.flags.writeable = False
-    inner = () if element is None else component_shape(element)
-    if data.ndim == len(inner):
-        data = data[np.newaxis]  # one element
-    return wrap(data, scalar if element is None else element)
+    taken = dlpack.take(value, _stream_on)
+    taken.read_only = taken.read_only or _library(value) in _IMMUTABLE
+    element = taken.scalar if element is None else element
+    if len(taken.shape) == len(component_shape(element)):  # one element
+        taken.shape, taken.strides = (1, *taken.shape), None if taken.strides is None else (0, *taken.strides)
+    if taken.kind in dlpack.ON_HOST:
+        return wrap(taken.numpy(), element)
+    from diffkern.runtime.cuda.exchange import over_address
+
+    return over_address(
+        get_cuda_device(taken.number), taken.address, taken.shape, taken.stored, taken.strides, element, taken.owner,
+        taken.read_only,
+    )  # fmt: skip
+
+
+def _stream_on(ordinal: int) -> int:
+    """Return the driver's stream that comes next on a GPU, as DLPack writes it: 1 for the default one."""
+    return get_cuda_device(ordinal).stream.cuda_stream or 1
 
 
 def _library(value: Any) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.runtime import dlpack
+from diffkern.testing.fake_cuda import fake_cuda
 
 NATIVE_TYPES = [
     dk.bool_, dk.int8, dk.int16, dk.int32, dk.int64, dk.uint8, dk.uint16, dk.uint32, dk.uint64, dk.float16, dk.float32,
@@ -229,8 +230,8 @@ def test_newer_versions_and_foreign_types_are_refused_before_the_capsule_is_used
     with pytest.raises(TypeError, match="code 5"):
         dk.from_dlpack(capsule)
     managed.tensor.dtype.code = 2
-    managed.tensor.device_type = 2
-    with pytest.raises(BufferError, match="cuda:0"):
+    managed.tensor.device_type = 8
+    with pytest.raises(BufferError, match="device of kind 8"):
         dk.from_dlpack(capsule)
     managed.tensor.device_type = 1
     assert (dk.from_dlpack(capsule).numpy() == 1.0).all()
@@ -256,21 +257,58 @@ def test_objects_with_dlpack_are_arguments():
     assert (y.numpy() == 2.0).all()
 
 
+# -- GPUs: a driver that keeps device memory in host memory --------------------------------------------------------
+
+
+@pytest.fixture
+def gpu():
+    with fake_cuda() as driver:
+        yield driver
+
+
 class OnDevice:
     shape = (3,)
     dtype = "float32"
-    __cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (0, False), "version": 3}  # noqa: RUF012
+    __cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (64, False), "version": 3}  # noqa: RUF012
 
 
-def test_memory_of_a_device_is_refused_before_the_launch():
-    y = dk.zeros(3)
-    with pytest.raises(dk.LaunchError, match=r"parameter 'x'.*lies on a CUDA device"):
+def test_memory_of_another_device_is_refused_before_the_launch(gpu):
+    y = dk.zeros(3, device="cpu")
+    with pytest.raises(dk.LaunchError, match="'y'"):
         double[3](OnDevice(), y)
-
-    class Far(Producer):
-        def __dlpack_device__(self):
-            return (2, 1)
-
-    with pytest.raises(dk.LaunchError, match=r"parameter 'x'.*cuda:1"):
-        double[3](Far(dk.ones(3)), y)
     assert (y.numpy() == 0.0).all()
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_gpu_gives_its_address(gpu, version):
+    a = dk.full((2, 3), 4.0, device="cuda:0")
+    assert a.__dlpack_device__() == (2, 0)
+    back = dk.from_dlpack(GpuProducer(a, version))
+    assert back.device == a.device
+    assert back.ptr == a.ptr
+    assert back.shape == (2, 3)
+    np.testing.assert_array_equal(back.numpy(), np.full((2, 3), 4.0, np.float32))
+
+
+class GpuProducer(Producer):
+    def __dlpack__(self, stream=None, **kwargs):
+        assert stream is not None
+        if self.version is None and kwargs:
+            raise TypeError("unexpected keyword argument 'max_version'")
+        return self.a.__dlpack__(stream=stream, max_version=self.version)
+
+    def __dlpack_device__(self):
+        return self.a.__dlpack_device__()
+
+
+def test_streams_of_a_gpu(gpu):
+    a = dk.ones(3, device="cuda:0")
+    for stream in (None, 1, 2, -1):
+        assert dk.from_dlpack(a.__dlpack__(stream=stream)).ptr == a.ptr
+    with pytest.raises(BufferError, match="ambiguous"):
+        a.__dlpack__(stream=0)
+    with pytest.raises(BufferError, match="not on"):
+        a.__dlpack__(dl_device=(1, 0))
+    copy = dk.from_dlpack(a.__dlpack__(copy=True))
+    assert copy.ptr != a.ptr
+    assert copy.device == a.device
