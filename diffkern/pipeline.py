@@ -31,6 +31,7 @@ from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
+from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.cse import eliminate_common
@@ -240,9 +241,9 @@ def _accesses(fn: Function) -> dict[str, list[int]]:
     position = {p: k for k, p in enumerate(fn.params)}
     reads, writes = set(), set()
     for op in walk(fn.body):
-        if op.name in ("load", "atomic"):
+        if op.name in LOADS | ATOMICS:
             reads.add(position[op.operands[0]])
-        if op.name in ("store", "atomic", "accumulate"):
+        if op.name in WRITES:
             writes.add(position[op.operands[0]])
     return {"reads": sorted(reads), "writes": sorted(writes)}
 

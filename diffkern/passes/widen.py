@@ -17,10 +17,12 @@ from diffkern.ir.types import (
     FLOAT32,
     FLOAT64,
     Array,
+    Buffer,
     Element,
     Mat,
     Scalar,
     Stack,
+    Tile,
     Type,
     Vec,
     scalar_of,
@@ -30,8 +32,12 @@ from diffkern.ir.types import (
 
 def widened(t: Type) -> Type:
     """The type with float64 in the place of every floating-point scalar; others are returned as they are."""
+    if isinstance(t, Tile):
+        return Tile(_element(t.dtype, FLOAT64), t.shape)
+    if isinstance(t, Buffer):
+        return Buffer(_element(t.dtype, FLOAT64), t.size)
     if isinstance(t, Stack):
-        return Stack(tuple(_element(f, FLOAT64) for f in t.fields), t.slots, t.level)
+        return Stack(tuple(widened(f) for f in t.fields), t.slots, t.level)
     return _with_floats(t, FLOAT64)
 
 
@@ -46,8 +52,10 @@ def _element(t: Element, scalar: Scalar) -> Element:
 
 
 def _attr(value: Any) -> Any:
-    if isinstance(value, (Scalar, Vec, Mat, Array, Stack)):
+    if isinstance(value, (Scalar, Vec, Mat, Array, Stack, Tile)):
         return widened(value)
+    if isinstance(value, Region):
+        return _Widener(Builder(), {}).region(value)
     if isinstance(value, tuple):
         return tuple(map(_attr, value))
     return value
