@@ -44,6 +44,7 @@ PARTIALS = 48  # address of the partial sums
 HEADER_SIZE = 56
 HEADER_FORMAT = "7q"  # status address, dim0..dim3, chunk, partials
 MAX_DIMS = 4
+CUDA_GRID_THREADS = 2**31  # most threads of a grid on CUDA; a launch with more goes round in each of them
 
 OUT_OF_BOUNDS = 1  # an index is outside its array
 ZERO_DIVISION = 2  # an integer is divided by 0

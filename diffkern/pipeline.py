@@ -22,7 +22,8 @@ from diffkern import abi
 from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.backends import cpu
+from diffkern.backends import cpu, cuda
+from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lower
@@ -35,6 +36,7 @@ from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.cse import eliminate_common
+from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.dce import eliminate
 from diffkern.passes.fold import fold
 from diffkern.passes.hoist import hoist_integers
@@ -47,8 +49,11 @@ from diffkern.passes.writers import one_writer_each
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
+Flavour = Literal["cpu", "cuda"]
+"""How the readable source is spelled."""
 
 DEFAULT_STACK_BYTES = 32 * 1024
+CUDA_STACK_BYTES = 2 * 1024
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,8 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
-    budget = StackBudget(options.get("stack_bytes", DEFAULT_STACK_BYTES), options.get("stack_slots"))
+    default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
+    budget = StackBudget(options.get("stack_bytes", default), options.get("stack_slots"))
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     adjoint = reverse(fn, chosen, budget)
     eliminate(eliminate_common(fold(adjoint.fn), loads=True))
@@ -154,7 +160,9 @@ def build_adjoint(
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
     d = differentiate(prepare(primal), active, options)
-    if accumulate == "atomic":
+    if _is_cuda(options):
+        settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
+    elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
@@ -170,16 +178,28 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
     return differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options)
 
 
-def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> str:
-    """Readable Python form of a kernel."""
+def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
+    """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
     fn = forward_ir(pyfunc, types, options)
-    return to_python(fn, header=_header(fn, types, "forward"))
+    return _spell(fn, flavour, _header(fn, types, "forward"))
 
 
-def adjoint_source(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> str:
+def adjoint_source(
+    pyfunc: PyFunction,
+    types: Sequence[Argument],
+    active: frozenset[int],
+    options: Options,
+    flavour: Flavour = "cpu",
+) -> str:
     """Readable Python form of a kernel's adjoint."""
-    fn = adjoint_ir(pyfunc, types, active, options).fn
-    return to_python(fn, header=_header(fn, types, "adjoint"))
+    d = adjoint_ir(pyfunc, types, active, options)
+    if flavour == "cuda":
+        settle_updates(d.fn, d.buffers, d.conflicts)
+    return _spell(d.fn, flavour, _header(d.fn, types, "adjoint"))
+
+
+def _spell(fn: Function, flavour: Flavour, header: list[str]) -> str:
+    return to_cuda_python(fn, header=header) if flavour == "cuda" else to_python(fn, header=header)
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
@@ -208,15 +228,45 @@ def _build(
 ) -> Program:
     source = to_python(fn)
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
-    fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
-    compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
-    manifest.update(symbol=symbol, sites=compiled.sites)
+    compiled: cpu.CompiledObject | cuda.CudaObject
+    if _is_cuda(options):
+        compiled = _compile_cuda(fn, symbol, options, checking)
+        code = compiled.cubin
+        manifest.update(
+            symbol=symbol,
+            target=compiled.arch,
+            shared_bytes=compiled.shared_bytes,
+            launch_bounds=compiled.launch_bounds,
+        )
+    else:
+        fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
+        compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
+        code = compiled.object_code
+        manifest.update(symbol=symbol, sites=compiled.sites)
     if checking is not cpu.Checking.NONE:
         manifest["checks"] = _checks_manifest(fn, kernel, compiled)
-    return Program(compiled.object_code, compiled.symbols, source, manifest)
+    return Program(code, compiled.symbols, source, manifest)
 
 
-def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject) -> dict[str, Any]:
+def _is_cuda(options: Options) -> bool:
+    return str(options.get("target", "native")).startswith("sm_")
+
+
+def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
+    bounds = options.get("launch_bounds")
+    return cuda.compile_function(
+        fn,
+        symbol,
+        arch=options["target"],
+        fast_math=bool(options.get("fast_math", False)),
+        checking=checking,
+        lineinfo=bool(options.get("lineinfo", False)),
+        launch_bounds=None if bounds is None else (bounds, 0) if isinstance(bounds, int) else tuple(bounds),
+        may_alias=bool(options.get("may_alias", True)),
+    )
+
+
+def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject | cuda.CudaObject) -> dict[str, Any]:
     """Where each check stands in the source, and the arrays in which the writing threads are noted."""
     position = {p: k for k, p in enumerate(fn.params)}
     fields, _ = abi.layout([p.type for p in fn.params])

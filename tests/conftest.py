@@ -7,6 +7,7 @@ the default also draws new random examples instead of the fixed ones.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import shutil
 import tempfile
@@ -41,6 +42,18 @@ def pytest_configure(config: pytest.Config) -> None:
         directory = tempfile.mkdtemp(prefix="diffkern-test-cache-")
         os.environ["DIFFKERN_CACHE_DIR"] = directory
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+def require(*modules: str) -> None:
+    """Skip the tests of a module that needs packages which are not installed.
+
+    With ``DIFFKERN_REQUIRE_ALL=1`` (continuous integration) nothing is skipped: the import fails.
+    """
+    for name in modules:
+        if os.environ.get("DIFFKERN_REQUIRE_ALL") == "1":
+            importlib.import_module(name)
+        else:
+            pytest.importorskip(name)
 
 
 def has_cuda_driver() -> bool:

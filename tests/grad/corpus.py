@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from . import kernels_branches, kernels_composites, kernels_functions, kernels_loops, kernels_memory
+from . import (
+    kernels_branches,
+    kernels_composites,
+    kernels_device,
+    kernels_functions,
+    kernels_loops,
+    kernels_memory,
+)
 from .cases import CASES
 
-MODULES = (kernels_branches, kernels_composites, kernels_functions, kernels_loops, kernels_memory)
+MODULES = (
+    kernels_branches,
+    kernels_composites,
+    kernels_device,
+    kernels_functions,
+    kernels_loops,
+    kernels_memory,
+)
 
 __all__ = ["CASES", "MODULES"]

@@ -7,7 +7,7 @@ and a loop stack a ``StackRef``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from diffkern.backends.llvm.scalars import ScalarEmitter, is_scalar_op
 from diffkern.backends.llvm.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Kind, Scalar, Stack, Type, scalar_of
+from diffkern.ir.types import Element, Kind, Scalar, Stack, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 
 
@@ -129,15 +129,16 @@ class BodyEmitter:
             if op.result in self.facts.exact:
                 self.exact[op.result] = self.exact_form(op)
             return
-        emit = _SPELLED.get(op.name)
-        if emit is None:
+        method = _SPELLED.get(op.name)
+        if method is None:
             raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
+        emit = getattr(self, method)
         if self.checks is not None and op.name in ACCESSES:
             self.checked(op, self.checks, emit)
         else:
-            emit(self, op)
+            emit(op)
 
-    def checked(self, op: Op, checks: Checks, emit: Callable[[BodyEmitter, Op], None]) -> None:
+    def checked(self, op: Op, checks: Checks, emit: Callable[[Op], None]) -> None:
         """Emit an access that is skipped where it is a mistake; what it would have read is 0 then."""
         b = self.builder
         indices = [self.index(v) for v in index_operands(op)]
@@ -146,7 +147,7 @@ class BodyEmitter:
         access, done = b.append_basic_block("access"), b.append_basic_block("skipped")
         b.cbranch(allowed, access, done)
         b.position_at_end(access)
-        emit(self, op)
+        emit(op)
         after = b.block
         b.branch(done)
         b.position_at_end(done)
@@ -204,7 +205,7 @@ class BodyEmitter:
             return
         array, pointer = self.element(op)
         parts = self.values[op.operands[-1]]
-        self.values[op.result] = tuple(atomic_element(self.builder, array.type.dtype, pointer, op.attrs["kind"], parts))
+        self.values[op.result] = tuple(self.update(op, array.type.dtype, pointer, op.attrs["kind"], parts))
 
     def accumulate(self, op: Op) -> None:
         if self.summed(op, "add"):
@@ -214,7 +215,11 @@ class BodyEmitter:
         if op.attrs["mode"] == "plain":
             add_element(self.builder, array, pointer, parts, self.scalars.flags)
         else:
-            atomic_element(self.builder, array.type.dtype, pointer, "add", parts)
+            self.update(op, array.type.dtype, pointer, "add", parts)
+
+    def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+        """Update an element atomically; returns the old components."""
+        return atomic_element(self.builder, t, pointer, kind, parts)
 
     def summed(self, op: Op, kind: str) -> bool:
         """Add to the accumulators of the chunk, if the op has some."""
@@ -348,20 +353,20 @@ def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
     return b.select(b.and_(backward, down), downward, trips)
 
 
-_SPELLED = {
-    "construct": BodyEmitter.construct,
-    "extract": BodyEmitter.extract,
-    "tid": BodyEmitter.thread_index,
-    "shape": BodyEmitter.shape,
-    "load": BodyEmitter.load,
-    "store": BodyEmitter.store,
-    "atomic": BodyEmitter.atomic,
-    "accumulate": BodyEmitter.accumulate,
-    "stack_new": BodyEmitter.stack_new,
-    "stack_get": BodyEmitter.stack_get,
-    "stack_set": BodyEmitter.stack_set,
-    "if": BodyEmitter.branch,
-    "for": BodyEmitter.loop_for,
-    "while": BodyEmitter.loop_while,
+_SPELLED: Mapping[str, str] = {
+    "construct": "construct",
+    "extract": "extract",
+    "tid": "thread_index",
+    "shape": "shape",
+    "load": "load",
+    "store": "store",
+    "atomic": "atomic",
+    "accumulate": "accumulate",
+    "stack_new": "stack_new",
+    "stack_get": "stack_get",
+    "stack_set": "stack_set",
+    "if": "branch",
+    "for": "loop_for",
+    "while": "loop_while",
 }
 __all__ = ["I1", "BodyEmitter", "StackRef", "trip_count"]

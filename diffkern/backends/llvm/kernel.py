@@ -20,7 +20,7 @@ from llvmlite import ir
 
 from diffkern import abi
 from diffkern.backends.llvm.checks import Checking, Checks
-from diffkern.backends.llvm.facts import Facts, analyse, index_operands
+from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.libm import TargetModule
 from diffkern.backends.llvm.memory import (
@@ -30,6 +30,7 @@ from diffkern.backends.llvm.memory import (
     element_size,
     load_array,
     load_element,
+    with_scopes,
 )
 from diffkern.backends.llvm.scalars import ScalarEmitter, compare
 from diffkern.backends.llvm.types import (
@@ -207,7 +208,7 @@ class _Chunk(_Frame):
         if checking is not Checking.NONE:
             self.checks = Checks(checking, self.module, self.builder, self.header(abi.STATUS))
         if self.noalias:
-            self.arrays = _with_scopes(self.module, self.arrays)
+            self.arrays = with_scopes(self.module, self.arrays)
         b = self.builder
         stacks = {
             level: _untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8)))
@@ -308,7 +309,7 @@ def _emit_finish(module: ir.Module, fn: Function, facts: Facts, symbol: str) -> 
     site = 0
     for op in facts.reduced:
         body = frame.body()
-        for needed in _invariant_ops(op, facts):
+        for needed in invariant_ops(op, facts):
             body.op(needed)
         array = frame.arrays[op.operands[0]]
         indices = [body.index(v) for v in index_operands(op)]
@@ -336,26 +337,3 @@ def _finish_site(frame: _Frame, array: ArrayRef, pointer: Any, k: int, sites: in
     with b.if_then(b.not_(compare(b, s, "==", total, constant(s, 0)))):
         place = pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(stored))
         atomic_element(b, stored, place, "add", [total])
-
-
-def _invariant_ops(op: Op, facts: Facts) -> list[Op]:
-    """The ops that the indices of an access are computed by, definitions before uses."""
-    wanted = set(index_operands(op))
-    needed: list[Op] = []
-    for value, definition in reversed(facts.invariant.items()):
-        if value in wanted and definition is not None:
-            needed.append(definition)
-            wanted.update(definition.operands)
-    return needed[::-1]
-
-
-def _with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
-    """Tell LLVM that accesses through different parameters never meet."""
-    domain = module.add_metadata(["arrays"])
-    scopes = {p: module.add_metadata([f"array {k}", domain]) for k, p in enumerate(arrays)}
-    out = {}
-    for p, a in arrays.items():
-        own = module.add_metadata([scopes[p]])
-        others = module.add_metadata([s for q, s in scopes.items() if q is not p])
-        out[p] = ArrayRef(a.type, a.data, a.shape, a.strides, (own, others))
-    return out

@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from diffkern.backends.llvm.scalars import extremum
 from diffkern.backends.llvm.types import I8, I64, Builder, from_memory, i64, memory_type, to_memory
+from diffkern.ir.nodes import Value
 from diffkern.ir.types import STORAGE_ONLY, Array, Element, Mat, Scalar, Vec, scalar_of
 
 
@@ -58,7 +59,8 @@ def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[
     return b.gep(array.data, [flat], inbounds=True, source_etype=memory_type(scalar_of(array.type.dtype)))
 
 
-def _component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
+def component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
+    """Pointer to a component of an element."""
     return pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
 
 
@@ -73,7 +75,7 @@ def load_element(b: Builder, t: Element, pointer: Any, array: ArrayRef | None = 
     """The components of an element as values."""
     s = scalar_of(t)
     return [
-        from_memory(b, s, _tag(array, b.load(_component(b, s, pointer, k), typ=memory_type(s))))
+        from_memory(b, s, _tag(array, b.load(component(b, s, pointer, k), typ=memory_type(s))))
         for k in range(element_size(t))
     ]
 
@@ -82,7 +84,7 @@ def store_element(b: Builder, t: Element, pointer: Any, values: Sequence[Any], a
     """Write the components of an element."""
     s = scalar_of(t)
     for k, value in enumerate(values):
-        _tag(array, b.store(to_memory(b, s, value), _component(b, s, pointer, k)))
+        _tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)))
 
 
 def add_element(b: Builder, array: ArrayRef, pointer: Any, values: Sequence[Any], flags: tuple[str, ...]) -> None:
@@ -105,7 +107,7 @@ def _difference(b: Builder, x: Any, y: Any) -> Any:
 def atomic_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequence[Any]) -> list[Any]:
     """Update the components of an element atomically, each by itself; returns the old components."""
     s = scalar_of(t)
-    return [_atomic(b, s, _component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
+    return [_atomic(b, s, component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
 
 
 _NATIVE_INT = {"add": "add", "sub": "sub", "exch": "xchg"}
@@ -160,13 +162,25 @@ def _compare_and_swap(
     return old
 
 
-def load_array(b: Builder, block: Any, offset: int, t: Array) -> ArrayRef:
-    """Read an array's fields from the argument block."""
+def load_array(b: Builder, block: Any, offset: int, t: Array, space: int = 0) -> ArrayRef:
+    """Read an array's fields from the argument block; its elements are in an address space of the target."""
 
     def field(k: int) -> Any:
         return b.load(b.gep(block, [i64(offset + 8 * k)], inbounds=True, source_etype=I8), typ=I64)
 
-    data = b.load(b.gep(block, [i64(offset)], inbounds=True, source_etype=I8), typ=ir.PointerType())
+    data = b.load(b.gep(block, [i64(offset)], inbounds=True, source_etype=I8), typ=ir.PointerType(addrspace=space))
     shape = tuple(field(1 + k) for k in range(t.ndim))
     strides = tuple(field(1 + t.ndim + k) for k in range(t.ndim)) if t.layout != "C" else ()
     return ArrayRef(t, data, shape, strides or tuple(i64(0) for _ in range(t.ndim)))
+
+
+def with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
+    """Tell LLVM that accesses through different parameters never meet."""
+    domain = module.add_metadata(["arrays"])
+    scopes = {p: module.add_metadata([f"array {k}", domain]) for k, p in enumerate(arrays)}
+    out = {}
+    for p, a in arrays.items():
+        own = module.add_metadata([scopes[p]])
+        others = module.add_metadata([s for q, s in scopes.items() if q is not p])
+        out[p] = ArrayRef(a.type, a.data, a.shape, a.strides, (own, others))
+    return out

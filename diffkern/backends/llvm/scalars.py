@@ -44,6 +44,10 @@ class ScalarEmitter:
         fn = self.module.declare_intrinsic(f"llvm.{name}", [ty], ir.FunctionType(ty, [a.type for a in args]))
         return self.builder.call(fn, args, fastmath=self.flags)
 
+    def remainder(self, t: Scalar, x: Any, y: Any) -> Any:
+        """The exact remainder of a truncated division, with the sign of the dividend."""
+        return self.builder.frem(x, y)
+
 
 Spelling: TypeAlias = Callable[[ScalarEmitter, Scalar, "list[Any]", Op], Any]
 
@@ -161,7 +165,7 @@ def _mod(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 def _float_divmod(e: ScalarEmitter, t: Scalar, x: Any, y: Any) -> tuple[Any, Any]:
     """Python's ``x // y`` and ``x % y``: the remainder has the divisor's sign and is exact."""
     b, zero, one = e.builder, constant(t, 0), constant(t, 1)
-    rest = b.frem(x, y)
+    rest = e.remainder(t, x, y)
     other_sign = b.xor(b.fcmp_ordered("<", y, zero), b.fcmp_ordered("<", rest, zero))
     nonzero = b.fcmp_unordered("!=", rest, zero)
     fix = b.and_(nonzero, other_sign)

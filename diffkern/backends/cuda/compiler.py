@@ -1,0 +1,114 @@
+"""The CUDA target: a function of the IR to PTX and a cubin.
+
+In: any function the verifier accepts, and the symbol it is to have. Out: a :class:`CudaObject` whose kernel takes the
+argument block of ``diffkern.abi`` by value.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+import llvmlite
+
+from diffkern.backends.cuda import toolchain
+from diffkern.backends.cuda.kernel import emit_kernel
+from diffkern.backends.cuda.math import PREFIX
+from diffkern.backends.llvm.checks import Checking
+from diffkern.ir.nodes import Function, Op, Value
+from diffkern.passes.expand import expand_composites
+
+
+@dataclass(frozen=True)
+class CudaObject:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    cubin : bytes
+        Machine code for one architecture.
+    ptx : str
+        The code it was made of.
+    symbols : tuple of str
+        The kernel's name.
+    shared_bytes : int
+        Shared memory of a block.
+    llvm_ir : str
+        The optimised LLVM code.
+    check_sites : tuple of Op
+        What is checked while running; the number of a site is its position here.
+    stamped : tuple of Value
+        The array parameters in which the writing threads are noted, in the order of the record.
+    """
+
+    cubin: bytes
+    ptx: str
+    symbols: tuple[str, ...]
+    shared_bytes: int
+    arch: str
+    llvm_ir: str
+    launch_bounds: tuple[int, int] | None = None
+    check_sites: tuple[Op, ...] = ()
+    stamped: tuple[Value, ...] = ()
+
+
+def compile_function(
+    fn: Function,
+    symbol: str,
+    *,
+    arch: str = "sm_90",
+    fast_math: bool = False,
+    checking: Checking = Checking.NONE,
+    lineinfo: bool = False,
+    launch_bounds: tuple[int, int] | None = None,
+    may_alias: bool = True,
+) -> CudaObject:
+    """Compile a function for a GPU; no GPU and no driver is needed.
+
+    Parameters
+    ----------
+    fn : Function
+        A verified function; it is not changed.
+    symbol : str
+        The name of the kernel. The same function and symbol give the same bytes in every process.
+    arch : str, optional
+        The architecture, ``sm_75`` to ``sm_120``.
+    fast_math : bool, optional
+        Let the compiler reassociate and assume that no value is NaN or infinite.
+    checking : Checking, optional
+        Which mistakes the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
+    lineinfo : bool, optional
+        Keep the source lines for profilers.
+    launch_bounds : (int, int), optional
+        The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
+    may_alias : bool, optional
+        Whether array parameters may overlap. False promises that no two do.
+
+    Raises
+    ------
+    CompileError
+        If an operation has no form on this target, or the CUDA compilers are not installed.
+    """
+    kernel = emit_kernel(
+        expand_composites(fn),
+        symbol,
+        triple=toolchain.TRIPLE,
+        data_layout=toolchain.DATA_LAYOUT,
+        fast_math=fast_math,
+        noalias=not may_alias,
+        checking=checking,
+        launch_bounds=launch_bounds,
+    )
+    library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
+    module = toolchain.optimise(kernel.text, arch, library, (symbol,))
+    llvm_ir = str(module)
+    code = toolchain.ptx(module, arch)
+    cubin = toolchain.link(code, arch, symbol, lineinfo=lineinfo)
+    return CudaObject(cubin, code, (symbol,), 0, arch, llvm_ir, launch_bounds, kernel.check_sites, kernel.stamped)
+
+
+@functools.cache
+def target_description() -> dict[str, str]:
+    """The compilers' versions: what a cache key must hold besides the program and the architecture."""
+    return {"llvmlite": llvmlite.__version__, **toolchain.versions()}

@@ -1,0 +1,334 @@
+"""A kernel for CUDA as an LLVM module: one function, a grid-stride loop over the threads of a launch.
+
+In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines the kernel ``symbol`` with
+one by-value parameter, the argument block of ``diffkern.abi``; nothing else is visible from outside.
+
+Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all. A
+thread starts at its number in the grid and goes on by the size of the grid. The components of its index are kept apart
+and carried from axis to axis, so that all arithmetic has 32 bits while the product of the axes may have 64; axes that
+the kernel does not ask for repeat the thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir import values
+
+from diffkern import abi
+from diffkern.backends.cuda.body import CudaBody, add_element
+from diffkern.backends.cuda.math import CudaScalars
+from diffkern.backends.cuda.registers import WARP, shuffle, special
+from diffkern.backends.llvm.checks import Checking, Checks
+from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
+from diffkern.backends.llvm.memory import (
+    ArrayRef,
+    address,
+    element_size,
+    load_array,
+    load_element,
+    with_scopes,
+)
+from diffkern.backends.llvm.scalars import compare
+from diffkern.backends.llvm.types import I8, I32, I64, VOID, constant, i32, i64, value_type
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Array, Element, Scalar, scalar_of
+from diffkern.ir.types import value_type as held_type
+
+GLOBAL = 1
+"""The address space of global memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaModule:
+    """An LLVM module as text, and what is checked while it runs."""
+
+    text: str
+    check_sites: tuple[Op, ...] = ()
+    stamped: tuple[Value, ...] = ()
+
+
+def emit_kernel(
+    fn: Function,
+    symbol: str,
+    *,
+    triple: str,
+    data_layout: str,
+    fast_math: bool = False,
+    noalias: bool = False,
+    checking: Checking = Checking.NONE,
+    launch_bounds: tuple[int, int] | None = None,
+) -> CudaModule:
+    """Spell a kernel in LLVM.
+
+    Parameters
+    ----------
+    fn
+        A function whose composite mathematics has been expanded.
+    symbol
+        The name of the kernel.
+    triple, data_layout
+        Of the target.
+    fast_math
+        Give LLVM every liberty with floating point (reassociation, no NaN, no infinity).
+    noalias
+        The caller makes sure that no two array parameters overlap.
+    checking
+        Which mistakes to look for at run time.
+    launch_bounds
+        The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
+    """
+    module = ir.Module(symbol)
+    module.triple, module.data_layout = triple, data_layout
+    flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
+    kernel = _Kernel(module, fn, symbol, flags)
+    kernel.emit(noalias, checking)
+    if launch_bounds is not None:
+        _annotate(module, kernel.function, launch_bounds)
+    checks = kernel.checks
+    if checks is None:
+        return CudaModule(str(module))
+    return CudaModule(str(module), tuple(checks.sites), tuple(checks.stamps))
+
+
+def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
+    named = module.add_named_metadata("nvvm.annotations")
+    for name, value in zip(("maxntidx", "minctasm"), bounds, strict=True):
+        if value:
+            named.add(module.add_metadata([function, name, i32(value)]))
+
+
+class _Kernel:
+    """The kernel's function under construction."""
+
+    def __init__(self, module: ir.Module, fn: Function, symbol: str, flags: tuple[str, ...]) -> None:
+        self.module, self.fn = module, fn
+        self.facts: Facts = analyse(fn)
+        used = used_values(fn)
+        self.quiet = frozenset(id(op) for op in walk(fn.body) if op.name == "atomic" and op.result not in used)
+        fields, size = abi.layout([p.type for p in fn.params])
+        block_type = ir.PointerType(ir.ArrayType(I64, size // 8))
+        self.function = ir.Function(module, ir.FunctionType(VOID, [block_type]), symbol)
+        self.function.calling_convention = "ptx_kernel"
+        self.function.attributes.add("nounwind")
+        (self.block,) = self.function.args
+        self.block.add_attribute("byval")
+        self.block.attributes.align = 8
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.scalars = CudaScalars(self.builder, module, flags)
+        self.checks: Checks | None = None
+        self.arrays: dict[Value, ArrayRef] = {}
+        self.values: dict[Value, tuple[Any, ...]] = {}
+        for p, place in zip(fn.params, fields, strict=True):
+            if isinstance(p.type, Array):
+                self.arrays[p] = load_array(self.builder, self.block, place.offset, p.type, GLOBAL)
+            else:
+                self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
+
+    def header(self, offset: int) -> Any:
+        b = self.builder
+        return b.load(b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8), typ=I64)
+
+    def by_value(self, t: Element, offset: int) -> tuple[Any, ...]:
+        b = self.builder
+        passed = abi.passed_type(t)
+        pointer = b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8)
+        return tuple(load_element(b, passed, pointer))  # type: ignore[arg-type]
+
+    def body(self) -> CudaBody:
+        body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
+        body.quiet = self.quiet
+        return body
+
+    def emit(self, noalias: bool, checking: Checking) -> None:
+        b = self.builder
+        if checking is not Checking.NONE:
+            self.checks = Checks(checking, self.module, b, self.header(abi.STATUS))
+        if noalias:
+            self.arrays = with_scopes(self.module, self.arrays)
+        stacks = {
+            level: b.alloca(ir.ArrayType(I64, (size + 7) // 8))
+            for level, size in sorted(self.facts.stack_bytes.items())
+        }
+        for slot in stacks.values():
+            slot.type = ir.PointerType()
+        sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
+        with self.threads() as tid:
+            body = self.body()
+            body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+            body.region(self.fn.body)
+        for op in self.facts.reduced:
+            self.finish(op, sums[id(op)])
+        b.ret_void()
+
+    # -- sums into uniform addresses -----------------------------------------------------------------------------------
+
+    def accumulators(self, op: Op) -> list[Any]:
+        b, s = self.builder, _summed_type(op)
+        slots = [b.alloca(value_type(s)) for _ in range(_width(op))]
+        for slot in slots:
+            b.store(constant(s, 0), slot)
+        return slots
+
+    def finish(self, op: Op, slots: list[Any]) -> None:
+        """Add up the threads' sums of a warp; one of its threads adds the total to the destination."""
+        b, s = self.builder, _summed_type(op)
+        totals = [self.warp_sum(s, b.load(slot, typ=value_type(s))) for slot in slots]
+        lane = b.and_(special(b, "tid.x"), i32(WARP - 1))
+        # Nothing to add may mean that no thread reached the site, for instance because the element does not exist.
+        wanted: Any = ir.Constant(ir.IntType(1), 0)
+        for total in totals:
+            wanted = b.or_(wanted, b.not_(compare(b, s, "==", total, constant(s, 0))))
+        with b.if_then(b.and_(b.icmp_unsigned("==", lane, i32(0)), wanted)):
+            body = self.body()
+            for needed in invariant_ops(op, self.facts):
+                body.op(needed)
+            array = self.arrays[op.operands[0]]
+            indices = [body.index(v) for v in index_operands(op)]
+            pointer = address(b, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+            add_element(b, array.type.dtype, pointer, "add", totals)
+
+    def warp_sum(self, s: Scalar, value: Any) -> Any:
+        """The sum over a warp whose threads are all here; the number of threads of a block is a multiple of 32."""
+        b = self.builder
+        for distance in (16, 8, 4, 2, 1):
+            other = shuffle(b, value, i32(distance))
+            value = b.fadd(value, other) if s.is_float else b.add(value, other)
+        return value
+
+    # -- the loop over threads -----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def threads(self) -> Iterator[Sequence[Any]]:
+        """The grid-stride loop around the code emitted inside; gives the components of the thread index."""
+        b, arity = self.builder, self.fn.tid_arity
+        ntid = special(b, "ntid.x")
+        first = b.add(b.mul(special(b, "ctaid.x"), ntid), special(b, "tid.x"))
+        stride = b.mul(special(b, "nctaid.x"), ntid)
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        if arity == 0:
+            total = dims[0]
+            for d in dims[1:]:
+                total = b.mul(total, d)
+            with self.loop(b.zext(first, I64), total, b.zext(stride, I64)) as t:
+                self.note(t)
+                yield ()
+        elif arity == 1:
+            with self.loop(first, b.trunc(dims[0], I32), stride) as i, self.repeated(dims[1:], [(i, dims[0])]):
+                yield (i,)
+        else:
+            with (
+                self.rows(first, stride, [b.trunc(d, I32) for d in dims[:arity]]) as tid,
+                self.repeated(dims[arity:], list(zip(tid, dims[:arity], strict=True))),
+            ):
+                yield tid
+
+    @contextlib.contextmanager
+    def loop(self, first: Any, end: Any, step: Any) -> Iterator[Any]:
+        """A loop over unsigned integers."""
+        b, before = self.builder, self.builder.block
+        head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
+        b.branch(head)
+        b.position_at_end(head)
+        i = b.phi(first.type)
+        i.add_incoming(first, before)
+        b.cbranch(b.icmp_unsigned("<", i, end), body, done)
+        b.position_at_end(body)
+        yield i
+        i.add_incoming(b.add(i, step), b.block)
+        self.back(head)
+        b.position_at_end(done)
+
+    @contextlib.contextmanager
+    def rows(self, first: Any, stride: Any, dims: list[Any]) -> Iterator[Sequence[Any]]:
+        """The loop over an index of several axes: the last component is divided by its axis, the quotient carried."""
+        b, before = self.builder, self.builder.block
+        lengths = [b.select(b.icmp_unsigned("==", d, i32(0)), i32(1), d) for d in dims[1:]]
+        head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
+        b.branch(head)
+        b.position_at_end(head)
+        phis = [b.phi(I32) for _ in dims]
+        for phi in phis[:-1]:
+            phi.add_incoming(i32(0), before)
+        phis[-1].add_incoming(first, before)
+        carried: Any = phis[-1]
+        components: list[Any] = []
+        for phi, length in zip(reversed(phis[:-1]), reversed(lengths), strict=True):
+            quotient = b.udiv(carried, length)
+            components.insert(0, b.sub(carried, b.mul(quotient, length)))
+            carried = b.add(phi, quotient)
+        components.insert(0, carried)
+        b.cbranch(b.icmp_unsigned("<", carried, dims[0]), body, done)
+        b.position_at_end(body)
+        yield components
+        for phi, component in zip(phis[:-1], components[:-1], strict=True):
+            phi.add_incoming(component, b.block)
+        phis[-1].add_incoming(b.add(components[-1], stride), b.block)
+        self.back(head)
+        b.position_at_end(done)
+
+    @contextlib.contextmanager
+    def repeated(self, dims: Sequence[Any], index: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+        """Run a thread once for every index of the axes that the kernel does not ask for."""
+        b = self.builder
+        if not dims:
+            self.note(self.flat(index))
+            yield
+            return
+        repeat = b.trunc(dims[0], I32)
+        for d in dims[1:]:
+            repeat = b.mul(repeat, b.trunc(d, I32))
+        before, body, done = b.block, b.append_basic_block("repeat"), b.append_basic_block("repeated")
+        b.branch(body)
+        b.position_at_end(body)
+        r = b.phi(I32)
+        r.add_incoming(i32(0), before)
+        if self.checks is not None:
+            self.note(b.add(b.mul(self.flat(index), b.zext(repeat, I64)), b.zext(r, I64)))
+        yield
+        following = b.add(r, i32(1))
+        r.add_incoming(following, b.block)
+        self.not_unrolled(b.cbranch(b.icmp_unsigned("<", following, repeat), body, done))
+        b.position_at_end(done)
+
+    def back(self, head: Any) -> None:
+        """Branch back to the head of a loop over threads."""
+        self.not_unrolled(self.builder.branch(head))
+
+    def not_unrolled(self, branch: Any) -> None:
+        """Keep the compilers from unrolling a loop whose second turn is rare."""
+        disable = self.module.add_metadata(["llvm.loop.unroll.disable"])
+        loop = values.MDValue(self.module, [disable], name=str(len(self.module.metadata)))
+        loop.operands = (loop, disable)  # the first operand of a loop's node is the node itself
+        branch.set_metadata("llvm.loop", loop)
+
+    def flat(self, index: Sequence[tuple[Any, Any]]) -> Any:
+        """The flattened index of a thread from components and axes."""
+        b, out = self.builder, i64(0)
+        for component, length in index:
+            out = b.add(b.mul(out, length), b.zext(component, I64))
+        return out
+
+    def note(self, thread: Any) -> None:
+        """Tell the checks the flattened index of the thread."""
+        if self.checks is not None:
+            self.checks.thread = thread
+
+
+def _width(op: Op) -> int:
+    array = op.operands[0].type
+    assert isinstance(array, Array)
+    return element_size(array.dtype)
+
+
+def _summed_type(op: Op) -> Scalar:
+    array = op.operands[0].type
+    assert isinstance(array, Array)
+    return scalar_of(held_type(array.dtype))
+
+
+__all__ = ["GLOBAL", "CudaModule", "emit_kernel"]

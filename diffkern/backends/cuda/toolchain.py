@@ -1,0 +1,131 @@
+"""The compilers for CUDA, named here and nowhere else.
+
+LLVM's own NVPTX back end (of llvmlite) makes PTX, nvJitLink makes a cubin of it. No driver is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding as llvm
+
+from diffkern.errors import CompileError
+
+TRIPLE = "nvptx64-nvidia-cuda"
+DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+
+ARCHITECTURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_89": "+ptx81", "sm_90": "+ptx81",
+                 "sm_100": "+ptx86", "sm_103": "+ptx88", "sm_120": "+ptx87"}  # fmt: skip
+"""What can be compiled for, each with the version of PTX it goes through."""
+
+_INSTALL = 'run: pip install "diffkern[cuda]"'
+_lock = threading.Lock()
+
+
+@functools.cache
+def machine(arch: str) -> Any:
+    """LLVM's description of an architecture.
+
+    Raises
+    ------
+    CompileError
+        If there is no such architecture.
+    """
+    if arch not in ARCHITECTURES:
+        raise CompileError(f"there is no CUDA target {arch!r}", remedy=f"take one of {', '.join(ARCHITECTURES)}")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, features=ARCHITECTURES[arch], opt=3)
+
+
+def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, ...]) -> Any:
+    """Parse, verify and optimise a module, with functions of NVIDIA's mathematical library linked in."""
+    with _lock:
+        target = machine(arch)
+        module = llvm.parse_assembly(text)
+        for name in library:
+            module.link_in(llvm.parse_bitcode(_library_function(name)))
+        for f in module.functions:
+            if not f.is_declaration and f.name not in public:
+                f.linkage = llvm.Linkage.internal
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = False
+        options.slp_vectorization = False
+        passes = llvm.create_pass_builder(target, options)
+        passes.getModulePassManager().run(module, passes)
+        return module
+
+
+def ptx(module: Any, arch: str) -> str:
+    """The PTX of an optimised module."""
+    with _lock:
+        return str(machine(arch).emit_assembly(module))
+
+
+@functools.cache
+def _libdevice() -> Any:
+    try:
+        import nvidia
+    except ImportError as error:
+        raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL) from error
+    for root in nvidia.__path__:
+        for path in Path(root).glob("cu*/nvvm/libdevice/libdevice.10.bc"):
+            module = llvm.parse_bitcode(path.read_bytes())
+            module.triple, module.data_layout = TRIPLE, DATA_LAYOUT
+            return module
+    raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL)
+
+
+@functools.cache
+def _library_function(name: str) -> bytes:
+    """A function of the library with everything it calls, as bitcode."""
+    module = _libdevice().clone()
+    for f in module.functions:
+        if not f.is_declaration and f.name != name:
+            f.linkage = llvm.Linkage.internal
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    passes.run(module, llvm.create_pass_builder(machine("sm_75"), options))
+    return bytes(module.as_bitcode())
+
+
+def link(ptx_text: str, arch: str, name: str, *, lineinfo: bool = False) -> bytes:
+    """The cubin of a PTX module."""
+    try:
+        from cuda.bindings import nvjitlink
+    except ImportError as error:
+        raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL) from error
+    options = [f"-arch={arch}", *(["-lineinfo"] if lineinfo else [])]
+    code = ptx_text.encode()
+    handle = nvjitlink.create(len(options), options)
+    try:
+        try:
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), name)
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = bytearray(nvjitlink.get_error_log_size(handle))
+            nvjitlink.get_error_log(handle, log)
+            raise CompileError(f"nvJitLink: {log.decode(errors='replace').strip(chr(0))} ({error})") from error
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, cubin)
+        return bytes(cubin)
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the installed CUDA compilers."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    out = {}
+    for name in ("nvidia-nvjitlink", "nvidia-nvvm"):
+        try:
+            out[name] = version(name)
+        except PackageNotFoundError as error:
+            raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL) from error
+    return out

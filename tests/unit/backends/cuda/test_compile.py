@@ -1,0 +1,39 @@
+"""Kernels become cubins for every architecture, without a driver."""
+
+from __future__ import annotations
+
+import pytest
+
+import diffkern as dk
+from diffkern import pipeline
+from conftest import require
+
+require("cuda.bindings.nvjitlink", "nvidia")
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+
+
+@dk.kernel
+def spring(
+    x: dk.array(dtype=dk.vec3),
+    edges: dk.array(dtype=dk.vec2i),
+    rest: dk.array(dtype=float),
+    energy: dk.array(dtype=float),
+):
+    e = dk.tid()
+    i, j = edges[e][0], edges[e][1]
+    stretch = dk.length(x[i] - x[j]) - rest[e]
+    dk.atomic_add(energy, 0, 0.5 * stretch * stretch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_forward_and_adjoint_become_cubins(arch: str) -> None:
+    types = spring.argument_types()
+    options = {"target": arch}
+    forward = pipeline.build_forward(spring.func, types, "forward", options)
+    adjoint = pipeline.build_adjoint(spring.func, types, frozenset({0, 2, 3}), "plain", "adjoint", options)
+    for program, name in ((forward, b"forward"), (adjoint, b"adjoint")):
+        assert program.object_code.startswith(b"\x7fELF")
+        assert name in program.object_code
+        assert program.symbols == (name.decode(),)
+        assert program.manifest["target"] == arch
