@@ -34,7 +34,7 @@ from diffkern.runtime.create import (
     zeros_like,
 )
 from diffkern.runtime.device import get_device, init
-from diffkern.runtime.launch import launch
+from diffkern.runtime.launch import launch, launch_tiled
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
 from diffkern.runtime.stream import (
@@ -97,6 +97,7 @@ __all__ = [
     "init",
     "kernel",
     "launch",
+    "launch_tiled",
     "load",
     "ones",
     "ones_like",

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, Tile
+from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
 from diffkern.passes.dce import eliminate_region, needed_params
 
 TILE_ROOM = 64
@@ -42,7 +42,7 @@ class StackBudget:
     bytes: int
     slots: int | None = None
 
-    def slots_for(self, fields: Sequence[Element | Tile]) -> int:
+    def slots_for(self, fields: Sequence[StackField]) -> int:
         """Snapshots of these fields that fit, at least 2; those with tiles have room for more bytes."""
         if self.slots is not None:
             return max(2, self.slots)
@@ -114,7 +114,7 @@ def _with_stack(
 ) -> tuple[Value, ...]:
     counter = loop.trips.type
     assert isinstance(counter, Scalar)
-    fields: list[Element | Tile] = [counter, *(loop.state[k].type for k in needed)]  # type: ignore[list-item]
+    fields: list[Element] = [counter, *(loop.state[k].type for k in needed)]  # type: ignore[list-item]
     type_ = Stack(tuple(fields), budget.slots_for(fields), loop.level)
     stack = b.one("stack_new", type=type_, hint="stack")
     bottom = b.i32(0)

@@ -47,9 +47,7 @@ def map_body(body: Region) -> Function:
     return eliminate(fn)
 
 
-def reverse_map(
-    b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, reverse_body: ReverseBody
-) -> None:
+def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, reverse_body: ReverseBody) -> None:
     """Append the adjoint of a map."""
     seeds = [cts.take(r) for r in op.results]
     want = [activity.active(v) for v in op.operands]

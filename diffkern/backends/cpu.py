@@ -14,6 +14,7 @@ from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.tile_lower import lower_tiles
 
 __all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
 
@@ -90,7 +91,7 @@ def compile_function(
     """
     t = target.target(target_name)
     kernel = emit_kernel(
-        expand_composites(fn),
+        expand_composites(lower_tiles(fn)),
         symbol,
         triple=t.triple,
         data_layout=t.data_layout,
@@ -98,6 +99,7 @@ def compile_function(
         noalias=noalias,
         fma=t.fma,
         checking=checking,
+        vector_bytes=target.vector_bytes(t),
     )
     code = target.object_code(target.optimise(kernel.text, kernel.weight, t), t)
     return CompiledObject(

@@ -44,7 +44,7 @@ def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Cal
     """Lower a call of a built-in whose arguments are lowered already."""
     row = _TABLE.get(key) or vector.TABLE.get(key)
     if row is None or (row[0] is not None and row[0] != len(terms)):
-        cx.type_error(node, f"{name} cannot be applied to {len(terms)} values here", "call it in a @dk.func of your own")
+        cx.type_error(node, f"{name} cannot be applied to {len(terms)} values here", "call it in a @dk.func")
     return row[1](cx, terms, node)
 
 

@@ -85,9 +85,7 @@ def map_terms(
     if any(op.name.startswith("tile") or op.name in ("load", "store", "atomic") for op in walk(region)):
         cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")
     dtype = storage_dtype(operands, value.type)  # type: ignore[arg-type]
-    (out,) = cx.b.op(
-        "tile_map", *values, shape=tile_type(tiles[0]).shape, dtypes=(dtype,), body=region, indexed=False
-    )
+    (out,) = cx.b.op("tile_map", *values, shape=tile_type(tiles[0]).shape, dtypes=(dtype,), body=region, indexed=False)
     return Val(out)
 
 

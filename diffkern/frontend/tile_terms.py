@@ -158,7 +158,9 @@ def tile_argument(cx: Context, node: ast.expr, what: str) -> Value:
     """An argument that must be a tile."""
     term = cx.expr(node)
     if not isinstance(term, Val) or not isinstance(term.value.type, T.Tile):
-        cx.type_error(node, f"{what} must be a tile, not {describe(term)}", "load one with dk.tile_load(array, shape=…)")
+        cx.type_error(
+            node, f"{what} must be a tile, not {describe(term)}", "load one with dk.tile_load(array, shape=…)"
+        )
     return term.value
 
 
@@ -249,9 +251,7 @@ def update(cx: Context, call: ast.Call, key: str, node: ast.expr, new: Value) ->
     """Let the variable that was passed to a function hold the tile that the function made of it."""
     written = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if written != key:
-        cx.type_error(
-            call.func, f"{key} changes its argument and must be called by its own name", f"write dk.{key}(…)"
-        )
+        cx.type_error(call.func, f"{key} changes its argument and must be called by its own name", f"write dk.{key}(…)")
     assert key in UPDATES
     assert isinstance(node, ast.Name)
     check_update(cx, node.id, node)

@@ -378,7 +378,7 @@ class Cut:
 
 
 def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AST) -> Cut:
-    """The part that indices and slices name, as in Python; the bounds of slices are known when the kernel is compiled."""
+    """The part that indices and slices name, as in Python; the bounds of slices are constants."""
     t = tile_type(v)
     if len(entries) > t.ndim:
         cx.type_error(node, f"{len(entries)} indices: {origin(cx, v)}")

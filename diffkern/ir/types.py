@@ -140,7 +140,7 @@ class Array:
 class Stack:
     """Per-thread storage of one loop's carried state: ``slots`` entries with one field per carried value."""
 
-    fields: tuple[Element | Tile, ...]
+    fields: tuple[StackField, ...]
     slots: int
     level: int = 0
 
@@ -191,6 +191,9 @@ class Buffer:
         """Bytes of the whole buffer."""
         return self.size * self.dtype.itemsize
 
+
+StackField: TypeAlias = Scalar | Vec | Mat | Tile
+"""What a loop keeps of each carried value; tiles are taken apart for a target, and are no fields of stacks then."""
 
 Type: TypeAlias = Scalar | Vec | Mat | Array | Stack | Tile | Buffer
 

@@ -3,4 +3,16 @@
 from diffkern.ops import buffer, composite, memory, scalar, tile
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, all_ops, lookup
 
-__all__ = ["Diff", "Effect", "OpDef", "TypeRuleError", "all_ops", "buffer", "composite", "lookup", "memory", "scalar", "tile"]
+__all__ = [
+    "Diff",
+    "Effect",
+    "OpDef",
+    "TypeRuleError",
+    "all_ops",
+    "buffer",
+    "composite",
+    "lookup",
+    "memory",
+    "scalar",
+    "tile",
+]

@@ -1,4 +1,4 @@
-"""Memory of one thread, which tiles become when they are taken apart for a target. Occurs after differentiation only."""
+"""Memory of one thread, which tiles become when they are taken apart for a target, after differentiation."""
 
 from __future__ import annotations
 

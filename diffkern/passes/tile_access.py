@@ -1,10 +1,10 @@
 """Which elements of arrays tile operations touch, in the form that the memory analyses understand.
 
-In: any function. Out: a shadow of it in which every load, store, update or accumulation of a tile has become a loop nest
-around the same access of single elements. The shadow is never executed: what is stored in it is a placeholder, and the
-test whether an element lies inside the array is left out, so it accesses more elements than the function, never fewer.
-Ops that are no tile accesses are the very same objects in both, so what an analysis notes in their attributes counts
-for the function.
+In: any function. Out: a shadow of it in which every load, store, update or accumulation of a tile has become a loop
+nest around the same access of single elements. The shadow is never executed: what is stored in it is a placeholder, and
+the test whether an element lies inside the array is left out, so it accesses more elements than the function, never
+fewer. Ops that are no tile accesses are the very same objects in both, so what an analysis notes in their attributes
+counts for the function.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def shadow(fn: Function) -> Shadow:
         return Shadow(fn, {})
     accesses: dict[Op, Op] = {}
     body = _region(fn.body, accesses)
-    return Shadow(
-        Function(fn.name, fn.params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs), accesses
-    )
+    return Shadow(Function(fn.name, fn.params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs), accesses)
 
 
 def _region(region: Region, accesses: dict[Op, Op]) -> Region:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffkern.ir.clone import Cloner
 from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, STORAGE_ONLY, Buffer, Element, Stack, Tile, scalar_of, value_type
+from diffkern.passes import tile_linear, tile_order
 from diffkern.passes.tile_source import Computed, Leaf, Maker, Source, Stored
 from diffkern.passes.tile_uses import Uses, uses
-from diffkern.passes import tile_linear, tile_order
 
 
 def has_tiles(fn: Function) -> bool:
@@ -203,7 +203,7 @@ class Lowering(Cloner):
                 region.yields = tuple(self.value(y) for y in sub.yields if not isinstance(y.type, Tile))
             regions.append(region)
         plain = [r for r in op.results if r not in targets]
-        found = self.b.if_(self.value(op.operands[0]), *regions, [r.name for r in plain])
+        found = self.b.if_(self.value(op.operands[0]), regions[0], regions[1], [r.name for r in plain])
         self.env.update(zip(plain, found, strict=True))
 
     def at_end(self, region: Region, moves: Sequence[tuple[Stored, Value]]) -> None:
@@ -217,8 +217,10 @@ class Lowering(Cloner):
             source = self.sources[v]
             if isinstance(source, Stored) and source.buffer is target.buffer:
                 continue
-            if len(moves) > 1 and any(leaf.buffer in targets for leaf in source.leaves()) or (
-                any(leaf.buffer is target.buffer and not leaf.same for leaf in source.leaves())
+            if (
+                len(moves) > 1
+                and any(leaf.buffer in targets for leaf in source.leaves())
+                or (any(leaf.buffer is target.buffer and not leaf.same for leaf in source.leaves()))
             ):
                 buffer = self.allocate(source.dtype, _size(source.shape))
                 aside = Stored(buffer, source.shape, source.dtype)
@@ -303,10 +305,10 @@ class Lowering(Cloner):
         t = init.type
         assert isinstance(t, Tile)
         inner = any(id(sub) in self.uses.last.get(init, {}) for sub in op.regions)
-        if isinstance(source, Stored) and self.ends_here(init) and not inner and self.owned[init] not in taken:
-            if self.owned[init] is source.buffer and list(op.operands).count(init) == 1:
-                del self.owned[init]
-                return Stored(source.buffer, t.shape, t.dtype)
+        once = list(op.operands).count(init) == 1
+        if isinstance(source, Stored) and self.ends_here(init) and once and not inner and source.buffer not in taken:
+            del self.owned[init]
+            return Stored(source.buffer, t.shape, t.dtype)
         target = Stored(self.allocate(t.dtype, t.size, param.name), t.shape, t.dtype)
         self.fill(target, source)
         return target
@@ -402,9 +404,7 @@ class Lowering(Cloner):
 
         def at(index: Sequence[Value]) -> Value:
             places, tests = [], []
-            for i, start, step, n, extent in zip(
-                index, starts, steps, op.attrs["shape"], source.shape, strict=True
-            ):
+            for i, start, step, n, extent in zip(index, starts, steps, op.attrs["shape"], source.shape, strict=True):
                 offset = i if step == 1 else self.b.mul(i, m.i64(step))
                 known = m.known.get(start)
                 place = offset if known == 0 else self.b.add(start, offset)
@@ -473,7 +473,9 @@ class Lowering(Cloner):
 
             m.nest(shape, at)
 
-    def elements(self, op: Op, sources: Sequence[Source | None], index: Sequence[Value], at: Value | None) -> list[Value]:
+    def elements(
+        self, op: Op, sources: Sequence[Source | None], index: Sequence[Value], at: Value | None
+    ) -> list[Value]:
         """The results of a map for one element, given by its indices or its position."""
         m, body = self.m, op.attrs["body"]
         skip = len(op.attrs["shape"]) if op.attrs["indexed"] else 0
@@ -486,13 +488,17 @@ class Lowering(Cloner):
         flat = not op.attrs["indexed"] and all(s is None or s.is_flat for s in sources)
         leaves = tuple(leaf for s in sources if s is not None for leaf in s.leaves())
         shape = op.attrs["shape"]
-        return [
-            Computed(
-                shape, dtype, lambda i, k=k: self.elements(op, sources, i, None)[k], leaves,
-                (lambda i, k=k: self.elements(op, sources, (), i)[k]) if flat else None,
-            )
-            for k, dtype in enumerate(op.attrs["dtypes"])
-        ]  # fmt: skip
+
+        def result(k: int, dtype: Element) -> Computed:
+            def at(index: Sequence[Value]) -> Value:
+                return self.elements(op, sources, index, None)[k]
+
+            def at_flat(position: Value) -> Value:
+                return self.elements(op, sources, (), position)[k]
+
+            return Computed(shape, dtype, at, leaves, at_flat if flat else None)
+
+        return [result(k, dtype) for k, dtype in enumerate(op.attrs["dtypes"])]
 
     # -- arrays ------------------------------------------------------------------------------------------------------
 

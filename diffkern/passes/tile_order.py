@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, Scalar, value_type
 from diffkern.passes.tile_source import Source, Stored
 
@@ -88,7 +88,9 @@ def _inner_axis(low: Lowering, source: Source, target: Stored, kind: str, axis: 
             value = source.element(m, [*index[:axis], k, *index[axis:]])
             place = m.flat(index, target.shape)
             if combine:
-                value = low.b.one("add" if kind == "add" else kind, low.b.one("buffer_get", target.buffer, place), value)
+                value = low.b.one(
+                    "add" if kind == "add" else kind, low.b.one("buffer_get", target.buffer, place), value
+                )
             low.b.op("buffer_set", target.buffer, place, value)
             return ()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import STORAGE_ONLY, Tile, scalar_of
 
@@ -40,6 +41,23 @@ class Uses:
     def until(self, v: Value, region: Region) -> int:
         """The last position of a region that reads a value; -1 if none does."""
         return self.last.get(v, {}).get(id(region), -1)
+
+
+def refuse_tiles(fn: Function, target: str) -> None:
+    """Refuse a function with tiles on a target that has no code for them.
+
+    Raises
+    ------
+    CompileError
+        With the line of the first operation on tiles.
+    """
+    for op in walk(fn.body):
+        if op.name.startswith("tile_"):
+            raise CompileError(
+                f"operations on tiles have no code for {target} yet ({op.name})",
+                loc=op.loc,
+                remedy="run the kernel on the CPU, or write it with single elements",
+            )
 
 
 def uses(fn: Function) -> Uses:

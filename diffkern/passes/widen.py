@@ -37,7 +37,8 @@ def widened(t: Type) -> Type:
     if isinstance(t, Buffer):
         return Buffer(_element(t.dtype, FLOAT64), t.size)
     if isinstance(t, Stack):
-        return Stack(tuple(widened(f) for f in t.fields), t.slots, t.level)
+        fields = tuple(widened(f) for f in t.fields)
+        return Stack(fields, t.slots, t.level)  # type: ignore[arg-type]
     return _with_floats(t, FLOAT64)
 
 
@@ -89,4 +90,5 @@ def widen(fn: Function) -> Function:
 
 def narrow_types(types: Sequence[Type]) -> list[Type]:
     """The types of float64 arguments as a float32 kernel takes them: what to lower with before :func:`widen`."""
-    return [t if isinstance(t, Stack) or scalar_of(t) != FLOAT64 else _with_floats(t, FLOAT32) for t in types]
+    parameters = (Scalar, Vec, Mat, Array)
+    return [_with_floats(t, FLOAT32) if isinstance(t, parameters) and scalar_of(t) == FLOAT64 else t for t in types]

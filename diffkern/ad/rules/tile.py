@@ -34,7 +34,7 @@ def indexed(
 ) -> Value:
     """A map whose function sees the indices of the element; the result is stored as the first operand is."""
     index = [Value(INT32) for _ in shape]
-    params = [Value(value_type(v.type.dtype) if isinstance(v.type, Tile) else v.type) for v in operands]  # type: ignore[arg-type]
+    params = [Value(value_type(v.type.dtype) if isinstance(v.type, Tile) else v.type) for v in operands]
     region = Region((*index, *params))
     with b.into(region):
         region.yields = (body(index, params),)
@@ -53,7 +53,7 @@ def _view(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _insert(b: Builder, a: RuleArguments) -> Cotangents:
-    whole, part = a.x[:2]
+    part = a.x[1]
     offset, steps = a.x[2:], a.op.attrs["steps"]
     return [
         b.one("tile_insert", a.ct, b.zero(part.type), *offset, steps=steps) if a.want[0] else None,
@@ -174,9 +174,7 @@ def _cholesky(b: Builder, a: RuleArguments) -> Cotangents:
 
     p = indexed(b, t.shape, (inner,), halved)
     left = b.one("tile_triangular_solve", factor, p, lower=True, trans=True)
-    s_t = b.one(
-        "tile_triangular_solve", factor, b.one("tile_permute", left, axes=(1, 0)), lower=True, trans=True
-    )
+    s_t = b.one("tile_triangular_solve", factor, b.one("tile_permute", left, axes=(1, 0)), lower=True, trans=True)
     s = b.one("tile_permute", s_t, axes=(1, 0))
 
     def joined(index: Sequence[Value], x: list[Value]) -> Value:
