@@ -7,7 +7,7 @@ a mistake, with its place in the source, the thread, and the access. All other t
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ class CheckedExecutable(Executable):
     def _stamps(self, arguments: bytes, dims: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
         """A stamp per element of each array in which two threads of this launch could store to one element."""
         arity = self.manifest["tid_arity"]
-        repeated = any(extent > 1 for extent in dims[arity:])
+        repeated = any(extent > 1 for extent in dims[arity : len(dims) - self.blockwise])
         buffers: list[np.ndarray[Any, Any] | None] = []
         for entry in self.manifest["checks"]["stamps"]:
             if entry["proved"] and not repeated:
@@ -79,22 +79,26 @@ class CheckedExecutable(Executable):
     def _error(self, record: list[int], dims: Sequence[int]) -> KernelRuntimeError:
         site = self.manifest["checks"]["sites"][record[abi.RECORD_SITE]]
         thread = record[abi.RECORD_THREAD]
-        text, remedy = self._mistake(record, site["array"], dims)
+        if self.blockwise:
+            dims = dims[:-1]  # the last is the number of threads of a block
+        text, remedy = self._mistake(record, site, dims)
         loc = None if site["loc"] is None else Loc(**site["loc"])
         name = f"kernel {self.manifest['checks']['kernel']!r}"
         kernel = f"adjoint of {name}" if "cotangents" in self.manifest else name
         where = f"{kernel}, thread {_shown(_components(thread, dims))}"
         return KernelRuntimeError(f"{where}: {text}", loc=loc, remedy=remedy)
 
-    def _mistake(self, record: list[int], array: int | None, dims: Sequence[int]) -> tuple[str, str]:
+    def _mistake(self, record: list[int], site: Mapping[str, Any], dims: Sequence[int]) -> tuple[str, str]:
         """What happened, and what to do instead."""
         code = record[abi.RECORD_CODE]
         if code == abi.ZERO_DIVISION:
             return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
         if code == abi.ZERO_STEP:
             return "the step of range is zero", "test the step first; a release program does not enter the loop"
-        assert array is not None
-        ndim, name = self._ndim(array), self._name(array)
+        if "shared" in site:
+            ndim, name = site["shared"]["ndim"], f"shared array {site['shared']['name']!r}"
+        else:
+            ndim, name = self._ndim(site["array"]), self._name(site["array"])
         index = record[abi.RECORD_INDEX : abi.RECORD_INDEX + ndim]
         shape = record[abi.RECORD_SHAPE : abi.RECORD_SHAPE + ndim]
         described = f"{name} with shape {tuple(shape)}"

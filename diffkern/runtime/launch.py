@@ -17,6 +17,7 @@ from diffkern.runtime.device import check_device
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 
@@ -68,6 +69,8 @@ class Launch:
         The forward program.
     dim
         The launch's dimensions as given.
+    block_dim
+        Threads of a block, where threads of a block work together.
     arrays
         For each leaf the array that was passed, None for a value. A leaf is an argument, or a field of a struct.
     parts
@@ -76,16 +79,28 @@ class Launch:
         What the kernel captured at the time of the launch.
     """
 
-    __slots__ = ("_leaves", "arrays", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts")
+    __slots__ = (
+        "_leaves",
+        "arrays",
+        "block_dim",
+        "dim",
+        "executable",
+        "generation",
+        "geometry",
+        "kernel",
+        "keys",
+        "parts",
+    )
 
-    def __init__(self, kernel: Launchable, dim: Any, args: Sequence[Any]) -> None:
+    def __init__(self, kernel: Launchable, dim: Any, args: Sequence[Any], block_dim: int = DEFAULT_BLOCK_DIM) -> None:
         self.kernel = kernel
+        self.block_dim = block_dim
         self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
         self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
         self.dim = tuple(dim) if isinstance(dim, list) else dim
-        self.geometry = _geometry(kernel, self.executable, self.dim)
+        self.geometry = _geometry(kernel, self.executable, self.dim, block_dim)
         check_writable(kernel, self.executable, self.arrays)
 
     def copy(self) -> Launch:
@@ -117,7 +132,7 @@ class Launch:
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self.kernel.forward(keys)
-        geometry = _geometry(self.kernel, executable, self.dim)
+        geometry = _geometry(self.kernel, executable, self.dim, self.block_dim)
         check_writable(self.kernel, executable, arrays)
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
         self._leaves = ()
@@ -126,7 +141,7 @@ class Launch:
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
         dim = tuple(dim) if isinstance(dim, list) else dim
-        self.geometry = _geometry(self.kernel, self.executable, dim)
+        self.geometry = _geometry(self.kernel, self.executable, dim, self.block_dim)
         self.dim = dim
 
     @property
@@ -178,7 +193,7 @@ def launch(
     device: Any = None,
     adjoint: bool = False,
     record_tape: bool = True,
-    block_dim: int = 256,
+    block_dim: int = DEFAULT_BLOCK_DIM,
     stream: Any = None,
     max_blocks: int = 0,
     record_cmd: bool = False,
@@ -206,8 +221,11 @@ def launch(
         Whether a tape that records takes this launch.
     stream : Stream, optional
         Where to run; the current stream by default.
-    block_dim, max_blocks : optional
-        For programs that also run elsewhere; on the CPU they have no effect.
+    block_dim : int, optional
+        Number of threads of a block, up to 1024. On the CPU it counts only for kernels whose threads work together
+        (``dk.shared_array``, ``dk.syncthreads``, …); the grid must be whole blocks then.
+    max_blocks : int, optional
+        For programs that also run elsewhere; on the CPU it has no effect.
     record_cmd : bool, optional
         Whether to return a record of the launch, to be launched any number of times, instead of running it.
 
@@ -229,7 +247,7 @@ def launch(
         from diffkern.runtime.record import launch_or_record
 
         return launch_or_record(
-            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream
+            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream, block_dim
         )
     if adj_inputs or adj_outputs:
         raise LaunchError(
@@ -237,9 +255,9 @@ def launch(
             remedy="add adjoint=True, or leave them out",
         )
     if stream is not None:
-        dispatch(Launch(kernel, dim, (*inputs, *outputs)), record_tape, stream)
+        dispatch(Launch(kernel, dim, (*inputs, *outputs), block_dim), record_tape, stream)
     else:
-        run(kernel, dim, (*inputs, *outputs), record_tape)
+        run(kernel, dim, (*inputs, *outputs), record_tape, block_dim)
     return None
 
 
@@ -254,15 +272,21 @@ def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = No
         perform(bound, stream)
 
 
-def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool = True) -> None:
+def run(
+    kernel: Launchable,
+    dim: Any,
+    args: tuple[Any, ...],
+    record_tape: bool = True,
+    block_dim: int = DEFAULT_BLOCK_DIM,
+) -> None:
     """Launch with all arguments in one tuple."""
     if attention.needed:
-        dispatch(Launch(kernel, dim, args), record_tape)
+        dispatch(Launch(kernel, dim, args, block_dim), record_tape)
         return
     kernel.generation()
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = kernel.programs.get(keys) or kernel.forward(keys)
-    geometry = _geometry(kernel, executable, dim)
+    geometry = _geometry(kernel, executable, dim, block_dim)
     writes = executable.writes
     for index in writes:
         held = arrays[index]
@@ -295,8 +319,8 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
             )
 
 
-def _geometry(kernel: Launchable, executable: Executable, dim: Any) -> Any:
+def _geometry(kernel: Launchable, executable: Executable, dim: Any, block_dim: int) -> Any:
     try:
-        return executable.geometry(dim)
+        return executable.geometry(dim, block_dim)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None

@@ -203,11 +203,12 @@ def launch_or_record(
     record_cmd: bool,
     record_tape: bool,
     stream: Stream | None,
+    block_dim: int,
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
         raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
-    packed = PackedLaunch(kernel, dim, (*inputs, *outputs))
+    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), block_dim)
     if not adjoint:
         if adj_inputs or adj_outputs:
             raise LaunchError(
