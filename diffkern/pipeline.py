@@ -13,7 +13,7 @@ Everything up to ``differentiate`` is target-free. A :class:`Program` is all tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu, cuda
+from diffkern.backends.cuda.cubin import declared_local_bytes, resources
 from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
@@ -63,20 +64,23 @@ class Program:
     Attributes
     ----------
     object_code
-        A relocatable object that exports ``symbols``.
+        A relocatable object that exports ``symbols``, or a cubin.
     symbols
         The kernel's symbol and, where there are uniform sums, ``<symbol>_finish``.
     source
         The readable Python form of the same IR.
     manifest
         JSON-able facts: parameters in the order of the argument block, each with its argument; arrays read and written,
-        cost, conflicts.
+        cost, conflicts; of a GPU program also what it takes of the machine.
+    files
+        What else came of it, by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
     """
 
     object_code: bytes
     symbols: tuple[str, ...]
     source: str
     manifest: dict[str, Any]
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -237,23 +241,31 @@ def _build(
     source = to_python(fn)
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
+    files: dict[str, bytes] = {}
     if _is_cuda(options):
         compiled = _compile_cuda(fn, symbol, options, checking)
         code = compiled.cubin
+        files["kernel.ptx"] = compiled.ptx.encode()
+        taken = resources(code)[symbol]
         manifest.update(
             symbol=symbol,
             target=compiled.arch,
-            shared_bytes=compiled.shared_bytes,
+            registers=taken.registers,
+            stack_bytes=taken.stack_bytes,
+            spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
+            shared_bytes=taken.shared_bytes,
             launch_bounds=compiled.launch_bounds,
         )
     else:
         fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
         compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
         code = compiled.object_code
+        if options.get("assembly"):
+            files["kernel.s"] = compiled.asm().encode()
         manifest.update(symbol=symbol, sites=compiled.sites)
     if checking is not cpu.Checking.NONE:
         manifest["checks"] = _checks_manifest(fn, kernel, compiled)
-    return Program(code, compiled.symbols, source, manifest)
+    return Program(code, compiled.symbols, source, manifest, files)
 
 
 def _is_cuda(options: Options) -> bool:
