@@ -52,7 +52,7 @@ _WRAPS = frozenset({"add", "sub", "mul", "neg", "and", "or", "xor", "invert"})
 """Integer operations whose low bits depend on the low bits of the operands alone."""
 _KEEPS_TYPE = frozenset({"min", "max", "select", "const"})
 _ATOM = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
-_RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {"cuda", "range", "block_sum", "dim", "t"}
+_RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {"cuda", "range", "block_sum", "dim", "flat"}
 
 _BLOCK_SUM = '''\
 @cuda.jit(device=True)
@@ -124,7 +124,7 @@ class _CudaWriter(Writer):
         for op in shared:
             self.shared_new(op)
         total = " * ".join(f"dim[{k}]" for k in range(4))
-        self.emit(f"for t in range(cuda.grid(1), {total}, cuda.gridsize(1)):")
+        self.emit(f"for flat in range(cuda.grid(1), {total}, cuda.gridsize(1)):")
         self.nested(self.fn.body)
         if shared:
             self.emit("    cuda.syncthreads()  # before the next round writes to the shared arrays")
@@ -195,7 +195,7 @@ class _CudaWriter(Writer):
             case "block_thread":
                 return self.wrapped(INT32, Expr("cuda.threadIdx.x"))
             case "block_index":
-                return self.wrapped(INT32, Expr("t // cuda.blockDim.x", PRECEDENCE["mul"]))
+                return self.wrapped(INT32, Expr("flat // cuda.blockDim.x", PRECEDENCE["mul"]))
             case "shape":
                 length = Expr(f"{self.exprs[op.operands[0]].text}.shape[{op.attrs['axis']}]", reads=self.reads(op))
                 return self.wrapped(INT32, length)
@@ -225,7 +225,7 @@ class _CudaWriter(Writer):
 
     def thread_index(self, axis: int) -> Expr:
         inner = " * ".join(f"dim[{k}]" for k in range(axis + 1, 4))
-        text = "t" if not inner else f"t // {inner}" if axis == 2 else f"t // ({inner})"
+        text = "flat" if not inner else f"flat // {inner}" if axis == 2 else f"flat // ({inner})"
         return Expr(f"{self.prim('int32')}({text}{f' % dim[{axis}]' if axis else ''})")
 
     def element(self, t: Type, parts: Sequence[str], op: Op) -> Expr:

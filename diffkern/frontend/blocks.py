@@ -7,7 +7,6 @@ all threads of a block reach) is checked on its IR, in ``diffkern.passes.blocks`
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -20,9 +19,6 @@ from diffkern.lang import CompositeType, resolve_dtype
 __all__ = ["CALLS"]
 
 Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
-
-SHARED_BYTES = 48 * 1024
-"""What every GPU gives a block without being asked."""
 
 
 def _index(op: str) -> Call:
@@ -54,9 +50,6 @@ def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:
     shape = _shape(cx, given["shape"])
     dtype = _dtype(cx, given["dtype"]) if "dtype" in given else T.FLOAT32
     t = T.Array(dtype, len(shape), T.SHARED)
-    size = math.prod(shape) * dtype.itemsize
-    if size > SHARED_BYTES:
-        cx.type_error(node, f"a shared array of {size} bytes", f"a block has {SHARED_BYTES} bytes for all its arrays")
     base = cx.b.one("shared_new", type=t, shape=shape, number=cx.new_uid())
     return View(base, tuple(Span(None, 1, _length(cx, n)) for n in shape))
 

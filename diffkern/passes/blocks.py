@@ -13,6 +13,7 @@ arrays are memory of the block. What remains of the family ``block`` are ``block
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,9 +25,11 @@ from diffkern.ir.types import INT32, INT64, SHARED, Array, Element
 from diffkern.ops.table import Effect, lookup
 from diffkern.passes.dce import has_effect
 
-__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "to_blocks"]
+__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_blocks"]
 
 MAX_BLOCK_DIM = 1024
+SHARED_BYTES = 48 * 1024
+"""What every GPU gives a block without being asked."""
 
 _PER_THREAD = frozenset({"tid", "block_thread"})
 
@@ -34,6 +37,12 @@ _PER_THREAD = frozenset({"tid", "block_thread"})
 def blockwise_op(fn: Function) -> Op | None:
     """The first op by which threads of a block work together, if there is one."""
     return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
+
+
+def shared_bytes(fn: Function) -> int:
+    """Bytes of the shared arrays of a block, each beginning at a multiple of 16."""
+    arrays = [op for op in fn.body.ops if op.name == "shared_new"]
+    return sum((math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize + 15) // 16 * 16 for op in arrays)
 
 
 def check_blocks(fn: Function) -> None:
@@ -58,6 +67,13 @@ def check_blocks(fn: Function) -> None:
                 loc=op.loc,
                 remedy="make it at the beginning of the kernel",
             )
+    size = shared_bytes(fn)
+    if size > SHARED_BYTES:
+        raise KernelTypeError(
+            f"kernel {fn.name} has shared arrays of {size} bytes; a block has {SHARED_BYTES}",
+            loc=fn.loc,
+            remedy="make them smaller",
+        )
     _check_region(fn.body, _uniform(fn), None)
 
 
