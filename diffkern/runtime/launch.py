@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, leaves_of
-from diffkern.runtime.array import array
-from diffkern.runtime.device import check_device
+from diffkern.runtime.array import array, key_on
+from diffkern.runtime.device import placed
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 
 if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.record import Launch as Record
 
 __all__ = ["Launch", "Launchable", "check_writable", "dispatch", "launch", "run"]
@@ -69,8 +69,6 @@ class Launch:
         The forward program.
     dim
         The launch's dimensions as given.
-    block_dim
-        Threads of a block, where threads of a block work together.
     arrays
         For each leaf the array that was passed, None for a value. A leaf is an argument, or a field of a struct.
     parts
@@ -80,28 +78,45 @@ class Launch:
     """
 
     __slots__ = (
-        "_leaves",
-        "arrays",
-        "block_dim",
-        "dim",
-        "executable",
-        "generation",
-        "geometry",
-        "kernel",
-        "keys",
-        "parts",
-    )
+        "_leaves", "arrays", "config", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
+    )  # fmt: skip
 
-    def __init__(self, kernel: Launchable, dim: Any, args: Sequence[Any], block_dim: int = DEFAULT_BLOCK_DIM) -> None:
+    def __init__(
+        self,
+        kernel: Launchable,
+        dim: Any,
+        args: Sequence[Any],
+        place: CudaDevice | Literal["any"] | None = "any",
+        config: tuple[int, int] | None = None,
+    ) -> None:
         self.kernel = kernel
-        self.block_dim = block_dim
         self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
         self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
+        if place != "any" or (current.device is not None and self.executable.device is None):
+            self._move_to(current.device if place == "any" else place, place != "any")
         self.dim = tuple(dim) if isinstance(dim, list) else dim
-        self.geometry = _geometry(kernel, self.executable, self.dim, block_dim)
+        self.config = config
+        self.geometry = _geometry(kernel, self.executable, self.dim, config)
         check_writable(kernel, self.executable, self.arrays)
+
+    def _move_to(self, place: CudaDevice | None, named: bool) -> None:
+        """Run on a device, which arrays have to be on if it was named; a launch without arrays has no place else."""
+        for index, held in enumerate(self.arrays):
+            if held is not None:
+                if named and held._memory.device is not place:
+                    where = "cpu" if place is None else str(place)
+                    raise LaunchError(
+                        f"kernel {self.kernel.name!r}, parameter {self.leaves[index].name!r}: the array is on "
+                        f"{held.device}, and the launch on {where}",
+                        remedy=f"pass array.to({where!r}), or leave device= out",
+                    )
+                if not named:
+                    return
+        if place is not None and self.keys and not any(held is not None for held in self.arrays):
+            self.keys = (key_on(self.keys[0], place.alias), *self.keys[1:])
+            self.executable = self.kernel.programs.get(self.keys) or self.kernel.forward(self.keys)
 
     def copy(self) -> Launch:
         """Return the same launch with arguments of its own."""
@@ -132,7 +147,7 @@ class Launch:
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self.kernel.forward(keys)
-        geometry = _geometry(self.kernel, executable, self.dim, self.block_dim)
+        geometry = _geometry(self.kernel, executable, self.dim, self.config)
         check_writable(self.kernel, executable, arrays)
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
         self._leaves = ()
@@ -141,13 +156,18 @@ class Launch:
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
         dim = tuple(dim) if isinstance(dim, list) else dim
-        self.geometry = _geometry(self.kernel, self.executable, dim, self.block_dim)
+        self.geometry = _geometry(self.kernel, self.executable, dim, self.config)
         self.dim = dim
 
     @property
     def label(self) -> str:
         """What it is, for a person."""
         return self.kernel.name
+
+    @property
+    def device(self) -> CudaDevice | None:
+        """The GPU it runs on, None for the CPU."""
+        return self.executable.device
 
     def execute(self) -> None:
         """Run all threads."""
@@ -165,6 +185,10 @@ class Launch:
     def writes(self) -> list[array]:
         """Return the arrays that are written."""
         return [held for index in self.executable.writes if (held := self.arrays[index]) is not None]
+
+    def block(self) -> bytearray:
+        """Return the argument block of a GPU's launch; empty on the CPU."""
+        return self.executable.block(self.geometry, b"".join(self.parts))
 
     def steps(self) -> list[Step] | None:
         """Return the launch in native code, or None if the program has to be watched while it runs."""
@@ -193,7 +217,7 @@ def launch(
     device: Any = None,
     adjoint: bool = False,
     record_tape: bool = True,
-    block_dim: int = DEFAULT_BLOCK_DIM,
+    block_dim: int = 256,
     stream: Any = None,
     max_blocks: int = 0,
     record_cmd: bool = False,
@@ -214,7 +238,8 @@ def launch(
         None for the argument's own ``grad``. An argument without either is not differentiated for. Gradients of outputs
         are read, and set to zero where the kernel overwrites; those of inputs are added to.
     device : str or Device, optional
-        Where to run.
+        Where to run; where the arrays are by default, which is the only place that may be named. Without arrays the
+        current device.
     adjoint : bool, optional
         Whether to run the adjoint instead, after the kernel itself has run on the same arguments.
     record_tape : bool, optional
@@ -222,10 +247,10 @@ def launch(
     stream : Stream, optional
         Where to run; the current stream by default.
     block_dim : int, optional
-        Number of threads of a block, up to 1024. On the CPU it counts only for kernels whose threads work together
-        (``dk.shared_array``, ``dk.syncthreads``, …); the grid must be whole blocks then.
+        Threads in a block, on a GPU a multiple of 32. On the CPU it counts only for kernels whose threads work together
+        (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in whole blocks.
     max_blocks : int, optional
-        For programs that also run elsewhere; on the CPU it has no effect.
+        At most so many blocks of a GPU, each with several rounds if need be; 0 for any number.
     record_cmd : bool, optional
         Whether to return a record of the launch, to be launched any number of times, instead of running it.
 
@@ -239,25 +264,26 @@ def launch(
     LaunchError
         If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
     """
-    if device is not None:
-        check_device(device)
     if type(inputs) is not list or type(outputs) is not list:
         _check_lists(kernel, inputs, outputs)
     if adjoint or record_cmd:
         from diffkern.runtime.record import launch_or_record
 
         return launch_or_record(
-            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream, block_dim
-        )
+            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
+            "any" if device is None else placed(device), _config(block_dim, max_blocks),
+        )  # fmt: skip
     if adj_inputs or adj_outputs:
         raise LaunchError(
             f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
             remedy="add adjoint=True, or leave them out",
         )
-    if stream is not None:
-        dispatch(Launch(kernel, dim, (*inputs, *outputs), block_dim), record_tape, stream)
+    if stream is not None or device is not None or block_dim != 256 or max_blocks:
+        place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
+        config = _config(block_dim, max_blocks)
+        dispatch(Launch(kernel, dim, (*inputs, *outputs), place, config), record_tape, stream)
     else:
-        run(kernel, dim, (*inputs, *outputs), record_tape, block_dim)
+        run(kernel, dim, (*inputs, *outputs), record_tape)
     return None
 
 
@@ -272,21 +298,15 @@ def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = No
         perform(bound, stream)
 
 
-def run(
-    kernel: Launchable,
-    dim: Any,
-    args: tuple[Any, ...],
-    record_tape: bool = True,
-    block_dim: int = DEFAULT_BLOCK_DIM,
-) -> None:
+def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool = True) -> None:
     """Launch with all arguments in one tuple."""
-    if attention.needed:
-        dispatch(Launch(kernel, dim, args, block_dim), record_tape)
+    if attention.needed or current.device is not None:
+        dispatch(Launch(kernel, dim, args), record_tape)
         return
     kernel.generation()
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = kernel.programs.get(keys) or kernel.forward(keys)
-    geometry = _geometry(kernel, executable, dim, block_dim)
+    geometry = _geometry(kernel, executable, dim)
     writes = executable.writes
     for index in writes:
         held = arrays[index]
@@ -319,8 +339,15 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
             )
 
 
-def _geometry(kernel: Launchable, executable: Executable, dim: Any, block_dim: int) -> Any:
+def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
+    """Return the shape of a GPU's grid that was asked for, None where nothing was."""
+    if type(block_dim) is not int or type(max_blocks) is not int:
+        raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
+    return None if block_dim == 256 and not max_blocks else (block_dim, max_blocks)
+
+
+def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:
     try:
-        return executable.geometry(dim, block_dim)
+        return executable.geometry(dim, config)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
