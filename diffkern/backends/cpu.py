@@ -13,6 +13,7 @@ from diffkern.backends.llvm import target
 from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.passes.blocks import to_blocks
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.tile_lower import lower_tiles
 
@@ -91,7 +92,7 @@ def compile_function(
     """
     t = target.target(target_name)
     kernel = emit_kernel(
-        expand_composites(lower_tiles(fn)),
+        expand_composites(to_blocks(lower_tiles(fn))),
         symbol,
         triple=t.triple,
         data_layout=t.data_layout,

@@ -19,7 +19,7 @@ from diffkern.codegen.expression import ATOM, AUGMENTED, KEEPS_OPERAND, PRECEDEN
 from diffkern.codegen.layout import Plan, plan
 from diffkern.codegen.names import Names
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, scalar_of
+from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ops.table import lookup
 
 __all__ = ["Writer", "function_name", "import_lines", "to_python"]
@@ -70,6 +70,11 @@ def import_lines(module: str, names: list[str]) -> str:
     if len(one) <= 120:
         return one
     return f"from {module} import (\n" + "".join(f"    {n},\n" for n in names) + ")"
+
+
+def _dtype_name(t: Type) -> str:
+    s = scalar_of(t)
+    return "bool_" if s == BOOL else s.name
 
 
 class Writer:
@@ -222,6 +227,8 @@ class Writer:
                 self.several(op, self.expression(op).text, region, position)
             case name if name in tiles.STATEMENTS or (name == "tile_atomic" and not self.is_used(op.result)):
                 self.emit(self.expression(op).text, op)
+            case "barrier":
+                self.emit(f"{self.prim('syncthreads')}()", op)
             case "atomic" if not self.is_used(op.result):
                 self.emit(self.expression(op).text, op)
             case _:
@@ -260,6 +267,10 @@ class Writer:
             case name if name.startswith("tile_"):
                 name, arguments = tiles.call(op, [self.tile_operand(op, v).text for v in op.operands])
                 return self.call(name, op, [self.primitive_argument(a) for a in arguments])
+            case "shared_new":
+                t, shape = op.attrs["type"], f"({', '.join(map(str, op.attrs['shape']))},)"
+                element = [] if isinstance(t.dtype, Scalar) else [str(t.dtype.shape)]
+                return self.call("shared_array", op, [shape, self.prim(_dtype_name(t)), *element])
             case "stack_new":
                 return self.call("Stack", op, [str(op.attrs["type"].slots)])
             case "stack_get":

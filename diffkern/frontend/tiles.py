@@ -453,15 +453,9 @@ def attribute(cx: Context, v: Value, node: ast.Attribute) -> Term:
     cx.type_error(node, f"a tile has no attribute {node.attr!r}", "it has shape, ndim and dtype")
 
 
-def _block_dim(cx: Context, name: str, node: ast.Call) -> Term:
-    arguments(cx, name, node, ())
-    return Const(1)
-
-
 _CALLS: Final[Mapping[str, tile_math.Call]] = {
     "tile": _from_thread,
     "untile": _untile,
-    "block_dim": _block_dim,
     "tile_zeros": _filled(0.0),
     "tile_empty": _filled(0.0),
     "tile_ones": _filled(1.0),

@@ -1,6 +1,6 @@
 """The operation table: one row per operation (signature, effects, differentiability, Python spelling)."""
 
-from diffkern.ops import buffer, composite, memory, scalar, tile
+from diffkern.ops import block, buffer, composite, memory, scalar, tile
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, all_ops, lookup
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "OpDef",
     "TypeRuleError",
     "all_ops",
+    "block",
     "buffer",
     "composite",
     "lookup",

@@ -213,6 +213,7 @@ class _Chunk(_Frame):
     ) -> None:
         self.flags, self.noalias, self.vector_bytes = flags, noalias, vector_bytes
         self.checks: Checks | None = None
+        self.launch: dict[str, Any] = {}
         self._arguments = (module, fn, facts)
 
     def emit(self, symbol: str, checking: Checking) -> None:
@@ -232,6 +233,7 @@ class _Chunk(_Frame):
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
             body.buffers, body.vector_bytes = scratch.pointers, self.vector_bytes
+            body.launch = self.launch
             body.region(self.fn.body)
         scratch.release()
         self.write_partials(sums)
@@ -261,6 +263,7 @@ class _Chunk(_Frame):
         if arity == 0:
             with self.loop(self.lo, self.hi) as t:
                 self.note_thread(t)
+                self.launch = self.of_block(t)
                 yield ()
             return
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
@@ -276,6 +279,13 @@ class _Chunk(_Frame):
                     yield (i,)
             else:
                 yield from self.rows(first, last, dims[:arity], repeat, r)
+
+    def of_block(self, t: Any) -> dict[str, Any]:
+        """What a kernel whose threads are blocks may ask for; the last extent of the launch is the block's length."""
+        b = self.builder
+        extents = [b.trunc(self.header(abi.DIMS + 8 * k), I32) for k in range(abi.MAX_DIMS)]
+        names = {"block": t, "block_index": b.trunc(t, I32), "block_dim": extents[-1]}
+        return names | {f"extent{k}": extents[k] for k in range(abi.MAX_DIMS - 1)}
 
     def note_thread(self, index: Any, start: Any = None, repeat: Any = None, r: Any = None) -> None:
         """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""
