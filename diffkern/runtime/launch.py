@@ -247,7 +247,8 @@ def launch(
     stream : Stream, optional
         Where to run; the current stream by default.
     block_dim : int, optional
-        Threads in a block of a GPU, a multiple of 32; on the CPU it has no effect.
+        Threads in a block, on a GPU a multiple of 32. On the CPU it counts only for kernels whose threads work together
+        (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in whole blocks.
     max_blocks : int, optional
         At most so many blocks of a GPU, each with several rounds if need be; 0 for any number.
     record_cmd : bool, optional
