@@ -12,6 +12,8 @@ the kernel does not ask for repeat the thread.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +104,16 @@ def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None
             named.add(module.add_metadata([function, name, i32(value)]))
 
 
+def alignment(t: Array) -> int:
+    """Bytes to which the elements of an array are aligned: a launch checks the address of its first one.
+
+    Elements of C-contiguous arrays as far as their size and the widest access (16 bytes) allow; scalars otherwise.
+    """
+    if t.layout != "C":
+        return scalar_of(t).itemsize
+    return math.gcd(t.dtype.itemsize, 16)
+
+
 class _Kernel:
     """The kernel's function under construction."""
 
@@ -125,7 +137,8 @@ class _Kernel:
         self.values: dict[Value, tuple[Any, ...]] = {}
         for p, place in zip(fn.params, fields, strict=True):
             if isinstance(p.type, Array):
-                self.arrays[p] = load_array(self.builder, self.block, place.offset, p.type, GLOBAL)
+                array = load_array(self.builder, self.block, place.offset, p.type, GLOBAL)
+                self.arrays[p] = dataclasses.replace(array, align=alignment(p.type))
             else:
                 self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
 
@@ -149,7 +162,12 @@ class _Kernel:
         if checking is not Checking.NONE:
             self.checks = Checks(checking, self.module, b, self.header(abi.STATUS))
         if noalias:
-            self.arrays = with_scopes(self.module, self.arrays)
+            written = {op.operands[0] for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
+            nothing = self.module.add_metadata([])
+            self.arrays = {
+                p: a if p in written else dataclasses.replace(a, invariant=nothing)
+                for p, a in with_scopes(self.module, self.arrays).items()
+            }
         stacks = {
             level: b.alloca(ir.ArrayType(I64, (size + 7) // 8))
             for level, size in sorted(self.facts.stack_bytes.items())

@@ -30,6 +30,38 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _REGISTERS = ("tid.x", "ntid.x", "ctaid.x", "nctaid.x", "laneid")
 
 
+def _approximation(declarations: str, body: str) -> str:
+    """An approximate instruction that flushes subnormal numbers and errs in the last bit wherever it can."""
+    return f"""{declarations}
+define internal float @"NAME"(float %x0) {{
+  %m0 = call float @llvm.fabs.f32(float %x0)
+  %s0 = fcmp olt float %m0, 0x3810000000000000
+  %z0 = call float @llvm.copysign.f32(float 0.0, float %x0)
+  %x = select i1 %s0, float %z0, float %x0
+  {body}
+  %b = bitcast float %r to i32
+  %b1 = xor i32 %b, 1
+  %r1 = bitcast i32 %b1 to float
+  %m = call float @llvm.fabs.f32(float %r)
+  %normal = fcmp oge float %m, 0x3810000000000000
+  %finite = fcmp olt float %m, 0x7FF0000000000000
+  %both = and i1 %normal, %finite
+  %z = call float @llvm.copysign.f32(float 0.0, float %r)
+  %small = fcmp olt float %m, 0x3810000000000000
+  %e0 = select i1 %both, float %r1, float %r
+  %e = select i1 %small, float %z, float %e0
+  ret float %e
+}}"""
+
+
+_APPROXIMATIONS = {
+    "rcp.approx.ftz.f": _approximation("", "%r = fdiv float 1.0, %x"),
+    "rsqrt.approx.ftz.f": _approximation(
+        "", "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q"
+    ),
+}
+
+
 def host_text(text: str, symbol: str) -> str:
     """The module for the host; ``<symbol>.set`` sets the special registers."""
     text = text.replace("ptx_kernel ", "")
@@ -59,6 +91,11 @@ def host_text(text: str, symbol: str) -> str:
             rf"%ignored = atomicrmw {kind} \1, {ty} \2 monotonic",
             text,
         )
+    for name, template in _APPROXIMATIONS.items():
+        if f'"llvm.nvvm.{name}"' in text:
+            text = re.sub(rf'declare float @"llvm.nvvm.{re.escape(name)}"[^\n]*', "", text)
+            text = text.replace(f'@"llvm.nvvm.{name}"', f'@"host.{name}"')
+            shims.append(template.replace("NAME", f"host.{name}"))
     for name in sorted(set(re.findall(r"__nv_(\w+)", text))):
         width = "double"
         plain = name
@@ -69,11 +106,17 @@ def host_text(text: str, symbol: str) -> str:
             suffix = "f32" if width == "float" else "f64"
             shims.append(
                 f'define internal {width} @"__nv_{name}"({width} %x) {{ %r = call {width} @llvm.sqrt.{suffix}({width} %x)\n'
-                f" %q = fdiv {width} 1.0, %r\n ret {width} %q }}\ndeclare {width} @llvm.sqrt.{suffix}({width})"
+                f" %q = fdiv {width} 1.0, %r\n ret {width} %q }}"
+                + (f"\ndeclare double @llvm.sqrt.f64(double)" if width == "double" else "")
             )
         else:
             text = text.replace(f'@"__nv_{name}"', f'@"{name}"')
-    return text + "\n" + "\n".join(shims)
+    out = text + "\n" + "\n".join(shims)
+    for declared in ("llvm.fabs.f32", "llvm.sqrt.f32", "llvm.copysign.f32"):
+        second = ", float" if "copysign" in declared else ""
+        if not re.search(rf'declare [^\n]*@"?{re.escape(declared)}"?\(', out):
+            out += f"\ndeclare float @{declared}(float{second})"
+    return out
 
 
 class HostCuda:
