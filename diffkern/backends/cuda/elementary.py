@@ -3,8 +3,8 @@
 In: an LLVM module. Out: a function of it, defined on first use. The approximate reciprocals of the hardware are
 corrected by one step with fused multiply-add, so that exact quotients and roots come out exact; the compilers' own
 correctly rounded forms take ten times the instructions. Errors in units in the last place: quotient and square root
-0.5 (2 where the dividend is below 2^-100), sine and cosine 1.6, tangent 3, over the whole range. Zeros, infinities and NaN as in
-IEEE 754.
+0.5 (3 where the dividend is below 2^-100), sine and cosine 2, tangent 3.5, over the whole range. Zeros, infinities and
+NaN as in IEEE 754.
 
 Sine and cosine: below 105615 the argument is reduced with pi/2 in three parts (Cody and Waite); above, by a product of
 its 24 bits with the bits of 2/pi that matter (Payne and Hanek), in integers.
@@ -27,7 +27,7 @@ _PIO2 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 _TWO_OVER_PI = 0.6366197723675814
 _MEDIUM = 105615.0
 _ROUNDER = 12582912.0  # adding it leaves the nearest integer in the low bits
-_BITS = (0, 0x28BE60DB, 0x9391054A, 0x7F09D5F4, 0x7D4D3770, 0x36D8A566, 0x4F10E410)
+_BITS = (0, 0x28BE60DB, 0x9391054A, 0x7F09D5F4, 0x7D4D3770, 0x36D8A566, 0x4F10E410, 0x7F9458EA)
 """The bits of 1/(2 pi), a zero word before them."""
 
 Define: TypeAlias = Callable[[Builder, "list[Any]"], Any]
@@ -158,7 +158,6 @@ def _reduce_far(b: Builder, x: Any) -> tuple[Any, Any]:
     mantissa = b.or_(b.shl(bits, i32(8)), i32(-0x80000000))
     exponent = b.sub(b.and_(b.lshr(bits, i32(23)), i32(255)), i32(126))
     first = b.lshr(exponent, i32(5))
-    first = b.and_(first, i32(3))  # an infinity would look behind the end
     words = [b.zext(_word(b, b.add(first, i32(k))), I64) for k in range(4)]
     count = b.zext(b.and_(exponent, i32(31)), I64)
 
@@ -172,7 +171,8 @@ def _reduce_far(b: Builder, x: Any) -> tuple[Any, Any]:
     # Fixed point with 62 bits behind the point: round to the nearest quarter turn.
     quarter = b.trunc(b.lshr(b.add(product, i64(1 << 61)), i64(62)), I32)
     rest = b.sub(product, b.shl(b.zext(quarter, I64), i64(62)))
-    fraction = b.fmul(b.sitofp(rest, F32), f32(1.5707963267948966 * 2.0**-62))
+    scaled = b.fmul(b.sitofp(rest, F32), f32(2.0**-62))
+    fraction = fma(b, scaled, f32(_PIO2[0]), b.fmul(scaled, f32(_PIO2[1])))
     negative = b.icmp_signed("<", bits, i32(0))
     fraction = b.select(negative, b.fneg(fraction), fraction)
     quarter = b.select(negative, b.neg(quarter), quarter)

@@ -56,9 +56,7 @@ define internal float @"NAME"(float %x0) {{
 
 _APPROXIMATIONS = {
     "rcp.approx.ftz.f": _approximation("", "%r = fdiv float 1.0, %x"),
-    "rsqrt.approx.ftz.f": _approximation(
-        "", "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q"
-    ),
+    "rsqrt.approx.ftz.f": _approximation("", "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q"),
 }
 
 
@@ -85,7 +83,12 @@ def host_text(text: str, symbol: str) -> str:
         text = re.sub(r"declare i32 @\"llvm.nvvm.shfl.sync[^\n]*", "", text)
         text = re.sub(r'call i32 @"llvm.nvvm.shfl.sync.[^"]*"', "call i32 @host.shuffle", text)
         shims.append("define internal i32 @host.shuffle(i32, i32, i32, i32) { ret i32 0 }")
-    for kind, ty, name in (("fadd", "float", "f32"), ("fadd", "double", "f64"), ("add", "i32", "u32"), ("add", "i64", "u64")):
+    for kind, ty, name in (
+        ("fadd", "float", "f32"),
+        ("fadd", "double", "f64"),
+        ("add", "i32", "u32"),
+        ("add", "i64", "u64"),
+    ):
         text = re.sub(
             rf'call void asm sideeffect "red[^"]*\.{name} \[\$0\], \$1;", "[^"]*"\s*\((ptr addrspace\(1\) %"?[^",]*"?), {ty} (%"?[^")]*"?)\)',
             rf"%ignored = atomicrmw {kind} \1, {ty} \2 monotonic",
