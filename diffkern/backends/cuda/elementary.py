@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from diffkern.backends.cuda.registers import function
+from diffkern.backends.cuda.registers import approximate, function
 from diffkern.backends.llvm.types import F32, I1, I32, I64, Builder, i32, i64
 from diffkern.backends.vecmath.coefficients import COS_F, SIN_F
 
@@ -104,7 +104,7 @@ def _divide(b: Builder, args: list[Any]) -> Any:
     # The hardware's reciprocal neither takes nor gives subnormal numbers.
     scale = b.select(huge, f32(2.0**-24), b.select(tiny, f32(2.0**24), f32(1.0)))
     x, y = b.fmul(x, scale), b.fmul(y, scale)
-    r = _call(b, "llvm.nvvm.rcp.approx.ftz.f", y)
+    r = approximate(b, "rcp", y)
     q = b.fmul(x, r)
     better = fma(b, fma(b, b.fneg(q), y, x), r, q)
     # The step loses the sign of a zero, and makes a NaN of an infinity.
@@ -117,7 +117,7 @@ def _square_root(b: Builder, args: list[Any]) -> Any:
     (x,) = args
     tiny = b.fcmp_ordered("<", x, f32(2.0**-100))
     t = b.select(tiny, b.fmul(x, f32(2.0**64)), x)
-    r = _call(b, "llvm.nvvm.rsqrt.approx.ftz.f", t)
+    r = approximate(b, "rsqrt", t)
     s = b.fmul(t, r)
     better = fma(b, fma(b, b.fneg(s), s, t), b.fmul(r, f32(0.5)), s)
     better = b.select(tiny, b.fmul(better, f32(2.0**-32)), better)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,9 @@ from diffkern.backends.llvm.types import I8, I32, I64, VOID, constant, i32, i64,
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
+
+_TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
+"""llvmlite still spells the types of some pointers: of stack slots, globals and by-value parameters."""
 
 GLOBAL = 1
 """The address space of global memory."""
@@ -92,9 +96,10 @@ def emit_kernel(
     if launch_bounds is not None:
         _annotate(module, kernel.function, launch_bounds)
     checks = kernel.checks
+    text = _TYPED_POINTER.sub(r"ptr\1", str(module))
     if checks is None:
-        return CudaModule(str(module))
-    return CudaModule(str(module), tuple(checks.sites), tuple(checks.stamps))
+        return CudaModule(text)
+    return CudaModule(text, tuple(checks.sites), tuple(checks.stamps))
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:

@@ -59,3 +59,17 @@ def add_quietly(b: Builder, pointer: Any, value: Any) -> None:
         inner.asm(fn.function_type, f"red.relaxed.gpu.global.add.{name} [$0], $1;", f"l,{letter}", fn.args, True)
         inner.ret_void()
     b.call(fn, [pointer, value])
+
+
+def approximate(b: Builder, name: str, x: Any) -> Any:
+    """The hardware's approximation ``rcp`` or ``rsqrt`` of a float32, which takes and gives no subnormal numbers."""
+    symbol = f"dk_approximate_{name}"
+    fn = b.module.globals.get(symbol)
+    if fn is None:
+        fn = ir.Function(b.module, ir.FunctionType(F32, [F32]), symbol)
+        fn.linkage = "internal"
+        for attribute in ("alwaysinline", "nounwind", "readnone"):
+            fn.attributes.add(attribute)
+        inner = ir.IRBuilder(fn.append_basic_block("entry"))
+        inner.ret(inner.asm(fn.function_type, f"{name}.approx.ftz.f32 $0, $1;", "=f,f", fn.args, False))
+    return b.call(fn, [x])

@@ -55,8 +55,8 @@ define internal float @"NAME"(float %x0) {{
 
 
 _APPROXIMATIONS = {
-    "rcp.approx.ftz.f": _approximation("", "%r = fdiv float 1.0, %x"),
-    "rsqrt.approx.ftz.f": _approximation("", "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q"),
+    "rcp": _approximation("", "%r = fdiv float 1.0, %x"),
+    "rsqrt": _approximation("", "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q"),
 }
 
 
@@ -95,9 +95,9 @@ def host_text(text: str, symbol: str) -> str:
             text,
         )
     for name, template in _APPROXIMATIONS.items():
-        if f'"llvm.nvvm.{name}"' in text:
-            text = re.sub(rf'declare float @"llvm.nvvm.{re.escape(name)}"[^\n]*', "", text)
-            text = text.replace(f'@"llvm.nvvm.{name}"', f'@"host.{name}"')
+        instruction = f'asm  "{name}.approx.ftz.f32 $0, $1;", "=f,f"'
+        if instruction in text:
+            text = text.replace(instruction, f'@"host.{name}"')
             shims.append(template.replace("NAME", f"host.{name}"))
     for name in sorted(set(re.findall(r"__nv_(\w+)", text))):
         width = "double"
