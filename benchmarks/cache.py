@@ -50,6 +50,9 @@ def run(directory: Path, cache: Path, *command: str) -> str:
     """Run a Python process beside the kernels and return what it prints."""
     packages = os.pathsep.join([str(directory), str(CHILD.parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "DIFFKERN_CACHE_DIR": str(cache), "PYTHONPATH": packages}
+    # Byte code as pip would have left it, also from a checkout: the first process writes it, the measured ones find it.
+    environment["PYTHONPYCACHEPREFIX"] = str(directory / "bytecode")
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -37,7 +37,8 @@ TARGETS = {
     "plain launch": Target(at_least=4.0),
     "record.launch": Target(at_least=8.0),
     "adjoint record.launch": Target(at_least=8.0),
-    "record.launch after set_param": Target(at_least=4.0),
+    "record.launch after set_param": Target(at_least=8.0),
+    "adjoint record.launch after set_param": Target(at_least=8.0),
     "set_param_at_index, array": Target(at_least=2.0),
     "set_param_at_index, number": Target(at_least=2.0),
     "Tape.backward": Target(at_least=5.0),
@@ -70,6 +71,10 @@ def works(w: Any, name: str, count: int) -> dict[str, Work]:
         record.set_param_at_index(count - 1, 0.5)
         record.launch()
 
+    def changed_reverse() -> None:
+        reverse.set_param_at_index(count - 1, 0.5)
+        reverse.launch()
+
     def ready() -> None:
         for a in x:
             a.grad.zero_()
@@ -89,6 +94,7 @@ def works(w: Any, name: str, count: int) -> dict[str, Work]:
         "record.launch": work(record.launch),
         "adjoint record.launch": Work(name, reverse.launch, ready, gradients, LAUNCHES),
         "record.launch after set_param": work(changed),
+        "adjoint record.launch after set_param": Work(name, changed_reverse, ready, gradients, LAUNCHES),
         "set_param_at_index, array": work(lambda: record.set_param_at_index(0, x[0])),
         "set_param_at_index, number": work(lambda: record.set_param_at_index(count - 1, 0.5)),
         "Tape.backward": Work(name, lambda: tape.backward(grads={y: seed}), ready, gradients, LAUNCHES),

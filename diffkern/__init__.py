@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import Any
 
 from diffkern._version import __version__
 from diffkern.build import compile_kernels as compile  # noqa: A004, F401  (`import *` keeps the built-in)
@@ -58,9 +59,21 @@ from diffkern.runtime.tape import Tape
 _language = _public_names()
 globals().update(_language)
 
-if TYPE_CHECKING:
+# What belongs to other frameworks is imported when it is first asked for: the module, and the name in it or "".
+_LAZY = {
+    "jax": ("diffkern.interop.jax", ""),
+    "jax_kernel": ("diffkern.interop.jax", "jax_kernel"),
+}
 
-    def __getattr__(name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'diffkern' has no attribute {name!r}")
+    place, inside = _LAZY[name]
+    module = importlib.import_module(place)
+    value = getattr(module, inside) if inside else module
+    globals()[name] = value
+    return value
 
 
 __all__ = [
@@ -95,6 +108,7 @@ __all__ = [
     "get_event_elapsed_time",
     "get_stream",
     "init",
+    "jax_kernel",
     "kernel",
     "launch",
     "load",

@@ -191,7 +191,7 @@ class Kernel:
 
     # -- inspection --------------------------------------------------------------------------------------------------
 
-    def source(self, *types: Any) -> str:
+    def source(self, *types: Any, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable forward program.
 
         Parameters
@@ -199,12 +199,14 @@ class Kernel:
         *types
             For each parameter a type (``float``, ``dk.vec3``, ``dk.array(dtype=float)``) or an argument of that type.
             May be left out where all parameters are annotated, or after launches with one combination of types.
+        target : {"cpu", "cuda"}, optional
+            What one thread does, or a numba-cuda kernel, which runs in numba's CUDA simulator as it stands.
         """
         from diffkern.pipeline import forward_source
 
-        return forward_source(self.func, self.argument_types(*types), self.options)
+        return forward_source(self.func, self.argument_types(*types), self.options, _flavour(target))
 
-    def adjoint_source(self, *types: Any, active: Any = None) -> str:
+    def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable adjoint program.
 
         Parameters
@@ -213,11 +215,13 @@ class Kernel:
             As in :meth:`source`.
         active : sequence of str, optional
             Names of the parameters to differentiate for; all that can be by default.
+        target : {"cpu", "cuda"}, optional
+            As in :meth:`source`.
         """
         from diffkern.pipeline import adjoint_source
 
         known = self.argument_types(*types)
-        return adjoint_source(self.func, known, self._active(known, active), self.options)
+        return adjoint_source(self.func, known, self._active(known, active), self.options, _flavour(target))
 
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
         """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
@@ -270,6 +274,14 @@ class Kernel:
             known = ", ".join(leaf.name for leaf in leaves)
             raise KernelError(f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {known}")
         return frozenset(i for indices in found.values() for i in indices)
+
+
+def _flavour(target: str) -> Literal["cpu", "cuda"]:
+    if target == "cuda":
+        return "cuda"
+    if target != "cpu":
+        raise ValueError(f"source is printed for target 'cpu' or 'cuda', not {target!r}")
+    return "cpu"
 
 
 def _type_of(value: Any, parameter: Parameter) -> Argument:

@@ -13,7 +13,7 @@ Everything up to ``differentiate`` is target-free. A :class:`Program` is all tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -23,6 +23,8 @@ from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu, cuda
+from diffkern.backends.cuda.cubin import declared_local_bytes, resources
+from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lower
@@ -33,7 +35,9 @@ from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
+from diffkern.passes.coverage import overwritten_whole
 from diffkern.passes.cse import eliminate_common
+from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.dce import eliminate
 from diffkern.passes.fold import fold
 from diffkern.passes.hoist import hoist_integers
@@ -46,6 +50,8 @@ from diffkern.passes.writers import one_writer_each
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
+Flavour = Literal["cpu", "cuda"]
+"""How the readable source is spelled."""
 
 DEFAULT_STACK_BYTES = 32 * 1024
 CUDA_STACK_BYTES = 2 * 1024
@@ -58,20 +64,23 @@ class Program:
     Attributes
     ----------
     object_code
-        A relocatable object that exports ``symbols``.
+        A relocatable object that exports ``symbols``, or a cubin.
     symbols
         The kernel's symbol and, where there are uniform sums, ``<symbol>_finish``.
     source
         The readable Python form of the same IR.
     manifest
         JSON-able facts: parameters in the order of the argument block, each with its argument; arrays read and written,
-        cost, conflicts.
+        cost, conflicts; of a GPU program also what it takes of the machine.
+    files
+        What else came of it, by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
     """
 
     object_code: bytes
     symbols: tuple[str, ...]
     source: str
     manifest: dict[str, Any]
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,12 +164,10 @@ def build_adjoint(
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
     d = differentiate(prepare(primal), active, options)
-    if accumulate == "atomic":
+    if _is_cuda(options):
+        settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
+    elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
-    elif _is_cuda(options):
-        # There are no chunks to colour and no private copies: where threads may meet, they add atomically.
-        pairs = zip(d.buffers, d.conflicts, strict=True)
-        use_atomics(d.fn, [buffer for buffer, conflict in pairs if conflict.kind in ("bounded", "general")])
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
 
@@ -175,16 +182,28 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
     return differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options)
 
 
-def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> str:
-    """Readable Python form of a kernel."""
+def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
+    """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
     fn = forward_ir(pyfunc, types, options)
-    return to_python(fn, header=_header(fn, types, "forward"))
+    return _spell(fn, flavour, _header(fn, types, "forward"))
 
 
-def adjoint_source(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> str:
+def adjoint_source(
+    pyfunc: PyFunction,
+    types: Sequence[Argument],
+    active: frozenset[int],
+    options: Options,
+    flavour: Flavour = "cpu",
+) -> str:
     """Readable Python form of a kernel's adjoint."""
-    fn = adjoint_ir(pyfunc, types, active, options).fn
-    return to_python(fn, header=_header(fn, types, "adjoint"))
+    d = adjoint_ir(pyfunc, types, active, options)
+    if flavour == "cuda":
+        settle_updates(d.fn, d.buffers, d.conflicts)
+    return _spell(d.fn, flavour, _header(d.fn, types, "adjoint"))
+
+
+def _spell(fn: Function, flavour: Flavour, header: list[str]) -> str:
+    return to_cuda_python(fn, header=header) if flavour == "cuda" else to_python(fn, header=header)
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
@@ -214,23 +233,31 @@ def _build(
     source = to_python(fn)
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
+    files: dict[str, bytes] = {}
     if _is_cuda(options):
         compiled = _compile_cuda(fn, symbol, options, checking)
         code = compiled.cubin
+        files["kernel.ptx"] = compiled.ptx.encode()
+        taken = resources(code)[symbol]
         manifest.update(
             symbol=symbol,
             target=compiled.arch,
-            shared_bytes=compiled.shared_bytes,
+            registers=taken.registers,
+            stack_bytes=taken.stack_bytes,
+            spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
+            shared_bytes=taken.shared_bytes,
             launch_bounds=compiled.launch_bounds,
         )
     else:
         fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
         compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
         code = compiled.object_code
+        if options.get("assembly"):
+            files["kernel.s"] = compiled.asm().encode()
         manifest.update(symbol=symbol, sites=compiled.sites)
     if checking is not cpu.Checking.NONE:
         manifest["checks"] = _checks_manifest(fn, kernel, compiled)
-    return Program(code, compiled.symbols, source, manifest)
+    return Program(code, compiled.symbols, source, manifest, files)
 
 
 def _is_cuda(options: Options) -> bool:
@@ -299,6 +326,7 @@ def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]
         "cost": thread_cost(fn),
         "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
         **_accesses(fn),
+        "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
     }
 
 

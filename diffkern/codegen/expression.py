@@ -37,6 +37,11 @@ class Expr:
         ``(left, sign, right)`` where it may be written as the augmented assignment ``left sign= right``.
     negated
         What it is the negative of, if it is one.
+    bare
+        The same without the cast that makes an integer wrap around, for operands of sums and products, which wrap
+        around afterwards, and for indices, which do not.
+    parts
+        The components of a composite that is written out.
     """
 
     text: str
@@ -45,6 +50,8 @@ class Expr:
     reads: frozenset[str] = frozenset()
     update: tuple[str, str, str] | None = None
     negated: str | None = None
+    bare: Expr | None = None
+    parts: tuple[str, ...] = ()
 
     def within(self, precedence: int) -> str:
         return self.text if self.precedence >= precedence else f"({self.text})"

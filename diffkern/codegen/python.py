@@ -22,7 +22,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, scalar_of
 from diffkern.ops.table import lookup
 
-__all__ = ["function_name", "to_python"]
+__all__ = ["Writer", "function_name", "import_lines", "to_python"]
 
 MAX_FOLDED = 72
 """Longer expressions get a variable."""
@@ -50,24 +50,27 @@ def to_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
-    writer = _Writer(fn)
+    writer = Writer(fn)
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
     if writer.primitives:
-        lines.append(_import_line(sorted(writer.primitives)))
+        lines.append(import_lines("diffkern.codegen.prims", sorted(writer.primitives)))
     if lines:
         lines += ["", ""]
     return "\n".join([*lines, *body]) + "\n"
 
 
-def _import_line(names: list[str]) -> str:
-    one = f"from diffkern.codegen.prims import {', '.join(names)}"
+def import_lines(module: str, names: list[str]) -> str:
+    """The statement that imports names from a module, on several lines if one is too short."""
+    one = f"from {module} import {', '.join(names)}"
     if len(one) <= 120:
         return one
-    return "from diffkern.codegen.prims import (\n" + "".join(f"    {n},\n" for n in names) + ")"
+    return f"from {module} import (\n" + "".join(f"    {n},\n" for n in names) + ")"
 
 
-class _Writer:
+class Writer:
+    """Writes the statements of one function; a target overrides what it spells in another way."""
+
     def __init__(self, fn: Function) -> None:
         self.fn = fn
         self.plan: Plan = plan(fn)
@@ -392,10 +395,7 @@ class _Writer:
     def loop_for(self, op: Op, region: Region, position: int) -> None:
         (body,) = op.regions
         slots = self.loop_slots(op, region, position, op.operands[3:], [body])
-        lo, hi, step = (self.exprs[v] for v in op.operands[:3])
-        if all(e.literal not in (None, INT32) for e in (lo, hi, step)):
-            lo = self.typed(op.operands[0])
-        bounds = [lo.text, hi.text] + ([] if step.text == "1" else [step.text])
+        bounds = self.bounds(op)
         mark = self.names.taken()
         index = self.names.fresh(body.params[0].name or "k")
         self.bind(body.params[0], index)
@@ -406,6 +406,13 @@ class _Writer:
         self.names.release(mark)
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)
+
+    def bounds(self, op: Op) -> list[str]:
+        """The arguments of a loop's range."""
+        lo, hi, step = (self.exprs[v] for v in op.operands[:3])
+        if all(e.literal not in (None, INT32) for e in (lo, hi, step)):
+            lo = self.typed(op.operands[0])
+        return [lo.text, hi.text] + ([] if step.text == "1" else [step.text])
 
     def loop_while(self, op: Op, region: Region, position: int) -> None:
         cond, body = op.regions

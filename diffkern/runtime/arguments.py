@@ -16,22 +16,23 @@ import numpy as np
 from diffkern.abi import passed_type
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Argument, FieldType, Leaf, Stored, Struct, StructArray, declared, flatten
-from diffkern.ir.types import BOOL, Array, Element, Mat, Scalar, Vec, scalar_of, value_type
+from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Element, Mat, Scalar, Stack, Vec, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import array, register_type, type_of_key, wrap
 from diffkern.runtime.structured import StructuredArray
 
-__all__ = ["NO_DEFAULT", "Bound", "Parameter", "bind", "leaves_of", "pack_value", "unpacked"]
+__all__ = ["FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "leaves_of", "pack_value", "unpacked"]
 
-_FORMATS = {
+# How a number stands in the argument block, in the spelling of struct.
+FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
     "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q", "float32": "f4x", "float64": "d",
 }  # fmt: skip
 # With a byte order stated, struct checks that a float fits; by default it does not.
 _PACKERS: dict[Scalar, Callable[[Any], bytes]] = {
-    SCALARS[name].ir: struct.Struct("=" + code).pack for name, code in _FORMATS.items()
+    SCALARS[name].ir: struct.Struct("=" + code).pack for name, code in FORMATS.items()
 }
 
 NO_DEFAULT = object()
@@ -148,6 +149,10 @@ class Parameter:
     def check_type(self, t: Argument) -> None:
         """Raise unless an argument of this type may be passed."""
         annotation = self.annotation
+        if not isinstance(t, (Array, StructArray, Struct, Stack)) and scalar_of(t) in STORAGE_ONLY:
+            raise self.error(
+                f"takes {_spelled(t)} by value, which only arrays and structs can hold", "use one over float32"
+            )
         if isinstance(annotation, ArrayAnnotation):
             if not isinstance(t, (Array, StructArray)) or not annotation.accepts(t):
                 raise self.error(f"takes {annotation}, not {_spelled(t)}", "pass an array of this dtype and ndim")
@@ -266,7 +271,7 @@ def pack_value(element: Element, value: Any) -> bytes:
 
 def unpacked(key: str, packed: bytes) -> str:
     """Return what was packed for a parameter by value, as text."""
-    for scalar, pack in _FORMATS.items():
+    for scalar, pack in FORMATS.items():
         if scalar == key:
             return str(struct.unpack("=" + pack, packed)[0])
     return key

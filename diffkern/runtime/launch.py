@@ -76,12 +76,13 @@ class Launch:
         What the kernel captured at the time of the launch.
     """
 
-    __slots__ = ("arrays", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts")
+    __slots__ = ("_leaves", "arrays", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts")
 
     def __init__(self, kernel: Launchable, dim: Any, args: Sequence[Any]) -> None:
         self.kernel = kernel
         self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
+        self._leaves: tuple[Leaf, ...] = ()
         self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
         self.dim = tuple(dim) if isinstance(dim, list) else dim
         self.geometry = _geometry(kernel, self.executable, self.dim)
@@ -119,6 +120,7 @@ class Launch:
         geometry = _geometry(self.kernel, executable, self.dim)
         check_writable(self.kernel, executable, arrays)
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
+        self._leaves = ()
         self.parts[span] = packed
 
     def resize(self, dim: Any) -> None:
@@ -156,7 +158,9 @@ class Launch:
     @property
     def leaves(self) -> tuple[Leaf, ...]:
         """What stands for each entry of `arrays` and `parts`."""
-        return leaves_of(tuple([p.name for p in self.kernel.parameters]), self.keys)
+        if not self._leaves:
+            self._leaves = leaves_of(tuple([p.name for p in self.kernel.parameters]), self.keys)
+        return self._leaves
 
     @property
     def dims(self) -> tuple[int, ...]:

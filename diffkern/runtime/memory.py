@@ -37,7 +37,9 @@ class Memory:
         Whether somebody else allocated it, so that another object may describe the same bytes.
     """
 
-    __slots__ = ("__weakref__", "_counter", "address", "exposed", "foreign", "nbytes", "version", "zero_version")
+    __slots__ = (
+        "__weakref__", "_counter", "_where", "address", "exposed", "foreign", "nbytes", "version", "zero_version",
+    )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
         self.address = address
@@ -46,6 +48,8 @@ class Memory:
         self.zero_version = 0 if zero else -1
         self.exposed = self.foreign = foreign
         self._counter: ctypes.c_int64 | None = None
+        # Its address, read by native code; 0 as long as there is none.
+        self._where = 0
 
     @property
     def now(self) -> int:
@@ -57,6 +61,7 @@ class Memory:
         """Where native code counts its changes."""
         if self._counter is None:
             self._counter = ctypes.c_int64(0)
+            self._where = ctypes.addressof(self._counter)
         return self._counter
 
     @property

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.runtime.adjoint import AdjointLaunch, cotangent, with_own
-from diffkern.runtime.array import array
+from diffkern.ir.structs import Struct
+from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
+from diffkern.runtime.array import array, type_of_key
+from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.launch import Launch, dispatch
 from diffkern.runtime.native.replay import PYTHON, RELEASED, STALE, STREAM, Plan
+from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import memories, perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.stream import Stream
 
-__all__ = ["Prepared", "Slot", "from_ctype"]
-
-Slot = tuple[str, int, int, "Callable[[Any], bytes] | None"]
-"""Where a parameter stands in the block: the key of its type, its first and last byte, and what packs a number."""
+__all__ = ["Prepared", "from_ctype"]
 
 
 class Prepared:
@@ -58,7 +58,14 @@ class Prepared:
         record_tape: bool = True,
         fixed: bool = False,
     ) -> None:
-        self.launch = launch
+        self._launch = launch
+        self.setter = Setter(len(launch.keys), array)
+        # What can be changed by writing to the block: leaves, and parameters that are structs.
+        self._slots: list[Slot] = []
+        self._writers: dict[int, StructWriter] = {}
+        self._numbers: dict[int, tuple[int, Callable[[Any], bytes]]] = {}
+        self._searched = False
+        self._places = {p.name: p.index for p in launch.kernel.parameters}
         self.adjoint = adjoint
         self.given: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
         self.stream = None if stream is None or stream.is_default else stream
@@ -70,32 +77,49 @@ class Prepared:
         # Sequences that contain it, and in a sequence the launches that share the arguments by value.
         self._users: list[weakref.ref[Any]] = []
         self.family: list[Prepared] = []
-        self.plan: Plan
-        self._prepare()
+        self.plan = self._prepare()
+
+    @property
+    def launch(self) -> Launch:
+        """The forward launch, with the parameters of now."""
+        if self.setter.changed:
+            self._catch_up()
+        return self._launch
+
+    def _catch_up(self) -> None:
+        """Pack what was changed in the block alone."""
+        self.setter.read()
+        launch = self._launch
+        for slot in self._slots:
+            held = launch.arrays[slot.leaf]
+            packed = bytes(self._block[slot.offset : slot.offset + slot.size]) if held is None else held._packed
+            launch.parts[slot.leaf] = packed
 
     @property
     def operation(self) -> Launch | AdjointLaunch:
         """What runs."""
-        return self.launch if self.adjoint is None else self.adjoint
+        launch = self.launch
+        return launch if self.adjoint is None else self.adjoint
 
     @property
     def executable(self) -> Executable:
         """The program."""
         return self.operation.executable
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> Plan:
         """Make the native form anew; sequences that contain it are told."""
         operation = self.operation
         self.steps = operation.steps()
-        written = memories(operation.writes())
+        # One counter for each array of a forward launch that is written, so that it can be exchanged alone.
+        written = memories(operation.writes()) if self.adjoint else [held._memory for held in operation.writes()]
         self._written = written
         flags = (PYTHON if self.steps is None else 0) | (STREAM if self.stream is not None else 0)
-        self.plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
+        plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
         self._offsets: dict[int, int] = {}
         block = self.steps[0].block if self.steps else bytearray()
         self._block = block
         if block:
-            parts = self.launch.parts
+            parts = self._launch.parts
             cotangents = {} if self.adjoint is None else self.adjoint.cotangents
             saved = {} if self.adjoint is None else self.adjoint.saved
             contents = {} if self.adjoint is None else self.adjoint.contents
@@ -106,51 +130,57 @@ class Prepared:
                     self._offsets[index] = offset
                 else:
                     offset -= len((cotangents if role == "cotangent" else saved)[index]._packed)
-        self._find_slots()
         for user in self._living():
             user.plan.flag(STALE)
+        return plan
 
     def _find_slots(self) -> None:
         """Find the parameters that can be changed by writing to the block, without any other check than their type."""
-        self.slots: dict[int, Slot] = {}
+        launch = self.launch
+        self._searched = True
         if self.family or self.fixed or self.released or not self._block:
             return
-        launch = self.launch
-        if len(launch.parts) != len(launch.keys):
-            return  # a parameter that is a struct has no one place
-        for parameter in launch.kernel.parameters:
-            index = parameter.index
-            start, size = self._offsets.get(index, -1), len(launch.parts[index])
-            if start < 0:
+        quick: list[Slot | None] = [None] * len(launch.keys)
+        for index, key in enumerate(launch.keys):
+            span = launch.span(index)
+            slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
+            found = [slot for slot in slots if slot is not None]
+            if len(found) < len(slots):
                 continue
-            if launch.arrays[index] is None:
-                if parameter.value_key:
-                    self.slots[index] = (parameter.value_key, start, start + size, parameter.pack)
-            elif self.adjoint is None and index not in launch.executable.writes:
-                self.slots[index] = (launch.keys[index], start, start + size, None)
+            t = type_of_key(key)
+            if isinstance(t, Struct):
+                writer = struct_writer(t, found)
+                if writer is not None:
+                    self._writers[index] = writer
+                    self._slots += found
+            elif len(found) == 1 and found[0].key and (self.adjoint is None or not found[0].is_array):
+                quick[index] = found[0]
+                self._slots += found
+                pack = launch.kernel.parameters[index].pack
+                if pack is not None:
+                    self._numbers[index] = found[0].offset, pack
+        self.setter.open(quick, self.plan, self._block, launch.arrays)
 
-    def quick_set(self, slot: Slot, index: int, value: Any) -> bool:
-        """Change a parameter that has a slot; return whether that was possible."""
-        key, start, stop, pack = slot
-        launch = self.launch
-        if pack is None:
-            if type(value) is not array or value._key is not key:
-                return False
-            packed = value._packed
-        elif type(value) is float or type(value) is int:
-            try:
-                packed = pack(value)
-            except (struct.error, OverflowError):
-                return False
-        else:
-            return False
-        if self.plan.words[1] or self.plan.held or self._users:
-            self._settle()
-        launch.parts[index] = packed
-        if pack is None:
-            launch.arrays[index] = value
-        self._block[start:stop] = packed
-        return True
+    def _forget_slots(self) -> None:
+        """Have them found again by the next change that asks for them."""
+        if self.setter.changed:
+            self._catch_up()
+        self.setter.close()
+        self._searched, self._slots, self._writers, self._numbers = False, [], {}, {}
+
+    def _slot(self, index: int, leaf: int) -> Slot | None:
+        launch = self._launch
+        start, size = self._offsets.get(leaf, -1), len(launch.parts[leaf])
+        if start < 0:
+            return None
+        if launch.arrays[leaf] is None:
+            return Slot(leaf, start, launch.kernel.parameters[index].value_key, size)
+        return Slot(leaf, start, launch.keys[index], size, is_array=True, counter=self._counter_of(leaf))
+
+    def _counter_of(self, leaf: int) -> int | None:
+        """Return the place of an array's counter among those of the plan, None if the kernel does not write to it."""
+        writes = [k for k in self.executable.writes if self._launch.arrays[k] is not None]
+        return writes.index(leaf) if leaf in writes else None
 
     def watch(self, user: Any) -> None:
         """Tell something that has a plan when this has another form."""
@@ -188,13 +218,13 @@ class Prepared:
     def release(self) -> None:
         """Let go of everything, after calls in progress."""
         if not self.released:
-            self.slots = {}
+            self._forget_slots()
             self.plan.flag(RELEASED)
             self.plan.settle()
             self.released = True
             self.kept.clear()
-            self.launch = self.launch.copy()
-            self.launch.arrays = [None] * len(self.launch.arrays)
+            self._launch = self.launch.copy()
+            self._launch.arrays = [None] * len(self._launch.arrays)
             self.adjoint = None
             self.given = []
             self._written = []
@@ -204,9 +234,9 @@ class Prepared:
 
     def index_of(self, name: str) -> int:
         """Return the position of a parameter."""
-        for parameter in self.launch.kernel.parameters:
-            if parameter.name == name:
-                return parameter.index
+        place = self._places.get(name)
+        if place is not None:
+            return place
         names = ", ".join(p.name for p in self.launch.kernel.parameters)
         raise LaunchError(f"kernel {self.launch.kernel.name!r} has no parameter {name!r}; it has {names}")
 
@@ -221,12 +251,61 @@ class Prepared:
             raise LaunchError(f"kernel {self.launch.kernel.name!r} has parameters 0 to {count - 1}, not {position}")
         return position
 
+    def set_param(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Change a parameter, or its gradient, in the place of the built-in of the setter."""
+        if not adjoint:
+            if not self._searched:
+                self._find_slots()
+            if type(index) is int and self._write_quickly(index, value):
+                self.setter.note()
+                return
+        index = self.check_index(index)
+        if adjoint:
+            self.change({}, self.gradients({index: value}))
+        else:
+            self.set(index, value)
+
+    def _write_quickly(self, index: int, value: Any) -> bool:
+        """Write a struct, or a number of NumPy's, to the block; return whether it was one that fits."""
+        writer = self._writers.get(index)
+        if writer is not None:
+            self._settle()
+            return writer.write(value, self._block, self._launch.arrays)
+        slot = self._numbers.get(index)
+        if slot is None or not isinstance(value, (np.floating, np.integer)):
+            return False
+        try:
+            packed = slot[1](value)
+        except (struct.error, OverflowError):  # said in words on the longer way
+            return False
+        self._settle()
+        self._block[slot[0] : slot[0] + len(packed)] = packed
+        return True
+
+    def gradients(self, values: dict[int, Any], check: bool = True) -> dict[int, array | None]:
+        """Return gradients by leaf from those by parameter."""
+        self.check_alive()
+        launch = self.launch
+        if self.adjoint is None:
+            raise LaunchError(
+                f"this record of kernel {launch.kernel.name!r} runs forward and has no gradients to set",
+                remedy="make the adjoint's record with record.adjoint(), or launch(..., adjoint=True, record_cmd=True)",
+            )
+        by_leaf = spread(launch, [values.get(index) for index in range(len(launch.keys))])
+        found: dict[int, array | None] = {}
+        for leaf, value in enumerate(by_leaf):
+            if launch.leaves[leaf].argument in values:
+                as_is = value is None or (not check and isinstance(value, array))
+                found[leaf] = value if as_is else cotangent(launch, leaf, value)
+        return found
+
     def set(self, index: int, value: Any) -> None:
         """Change a parameter."""
         self.check_alive()
         launch = self.launch
         parameter = launch.kernel.parameters[index]
-        if len(launch.parts) != len(launch.keys):
+        leaf = launch.span(index).start
+        if launch.leaves[leaf].path:
             self._set_leaves(index, value)
             return
         if type(value) is array and (parameter.is_array or parameter.annotation is None):
@@ -240,17 +319,20 @@ class Prepared:
         if key != launch.keys[index] or self.adjoint is not None or not held._writable or not self._block:
             self.change({index: (key, [packed], [held])}, {})
             return
-        if index in launch.executable.writes:
-            before = launch.arrays[index]
-            if before is not None and before._memory is not held._memory:
-                self.change({index: (key, [packed], [held])}, {})
-                return
+        counter = self._counter_of(leaf)
+        before = launch.arrays[leaf]
+        other = counter is not None and before is not None and before._memory is not held._memory
+        if other and self.family:
+            self.change({index: (key, [packed], [held])}, {})
+            return
         if self.fixed:
             raise _fixed()
         self._settle()
-        launch.parts[index] = packed
-        launch.arrays[index] = held
-        offset = self._offsets[index]
+        if counter is not None and other:
+            self.plan.replace_counter(counter, held._memory.counter)
+        launch.parts[leaf] = packed
+        launch.arrays[leaf] = held
+        offset = self._offsets[leaf]
         self._block[offset : offset + len(packed)] = packed
 
     def check(self, index: int, value: Any) -> None:
@@ -298,7 +380,7 @@ class Prepared:
         if key != launch.keys[index]:
             self.change({index: (key, [packed], [None])}, {})
         else:
-            self._write(index, packed)
+            self._write(self.launch.span(index).start, packed)
         self.keep(index, value)
 
     def keep(self, index: int, value: Any) -> None:
@@ -325,12 +407,12 @@ class Prepared:
     def join(self, family: list[Prepared]) -> None:
         """Change parameters by value together with others."""
         self.family = family
-        self._find_slots()
+        self._forget_slots()
 
     def fix(self) -> None:
         """Refuse other arrays and dimensions from now on."""
         self.fixed = True
-        self._find_slots()
+        self._forget_slots()
 
     def set_dim(self, dim: Any) -> None:
         """Change the dimensions."""
@@ -349,11 +431,9 @@ class Prepared:
     def _take(self, launch: Launch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
         # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.
         self._settle()
-        before = self.plan
-        self.launch, self.adjoint, self.given = launch, adjoint, given
-        self._prepare()
-        before.become(self.plan)
-        self.plan = before
+        self._forget_slots()
+        self._launch, self.adjoint, self.given = launch, adjoint, given
+        self.plan.become(self._prepare())
 
 
 def _fixed() -> LaunchError:

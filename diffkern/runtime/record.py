@@ -30,15 +30,21 @@ class Launch:
     one. Inside a :class:`Tape` it is recorded there, inside :func:`record` by the sequence. What it runs is what the
     kernel meant when it was recorded; numbers, vectors and structs are those of that time too. It keeps alive the
     arrays that it points to. Any number of threads may launch it at once.
+
+    ``record.set_param_at_index(index, value, adjoint=False)`` sets a parameter by its position to whatever may be
+    passed in a launch; with ``adjoint=True`` its gradient, of the record of an adjoint, None for the argument's own.
+    What does not fit is a :class:`LaunchError`, and the record is as before then.
     """
 
-    __slots__ = ("__weakref__", "_prepared", "launch")
+    __slots__ = ("__weakref__", "_prepared", "launch", "set_param_at_index")
 
     launch: Callable[..., None]
+    set_param_at_index: Callable[..., None]
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self.launch = prepared.plan.call(prepared.run)
+        self.set_param_at_index = prepared.setter.call(prepared.set_param)
 
     # -- description -------------------------------------------------------------------------------------------------
 
@@ -85,36 +91,13 @@ class Launch:
 
     # -- parameters --------------------------------------------------------------------------------------------------
 
-    def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
-        """Set a parameter.
-
-        Parameters
-        ----------
-        index : int
-            Its position among the kernel's parameters.
-        value
-            Whatever may be passed in a launch; with ``adjoint=True`` a gradient, None for the argument's own.
-        adjoint : bool, optional
-            Whether its gradient is meant, of the record of an adjoint.
-
-        Raises
-        ------
-        LaunchError
-            If it does not fit. The record is as before then.
-        """
-        prepared = self._prepared
-        slot = prepared.slots.get(index)
-        if slot is not None and not adjoint and prepared.quick_set(slot, index, value):
-            return
-        index = prepared.check_index(index)
-        if adjoint:
-            prepared.change({}, self._gradients({index: value}))
-        else:
-            prepared.set(index, value)
-
     def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
-        """Set a parameter by its name; see :meth:`set_param_at_index`."""
-        self.set_param_at_index(self._prepared.index_of(name), value, adjoint)
+        """Set a parameter by its name, as ``set_param_at_index`` does by its position."""
+        index = self._prepared.index_of(name)
+        if adjoint:
+            self.set_param_at_index(index, value, adjoint)
+        else:
+            self.set_param_at_index(index, value)
 
     def set_param_at_index_from_ctype(self, index: int, value: Any, adjoint: bool = False) -> None:
         """Set a parameter by value to a number, or an array of numbers, of :mod:`ctypes`, of the very type it has."""
@@ -159,7 +142,7 @@ class Launch:
         forward = (
             {} if values is None else {p.index: p.convert_leaves(v) for p, v in zip(parameters, values, strict=True)}
         )
-        gradients = {} if adj_values is None else self._gradients(dict(enumerate(adj_values)), False)
+        gradients = {} if adj_values is None else prepared.gradients(dict(enumerate(adj_values)), False)
         prepared.change(forward, gradients)
 
     def set_params_from_ctypes(self, values: Sequence[Any]) -> None:
@@ -172,24 +155,6 @@ class Launch:
     def set_dim(self, dim: int | Sequence[int]) -> None:
         """Set the dimensions."""
         self._prepared.set_dim(dim)
-
-    def _gradients(self, values: dict[int, Any], check: bool = True) -> dict[int, array | None]:
-        """Return gradients by leaf from those by parameter."""
-        prepared = self._prepared
-        prepared.check_alive()
-        if prepared.adjoint is None:
-            raise LaunchError(
-                f"this record of kernel {self.kernel.name!r} runs forward and has no gradients to set",
-                remedy="make the adjoint's record with record.adjoint(), or launch(..., adjoint=True, record_cmd=True)",
-            )
-        launch = prepared.launch
-        by_leaf = spread(launch, [values.get(index) for index in range(len(launch.keys))])
-        found: dict[int, array | None] = {}
-        for leaf, value in enumerate(by_leaf):
-            if launch.leaves[leaf].argument in values:
-                as_is = value is None or (not check and isinstance(value, array))
-                found[leaf] = value if as_is else cotangent(launch, leaf, value)
-        return found
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import BOOL, Kind, Scalar, Stack, scalar_of
-from diffkern.ops.table import Effect, lookup
+from diffkern.ir.types import Kind, Scalar, Stack
+from diffkern.passes.sums import index_operands, invariant_values, needed_for, uniform_sums, used_values
+
+__all__ = ["ACCESSES", "Facts", "analyse", "index_operands", "invariant_ops", "stack_size", "used_values"]
 
 ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
 """The ops that touch an array element."""
@@ -44,16 +46,10 @@ class Facts:
     literals: set[float] = field(default_factory=set)
 
 
-def index_operands(op: Op) -> tuple[Value, ...]:
-    """The index operands of an op that accesses an array."""
-    return op.operands[1:] if op.name == "load" else op.operands[1:-1]
-
-
 def analyse(fn: Function) -> Facts:
     """Collect the facts."""
     facts = Facts()
     ops = list(walk(fn.body))
-    used = used_values(fn)
     for op in ops:
         if op.name == "const" and op.attrs["type"].is_float:
             facts.literals.add(op.attrs["value"])
@@ -61,19 +57,9 @@ def analyse(fn: Function) -> Facts:
             t = op.attrs["type"]
             facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
     facts.exact = _exact(ops)
-    facts.invariant = _invariant(ops, fn.params)
-    facts.reduced = [op for op in ops if _is_reduced(op, facts, used, ops)]
+    facts.invariant = invariant_values(fn)
+    facts.reduced = uniform_sums(fn, facts.invariant, used_values(fn))
     return facts
-
-
-def used_values(fn: Function) -> set[Value]:
-    """The values that an op, a region or the function hands on."""
-    used: set[Value] = set(fn.body.yields)
-    for op in walk(fn.body):
-        used.update(op.operands)
-        for region in op.regions:
-            used.update(region.yields)
-    return used
 
 
 def stack_size(t: Stack) -> int:
@@ -106,45 +92,6 @@ def _bits(v: Value) -> int:
     return v.type.bits if isinstance(v.type, Scalar) else 0
 
 
-def _is_reduced(op: Op, facts: Facts, used: set[Value], ops: list[Op]) -> bool:
-    if op.name == "accumulate":
-        if op.attrs["mode"] != "reduce":
-            return False
-    elif op.name != "atomic" or op.attrs["kind"] not in ("add", "sub") or op.results[0] in used:
-        return False
-    elif not all(_only_accumulates(other, used) for other in ops if op.operands[0] in other.operands):
-        return False  # the thread may look at what it added
-    if scalar_of(op.operands[0].type) == BOOL:
-        return False
-    return all(v in facts.invariant for v in index_operands(op))
-
-
-def _only_accumulates(op: Op, used: set[Value]) -> bool:
-    if op.name == "atomic":
-        return op.attrs["kind"] in ("add", "sub") and op.results[0] not in used
-    return op.name in ("accumulate", "shape")
-
-
-def _invariant(ops: Iterable[Op], params: tuple[Value, ...]) -> dict[Value, Op | None]:
-    """Values that are the same for every thread, computed from parameters, shapes and literals alone, and by which op.
-
-    In the order of the program, so that definitions stand before uses.
-    """
-    out: dict[Value, Op | None] = dict.fromkeys(params)
-    for op in ops:
-        if op.name == "tid" or op.regions or lookup(op.name).effect is not Effect.PURE:
-            continue
-        if all(v in out for v in op.operands):
-            out.update(dict.fromkeys(op.results, op))
-    return out
-
-
 def invariant_ops(op: Op, facts: Facts) -> list[Op]:
     """The ops that the indices of an access are computed by, definitions before uses."""
-    wanted = set(index_operands(op))
-    needed: list[Op] = []
-    for value, definition in reversed(facts.invariant.items()):
-        if value in wanted and definition is not None:
-            needed.append(definition)
-            wanted.update(definition.operands)
-    return needed[::-1]
+    return needed_for(op, facts.invariant)

@@ -23,6 +23,7 @@ from typing import Any
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
+from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
 
 __all__ = [
     "METH_FASTCALL", "METH_KEYWORDS", "built_in", "functions", "method", "num_threads", "run", "set_num_threads",
@@ -127,7 +128,7 @@ def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, 
 
 
 def functions() -> dict[str, int]:
-    """Return the addresses of the functions for prepared launches, or none where the pool is not native."""
+    """Return the addresses of ``dk_pool_run`` and the functions for prepared launches; none without a native pool."""
     _bring_up()
     return _functions
 
@@ -169,7 +170,7 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
-    _functions.update({name: address[name] for name in REPLAY_NAMES})
+    _functions.update({name: address[name] for name in ("dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
 
@@ -194,9 +195,9 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
 _definitions: dict[tuple[bytes, int], _MethodDef] = {}
 
 
-def method(name: bytes, address: int, flags: int) -> _MethodDef:
+def method(name: bytes, address: int, flags: int, doc: bytes | None = None) -> _MethodDef:
     """Return CPython's description of a native method."""
-    return _definitions.setdefault((name, address), _MethodDef(name, address, flags, None))
+    return _definitions.setdefault((name, address), _MethodDef(name, address, flags, doc))
 
 
 def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
@@ -206,9 +207,9 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", *REPLAY_NAMES)
-    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir()
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)
+    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir()
     if _cache is None:
         return load_object(_compile(text), names, allowed)
     load, store = _cache

@@ -134,6 +134,14 @@ class Plan:
         self.words[:] = other.words
         self.words[_RUNNING], self.words[_TIMES] = kept
 
+    def counter_place(self, position: int) -> int:
+        """Return where the address of a counter stands."""
+        return self._counters.buffer_info()[0] + 8 * position
+
+    def replace_counter(self, position: int, counter: ctypes.c_int64) -> None:
+        """Raise another counter from now on; the caller keeps it alive. No call may be in progress."""
+        self._counters[position] = ctypes.addressof(counter)
+
     def run(self, timed: bool = False) -> list[int]:
         """Run the steps, whatever the flags; return the times in nanoseconds of their beginnings and of the end."""
         self.words[_TIMES] = self._times.buffer_info()[0] if timed else 0

@@ -1,0 +1,67 @@
+"""Runs kernels of the corpus in numba's CUDA simulator and compares them with the CPU; a process of its own.
+
+``python -m simulator.child FILE [NAME…]`` writes to FILE, as JSON, what went wrong with each case: an empty text
+if nothing did.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from grad.build import lower, values
+from grad.cases import Case
+from grad.corpus import CASES
+
+from diffkern.passes.cuda_plan import settle_updates
+from diffkern.testing.gradcheck import Vjp
+from diffkern.testing.simulated import Simulated
+
+
+def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
+    expected = np.asarray(expected)
+    if not expected.dtype.kind == "f":
+        np.testing.assert_array_equal(found, expected, err_msg=what)
+        return
+    size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * size, err_msg=what)
+
+
+def check(case: Case) -> None:
+    """Forward and adjoint of one case, in the simulator and on the CPU."""
+    vjp = Vjp(lower(case), options=case.options)
+    point = vjp.arguments(values(case))
+    weights = vjp.weights(point, np.random.default_rng(3))
+    expected = vjp.gradients(case.dim, point, weights)
+    outputs = vjp.arguments(values(case))
+    vjp.primal_program.run(case.dim, outputs)
+
+    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
+    simulated = vjp.running(Simulated, Simulated)
+    rtol = 1e-10 if all(str(t).find("float64") >= 0 for t in vjp.types if "float" in str(t)) else 2e-4
+    found = vjp.arguments(values(case))
+    simulated.primal_program.run(case.dim, found)
+    for name, t, a, b in zip(vjp.names, vjp.types, found, outputs, strict=True):
+        if isinstance(a, np.ndarray) and a.ndim:
+            compare(f"{name} of type {t}", a, b, rtol)
+    for i, gradient in simulated.gradients(case.dim, point, weights).items():
+        compare(f"the gradient of {vjp.names[i]}", gradient, expected[i], rtol)
+
+
+def main(file: str, names: list[str]) -> None:
+    verdicts = {}
+    for name in names or sorted(CASES):
+        try:
+            check(CASES[name])
+            verdicts[name] = ""
+        except Exception:
+            verdicts[name] = traceback.format_exc()
+    Path(file).write_text(json.dumps(verdicts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
