@@ -1,17 +1,18 @@
 """LLVM text of today in the dialects of libNVVM.
 
-In: a module as this package's emitter prints it. Out: the same module as libNVVM reads it. For architectures before sm_100
-that is the language of LLVM 7: pointers have element types, so every pointer becomes ``i8*`` and is cast where it is
-used; there is no ``fneg`` and no ``atomicrmw fadd``. For all of them, general intrinsics become functions of libdevice,
-and kernels are marked by metadata.
+In: a module as this package's emitter prints it. Out: the same module as libNVVM reads it. For architectures before
+sm_100 that is the language of LLVM 7: pointers have element types, so every pointer becomes ``i8*`` and is cast where
+it is used, and there is no ``fneg``. For all of them, general intrinsics become functions of libdevice, and kernels
+are marked by metadata.
 
-The input is regular (one instruction a line, written by llvmlite), so lines are rewritten, not parsed. A line with a form
-that is not known here is an error, never passed on.
+The input is regular (one instruction a line, written by llvmlite), so lines are rewritten, not parsed; libNVVM verifies
+what comes out.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 
 from diffkern.errors import CompileError
 
@@ -60,19 +61,19 @@ def convert(text: str, symbol: str, *, typed: bool) -> str:
     assert block is not None
     parameter = f"{block[1]}*" if typed else "ptr"
     kind = f"void ({parameter})*" if typed else "ptr"
-    number = 1 + max((int(n) for n in re.findall(r"^!(\d+) =", text, re.MULTILINE)), default=-1)
+    node_number = 1 + max((int(n) for n in re.findall(r"^!(\d+) =", text, re.MULTILINE)), default=-1)
     named = next((k for k, line in enumerate(lines) if line.startswith("!nvvm.annotations")), None)
     node = f'!{{{kind} @"{symbol}", !"kernel", i32 1}}' if typed else f'!{{ptr @"{symbol}", !"kernel", i32 1}}'
     if named is None:
-        lines.append(f"!nvvm.annotations = !{{!{number}}}")
+        lines.append(f"!nvvm.annotations = !{{!{node_number}}}")
     else:
-        lines[named] = lines[named].replace("}", f", !{number}}}")
-    version = number + 1
+        lines[named] = lines[named].replace("}", f", !{node_number}}}")
+    version = node_number + 1
     used = f'i8* bitcast ({kind} @"{symbol}" to i8*)' if typed else f'ptr @"{symbol}"'
     lines += [
         # Without it the kernel is dropped when it is linked.
         f'@llvm.used = appending global [1 x {"i8*" if typed else "ptr"}] [{used}], section "llvm.metadata"',
-        f"!{number} = {node}",
+        f"!{node_number} = {node}",
         f"!nvvmir.version = !{{!{version}}}",
         f"!{version} = !{{i32 2, i32 0, i32 3, i32 1}}",
     ]
@@ -84,12 +85,15 @@ def _intrinsics(text: str) -> str:
     for name, function in _LIBRARY.items():
         for width, suffix in (("f32", "f"), ("f64", "")):
             text = text.replace(f'@"llvm.{name}.{width}"', f'@"__nv_{function}{suffix}"')
+    # The same instruction under the name that takes its kind as an operand; 2 is "down".
+    text = re.sub(r'(declare .*)@"llvm.nvvm.shfl.sync.down.i32p"\(', r'\1@"llvm.nvvm.shfl.sync.i32"(i32 %".0", ', text)
+    text = re.sub(r'@"llvm.nvvm.shfl.sync.down.i32p"\(i32 -1, ', '@"llvm.nvvm.shfl.sync.i32"(i32 -1, i32 2, ', text)
     shims = []
     for match in set(_SATURATING.finditer(text)):
-        bits, sign, width = int(match[1]), match[2], int(match[3])
+        bits, sign, width = match.groups()
         name = f"llvm.fpto{sign}i.sat.i{bits}.f{width}"
         text = text.replace(match[0], "").replace(f'@"{name}"', f'@"dk_{name[5:]}"')
-        shims.append(_saturating(f"dk_{name[5:]}", bits, sign, width))
+        shims.append(_saturating(f"dk_{name[5:]}", int(bits), sign, int(width)))
     head, mark, tail = text.partition("\ndefine ")
     return head + "\n" + "\n".join(shims) + mark + tail if shims else text
 
@@ -117,8 +121,6 @@ def _saturating(name: str, bits: int, sign: str, width: int) -> str:
 
 
 def _double_bits(value: float) -> int:
-    import struct
-
     return int.from_bytes(struct.pack(">d", value), "big")
 
 
@@ -167,8 +169,8 @@ def _typed(line: str) -> list[str]:
     if match := _CAS.match(line):
         result, space, pointer, kind, old, new, success, failure, rest = match.groups()
         typed, before = _cast(result, pointer, kind, space)
-        call = f"  {result} = cmpxchg {_pointer(kind, space)} {typed}, {kind} {old}, {kind} {new} {success} {failure}{rest}"
-        return [*before, call]
+        values = f"{kind} {old}, {kind} {new} {success} {failure}{rest}"
+        return [*before, f"  {result} = cmpxchg {_pointer(kind, space)} {typed}, {values}"]
     if match := _NEGATION.match(line):
         result, flags, kind, value = match.groups()
         return [f"  {result} = fsub {flags}{kind} -0.0, {value}"]
@@ -190,7 +192,7 @@ def _unique(line: str) -> str:
 def _gep(result: str, inbounds: str | None, kind: str, space: str | None, pointer: str, indices: str) -> list[str]:
     typed, before = _cast(result, pointer, kind, space)
     element = kind
-    if "," in indices.split("!")[0]:
+    if "," in indices.split("!", maxsplit=1)[0]:
         inner = re.fullmatch(r"\[\d+ x (.+)\]", kind)
         if inner is None:
             raise CompileError(f"getelementptr into {kind} has no form for libNVVM")

@@ -12,6 +12,7 @@ its 24 bits with the bits of 2/pi that matter (Payne and Hanek), in integers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -164,7 +165,7 @@ def _reduce_far(b: Builder, x: Any) -> tuple[Any, Any]:
     def shifted(high: Any, low: Any) -> Any:
         return b.lshr(b.shl(b.or_(b.shl(high, i64(32)), low), count), i64(32))
 
-    high, middle, low = (shifted(a, c) for a, c in zip(words, words[1:], strict=False))
+    high, middle, low = (shifted(a, c) for a, c in itertools.pairwise(words))
     wide = b.zext(mantissa, I64)
     product = b.add(b.mul(wide, middle), b.lshr(b.mul(wide, low), i64(32)))
     product = b.add(product, b.shl(b.mul(wide, high), i64(32)))

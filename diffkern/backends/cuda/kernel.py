@@ -25,7 +25,7 @@ from llvmlite.ir import values
 from diffkern import abi
 from diffkern.backends.cuda.body import CudaBody, add_element
 from diffkern.backends.cuda.math import CudaScalars
-from diffkern.backends.cuda.registers import WARP, shuffle, special
+from diffkern.backends.cuda.registers import WARP, barrier, shuffle_down, special
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
 from diffkern.backends.llvm.memory import (
@@ -47,6 +47,12 @@ _TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d
 
 GLOBAL = 1
 """The address space of global memory."""
+
+SHARED = 3
+"""The address space of shared memory."""
+
+_SHARED_SUMS = 64
+"""More sums than this are added to memory by every warp, not by every block: 64 take 16 KiB of shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +190,7 @@ class _Kernel:
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
             body.region(self.fn.body)
-        for op in self.facts.reduced:
-            self.finish(op, sums[id(op)])
+        self.finish(sums)
         b.ret_void()
 
     # -- sums into uniform addresses -----------------------------------------------------------------------------------
@@ -197,16 +202,59 @@ class _Kernel:
             b.store(constant(s, 0), slot)
         return slots
 
-    def finish(self, op: Op, slots: list[Any]) -> None:
-        """Add up the threads' sums of a warp; one of its threads adds the total to the destination."""
+    def finish(self, sums: dict[int, list[Any]]) -> None:
+        """Add up the threads' sums of a block; its first thread adds the totals to their destinations."""
+        if not sums:
+            return
+        b = self.builder
+        tid, ntid = special(b, "tid.x"), special(b, "ntid.x")
+        lane, first = b.and_(tid, i32(WARP - 1)), b.and_(tid, i32(-WARP))
+        lanes = b.sub(ntid, first)  # the last warp of a block may be short
+        last = b.sub(b.select(b.icmp_unsigned("<", lanes, i32(WARP)), lanes, i32(WARP)), i32(1))
+        slots = [(slot, _summed_type(op)) for op in self.facts.reduced for slot in sums[id(op)]]
+        values = [self.warp_sum(s, b.load(slot, typ=value_type(s)), last) for slot, s in slots]
+        if len(values) <= _SHARED_SUMS:
+            values = self.block_sums(values, [s for _, s in slots], tid, lane, ntid)
+            chosen = b.icmp_unsigned("==", tid, i32(0))
+        else:
+            chosen = b.icmp_unsigned("==", lane, i32(0))
+        with b.if_then(chosen):
+            for op in self.facts.reduced:
+                count = _width(op)
+                self.deliver(op, values[:count])
+                values = values[count:]
+
+    def block_sums(self, values: list[Any], types: list[Scalar], tid: Any, lane: Any, ntid: Any) -> list[Any]:
+        """The sums over the warps of a block, in its first thread; the other threads hold parts of them."""
+        b = self.builder
+        warp = b.lshr(tid, i32(5))
+        warps = b.lshr(b.add(ntid, i32(WARP - 1)), i32(5))
+        places = [self.shared(k, value.type) for k, value in enumerate(values)]
+        with b.if_then(b.icmp_unsigned("==", lane, i32(0))):
+            for value, place in zip(values, places, strict=True):
+                b.store(value, b.gep(place, [i32(0), warp], inbounds=True))
+        barrier(b)
+        totals = []
+        for s, value, place in zip(types, values, places, strict=True):  # every warp does the same: no branch
+            part = b.load(b.gep(place, [i32(0), lane], inbounds=True), typ=value.type)
+            totals.append(self.warp_sum(s, part, b.sub(warps, i32(1))))
+        return totals
+
+    def shared(self, k: int, ty: Any) -> Any:
+        """Shared memory with a value for each warp of a block."""
+        kind = ir.ArrayType(ty, WARP)
+        place = ir.GlobalVariable(self.module, kind, f"dk_sum_{k}", addrspace=SHARED)
+        place.linkage, place.initializer = "internal", ir.Constant(kind, ir.Undefined)
+        return place
+
+    def deliver(self, op: Op, totals: list[Any]) -> None:
+        """Add a total to its destination."""
         b, s = self.builder, _summed_type(op)
-        totals = [self.warp_sum(s, b.load(slot, typ=value_type(s))) for slot in slots]
-        lane = b.and_(special(b, "tid.x"), i32(WARP - 1))
         # Nothing to add may mean that no thread reached the site, for instance because the element does not exist.
         wanted: Any = ir.Constant(ir.IntType(1), 0)
         for total in totals:
             wanted = b.or_(wanted, b.not_(compare(b, s, "==", total, constant(s, 0))))
-        with b.if_then(b.and_(b.icmp_unsigned("==", lane, i32(0)), wanted)):
+        with b.if_then(wanted):
             body = self.body()
             for needed in invariant_ops(op, self.facts):
                 body.op(needed)
@@ -215,12 +263,13 @@ class _Kernel:
             pointer = address(b, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
             add_element(b, array.type.dtype, pointer, "add", totals)
 
-    def warp_sum(self, s: Scalar, value: Any) -> Any:
-        """The sum over a warp whose threads are all here; the number of threads of a block is a multiple of 32."""
+    def warp_sum(self, s: Scalar, value: Any, last: Any) -> Any:
+        """The sum over the lanes up to ``last``, in lane 0; the other lanes hold parts of it."""
         b = self.builder
         for distance in (16, 8, 4, 2, 1):
-            other = shuffle(b, value, i32(distance))
-            value = b.fadd(value, other) if s.is_float else b.add(value, other)
+            other, present = shuffle_down(b, value, i32(distance), last)
+            total = b.fadd(value, other) if s.is_float else b.add(value, other)
+            value = b.select(present, total, value)
         return value
 
     # -- the loop over threads -----------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Runs what the CUDA emitter emits on this machine's processor, thread by thread: an oracle that needs no GPU.
 
 The module's text is the one that goes to NVIDIA's compilers, but for what only a GPU has: the special registers become
-variables that the runner sets, a warp is one thread (so a shuffle brings zero), ``red`` becomes LLVM's own atomic
-operation, the approximate instructions become exact ones, and functions of libdevice those of libm.
+variables that the runner sets, a block is one thread (so no lane is there to shuffle from, and a barrier waits for
+nobody), ``red`` and ``atom`` become LLVM's own atomic operations, functions of libdevice those of libm. The approximate
+instructions err by one unit in the last place wherever they can, and flush subnormal numbers.
 """
 
 from __future__ import annotations
@@ -21,19 +22,23 @@ from diffkern.passes.expand import expand_composites
 from diffkern.runtime.native.loader import load_object
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
-import cpu_harness  # noqa: E402
+import cpu_harness
 
 __all__ = ["HostCuda", "cpu_harness", "host_text"]
 
 _serial = itertools.count()
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_REGISTERS = ("tid.x", "ntid.x", "ctaid.x", "nctaid.x", "laneid")
+_REGISTERS = ("tid.x", "ntid.x", "ctaid.x", "nctaid.x")
 
+_INSTRUCTIONS = {
+    "float": "f32",
+    "double": "f64",
+    "i32": "u32",
+    "i64": "u64",
+}
 
-def _approximation(declarations: str, body: str) -> str:
-    """An approximate instruction that flushes subnormal numbers and errs in the last bit wherever it can."""
-    return f"""{declarations}
-define internal float @"NAME"(float %x0) {{
+_APPROXIMATE = """
+define internal float @host.{name}(float %x0) {{
   %m0 = call float @llvm.fabs.f32(float %x0)
   %s0 = fcmp olt float %m0, 0x3810000000000000
   %z0 = call float @llvm.copysign.f32(float 0.0, float %x0)
@@ -52,74 +57,96 @@ define internal float @"NAME"(float %x0) {{
   %e = select i1 %small, float %z, float %e0
   ret float %e
 }}"""
-
-
-_APPROXIMATIONS = {
-    "rcp": _approximation("", "%r = fdiv float 1.0, %x"),
-    "rsqrt": _approximation("", "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q"),
+_BODIES = {
+    "rcp": "%r = fdiv float 1.0, %x",
+    "rsqrt": "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q",
 }
 
 
 def host_text(text: str, symbol: str) -> str:
-    """The module for the host; ``<symbol>.set`` sets the special registers."""
+    """The module for the host; its function ``<symbol>.set`` sets the special registers."""
     text = text.replace("ptx_kernel ", "")
     text = re.sub(r"byval\([^)]*\) ?", "", text)
-    shims = []
+    text = text.replace("addrspace(3)", "").replace("addrspace(4)", "")
+    shims = [_registers(symbol)]
     for k, name in enumerate(_REGISTERS):
-        register = f"llvm.nvvm.read.ptx.sreg.{name}"
-        if register in text:
-            text = re.sub(rf'declare i32 @"{re.escape(register)}"\(\)', "", text)
-            text = text.replace(f'@"{register}"', f'@"host.register.{k}"')
+        text, found = _replace_function(text, f"llvm.nvvm.read.ptx.sreg.{name}", f"host.register.{k}")
+        if found:
             shims.append(
-                f'define internal i32 @"host.register.{k}"() alwaysinline {{ %p = getelementptr i32, ptr @host.registers,'
-                f" i64 {k}\n %v = load i32, ptr %p\n ret i32 %v }}"
+                f"define internal i32 @host.register.{k}() {{\n"
+                f"  %p = getelementptr i32, ptr @host.registers, i64 {k}\n  %v = load i32, ptr %p\n  ret i32 %v\n}}"
             )
-    shims.append("@host.registers = internal global [8 x i32] zeroinitializer")
-    stores = "\n".join(
-        f"%p{k} = getelementptr i32, ptr @host.registers, i64 {k}\n store i32 %a{k}, ptr %p{k}" for k in range(4)
-    )
-    shims.append(f'define void @"{symbol}.set"(i32 %a0, i32 %a1, i32 %a2, i32 %a3) {{ {stores}\n ret void }}')
-    if "llvm.nvvm.shfl.sync" in text:
-        text = re.sub(r"declare i32 @\"llvm.nvvm.shfl.sync[^\n]*", "", text)
-        text = re.sub(r'call i32 @"llvm.nvvm.shfl.sync.[^"]*"', "call i32 @host.shuffle", text)
-        shims.append("define internal i32 @host.shuffle(i32, i32, i32, i32) { ret i32 0 }")
-    for kind, ty, name in (
-        ("fadd", "float", "f32"),
-        ("fadd", "double", "f64"),
-        ("add", "i32", "u32"),
-        ("add", "i64", "u64"),
-    ):
-        text = re.sub(
-            rf'call void asm sideeffect "red[^"]*\.{name} \[\$0\], \$1;", "[^"]*"\s*\((ptr addrspace\(1\) %"?[^",]*"?), {ty} (%"?[^")]*"?)\)',
-            rf"%ignored = atomicrmw {kind} \1, {ty} \2 monotonic",
-            text,
+    text, found = _replace_function(text, "llvm.nvvm.shfl.sync.down.i32p", "host.shuffle")
+    if found:
+        shims.append(
+            "define internal {i32, i1} @host.shuffle(i32, i32, i32, i32) {\n  ret {i32, i1} zeroinitializer\n}"
         )
-    for name, template in _APPROXIMATIONS.items():
+    text, found = _replace_function(text, "llvm.nvvm.barrier0", "host.barrier")
+    if found:
+        shims.append("define internal void @host.barrier() {\n  ret void\n}")
+    text = _atomics(text)
+    for name, body in _BODIES.items():
         instruction = f'asm  "{name}.approx.ftz.f32 $0, $1;", "=f,f"'
         if instruction in text:
-            text = text.replace(instruction, f'@"host.{name}"')
-            shims.append(template.replace("NAME", f"host.{name}"))
+            text = text.replace(instruction, f"@host.{name}")
+            shims.append(_APPROXIMATE.format(name=name, body=body))
+    assert " asm " not in text, "an instruction without a form on the host"
+    text = _library(text, shims)
+    out = text + "\n" + "\n".join(shims) + "\n"
+    for declared, second in (("fabs.f32", ""), ("sqrt.f32", ""), ("sqrt.f64", ""), ("copysign.f32", ", float")):
+        if not re.search(rf'declare [^\n]*@"?llvm.{re.escape(declared)}"?\(', out):
+            ty = "double" if declared.endswith("64") else "float"
+            out += f"declare {ty} @llvm.{declared}({ty}{second})\n"
+    return out
+
+
+def _registers(symbol: str) -> str:
+    stores = "\n".join(
+        f"  %p{k} = getelementptr i32, ptr @host.registers, i64 {k}\n  store i32 %a{k}, ptr %p{k}" for k in range(4)
+    )
+    return (
+        "@host.registers = internal global [8 x i32] zeroinitializer\n"
+        f'define void @"{symbol}.set"(i32 %a0, i32 %a1, i32 %a2, i32 %a3) {{\n{stores}\n  ret void\n}}'
+    )
+
+
+def _replace_function(text: str, name: str, by: str) -> tuple[str, bool]:
+    if f'@"{name}"' not in text:
+        return text, False
+    text = re.sub(rf'declare [^\n]*@"{re.escape(name)}"[^\n]*', "", text)
+    return text.replace(f'@"{name}"', f"@{by}"), True
+
+
+def _atomics(text: str) -> str:
+    for ty, name in _INSTRUCTIONS.items():
+        operation = "add" if ty.startswith("i") else "fadd"
+        operands = rf"\((ptr addrspace\(1\) [^,]*), {ty} ([^)]*)\)"
+        text = re.sub(
+            rf'call void asm sideeffect "red\.relaxed\.gpu\.global\.add\.{name} [^"]*", "[^"]*"{operands}',
+            rf"%ignored = atomicrmw {operation} \1, {ty} \2 monotonic",
+            text,
+        )
+        text = re.sub(
+            rf'call {ty} asm sideeffect "atom\.relaxed\.gpu\.global\.add\.{name} [^"]*", "[^"]*"{operands}',
+            rf"atomicrmw {operation} \1, {ty} \2 monotonic",
+            text,
+        )
+    return text
+
+
+def _library(text: str, shims: list[str]) -> str:
     for name in sorted(set(re.findall(r"__nv_(\w+)", text))):
-        width = "double"
-        plain = name
-        if f'float @"__nv_{name}"' in text:
-            width, plain = "float", name[:-1]
-        if plain == "rsqrt":
-            text = re.sub(rf'declare {width} @"__nv_{name}"[^\n]*', "", text)
-            suffix = "f32" if width == "float" else "f64"
+        single = f'float @"__nv_{name}"' in text
+        ty, suffix = ("float", "f32") if single else ("double", "f64")
+        if name.rstrip("f") == "rsqrt":
+            text, _ = _replace_function(text, f"__nv_{name}", f"host.{name}")
             shims.append(
-                f'define internal {width} @"__nv_{name}"({width} %x) {{ %r = call {width} @llvm.sqrt.{suffix}({width} %x)\n'
-                f" %q = fdiv {width} 1.0, %r\n ret {width} %q }}"
-                + (f"\ndeclare double @llvm.sqrt.f64(double)" if width == "double" else "")
+                f"define internal {ty} @host.{name}({ty} %x) {{\n  %r = call {ty} @llvm.sqrt.{suffix}({ty} %x)\n"
+                f"  %q = fdiv {ty} 1.0, %r\n  ret {ty} %q\n}}"
             )
         else:
             text = text.replace(f'@"__nv_{name}"', f'@"{name}"')
-    out = text + "\n" + "\n".join(shims)
-    for declared in ("llvm.fabs.f32", "llvm.sqrt.f32", "llvm.copysign.f32"):
-        second = ", float" if "copysign" in declared else ""
-        if not re.search(rf'declare [^\n]*@"?{re.escape(declared)}"?\(', out):
-            out += f"\ndeclare float @{declared}(float{second})"
-    return out
+    return text
 
 
 class HostCuda:
@@ -131,23 +158,24 @@ class HostCuda:
         The function.
     grid
         Blocks of one thread each.
+    options
+        What :func:`emit_kernel` takes.
     """
 
     def __init__(self, fn: Function, grid: int = 1, **options: Any) -> None:
         self.grid = grid
-        self.types = tuple(p.type for p in fn.params)
         symbol = f"cuda_on_host_{next(_serial)}"
         t = target.target()
         self.module = emit_kernel(expand_composites(fn), symbol, triple=t.triple, data_layout=t.data_layout, **options)
         text = host_text(self.module.text, symbol)
         code = target.object_code(target.optimise(text, 10**9, t), t)
         addresses = load_object(code, [symbol, f"{symbol}.set"])
-        self.entry = _ENTRY(addresses[symbol])
-        self.set = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 4)(addresses[f"{symbol}.set"])
+        self._entry = _ENTRY(addresses[symbol])
+        self._set = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 4)(addresses[f"{symbol}.set"])
 
     def launch(self, block: bytes) -> None:
         """Run all threads of the grid, one after the other."""
         buffer = ctypes.create_string_buffer(block)
         for k in range(self.grid):
-            self.set(0, 1, k, self.grid)
-            self.entry(ctypes.addressof(buffer))
+            self._set(0, 1, k, self.grid)
+            self._entry(ctypes.addressof(buffer))

@@ -43,7 +43,7 @@ def every_magnitude(n: int, seed: int, low: float = 2.0**-149, high: float = 3.4
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
-@pytest.mark.parametrize("low, high", [(2.0**-149, 1.0), (0.5, 200.0), (100.0, 2.0e5), (1.0e5, 3.4e38)])
+@pytest.mark.parametrize(("low", "high"), [(2.0**-149, 1.0), (0.5, 200.0), (100.0, 2.0e5), (1.0e5, 3.4e38)])
 def test_trigonometry(name: str, low: float, high: float) -> None:
     mpmath = pytest.importorskip("mpmath")
     x = every_magnitude(4000, 1, low, high)
