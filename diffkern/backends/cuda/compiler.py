@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import llvmlite
 
 from diffkern.backends.cuda import toolchain
+from diffkern.backends.cuda.cubin import resources
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.llvm.checks import Checking
@@ -117,7 +118,16 @@ def compile_function(
     inputs = [toolchain.ltoir(kernel.text, symbol, arch), *link_with] if link_with else [code]
     cubin = toolchain.link(inputs, arch, symbol, lineinfo=lineinfo)
     return CudaObject(
-        cubin, code, (symbol,), 0, arch, llvm_ir, launch_bounds, kernel.text, kernel.check_sites, kernel.stamped
+        cubin,
+        code,
+        (symbol,),
+        resources(cubin)[symbol].shared_bytes,
+        arch,
+        llvm_ir,
+        launch_bounds,
+        kernel.text,
+        kernel.check_sites,
+        kernel.stamped,
     )
 
 

@@ -32,6 +32,7 @@ class OnHost:
         self.code.launch(header + b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_gradients_agree_with_the_cpu(name: str) -> None:
     case = CASES[name]
@@ -48,7 +49,7 @@ def test_gradients_agree_with_the_cpu(name: str) -> None:
     expected = vjp.gradients(case.dim, point, weights)
     found = vjp.running(OnHost, adjoint).gradients(case.dim, point, weights)
     for i, gradient in expected.items():
-        size = float(np.max(np.abs(gradient), initial=0.0))
+        size = float(np.max(np.abs(gradient), initial=0.0, where=np.isfinite(gradient)))
         np.testing.assert_allclose(
             found[i], gradient, rtol=case.rtol32, atol=1e-5 * size, err_msg=vjp.names[i], equal_nan=True
         )
