@@ -13,6 +13,7 @@ from diffkern.backends.llvm import target
 from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.passes.blocks import to_blocks
 from diffkern.passes.expand import expand_composites
 
 __all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
@@ -90,7 +91,7 @@ def compile_function(
     """
     t = target.target(target_name)
     kernel = emit_kernel(
-        expand_composites(fn),
+        expand_composites(to_blocks(fn)),
         symbol,
         triple=t.triple,
         data_layout=t.data_layout,

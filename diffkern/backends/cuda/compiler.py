@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import llvmlite
 
 from diffkern.backends.cuda import toolchain
-from diffkern.backends.cuda.cubin import resources
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.llvm.checks import Checking
@@ -121,7 +120,7 @@ def compile_function(
         cubin,
         code,
         (symbol,),
-        resources(cubin)[symbol].shared_bytes,
+        kernel.shared_bytes,
         arch,
         llvm_ir,
         launch_bounds,

@@ -25,7 +25,7 @@ from llvmlite.ir import values
 from diffkern import abi
 from diffkern.backends.cuda.body import CudaBody, add_element
 from diffkern.backends.cuda.math import CudaScalars
-from diffkern.backends.cuda.registers import WARP, barrier, shuffle_down, special
+from diffkern.backends.cuda.registers import WARP, shuffle_down, special, synchronize
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
 from diffkern.backends.llvm.memory import (
@@ -37,10 +37,11 @@ from diffkern.backends.llvm.memory import (
     with_scopes,
 )
 from diffkern.backends.llvm.scalars import compare
-from diffkern.backends.llvm.types import I8, I32, I64, VOID, constant, i32, i64, value_type
+from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, VOID, constant, i32, i64, value_type
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.passes.blocks import blockwise_op, shared_bytes
 
 _TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
 """llvmlite still spells the types of some pointers: of stack slots, globals and by-value parameters."""
@@ -57,9 +58,10 @@ _SHARED_SUMS = 64
 
 @dataclass(frozen=True, slots=True)
 class CudaModule:
-    """An LLVM module as text, and what is checked while it runs."""
+    """An LLVM module as text, the shared memory of a block in bytes, and what is checked while it runs."""
 
     text: str
+    shared_bytes: int
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
 
@@ -104,8 +106,8 @@ def emit_kernel(
     checks = kernel.checks
     text = _TYPED_POINTER.sub(r"ptr\1", str(module))
     if checks is None:
-        return CudaModule(text)
-    return CudaModule(text, tuple(checks.sites), tuple(checks.stamps))
+        return CudaModule(text, kernel.shared_bytes)
+    return CudaModule(text, kernel.shared_bytes, tuple(checks.sites), tuple(checks.stamps))
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
@@ -144,6 +146,9 @@ class _Kernel:
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.scalars = CudaScalars(self.builder, module, flags)
         self.checks: Checks | None = None
+        self.together = blockwise_op(fn) is not None
+        self.shared_bytes = shared_bytes(fn)
+        self.position: Any = None
         self.arrays: dict[Value, ArrayRef] = {}
         self.values: dict[Value, tuple[Any, ...]] = {}
         for p, place in zip(fn.params, fields, strict=True):
@@ -189,9 +194,22 @@ class _Kernel:
         with self.threads() as tid:
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+            if self.together:
+                body.launch = self.in_block(tid)
             body.region(self.fn.body)
+            if self.shared_bytes:
+                synchronize(b)  # before the next round writes to the shared arrays
         self.finish(sums)
         b.ret_void()
+
+    def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
+        """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""
+        b = self.builder
+        ntid = special(b, "ntid.x")
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(len(tid))]
+        flat = self.flat(list(zip(tid, dims, strict=True))) if tid else self.position
+        index = b.trunc(b.udiv(flat, b.zext(ntid, I64)), I32)
+        return {"block_dim": ntid, "block_thread": special(b, "tid.x"), "block_index": index}
 
     # -- sums into uniform addresses -----------------------------------------------------------------------------------
 
@@ -233,7 +251,7 @@ class _Kernel:
         with b.if_then(b.icmp_unsigned("==", lane, i32(0))):
             for value, place in zip(values, places, strict=True):
                 b.store(value, b.gep(place, [i32(0), warp], inbounds=True))
-        barrier(b)
+        synchronize(b)
         totals = []
         for s, value, place in zip(types, values, places, strict=True):  # every warp does the same: no branch
             part = b.load(b.gep(place, [i32(0), lane], inbounds=True), typ=value.type)
@@ -243,6 +261,7 @@ class _Kernel:
     def shared(self, k: int, ty: Any) -> Any:
         """Shared memory with a value for each warp of a block."""
         kind = ir.ArrayType(ty, WARP)
+        self.shared_bytes += WARP * (8 if ty in (F64, I64) else 4 if ty in (F32, I32) else ty.width // 8)
         place = ir.GlobalVariable(self.module, kind, f"dk_sum_{k}", addrspace=SHARED)
         place.linkage, place.initializer = "internal", ir.Constant(kind, ir.Undefined)
         return place
@@ -288,6 +307,7 @@ class _Kernel:
                 total = b.mul(total, d)
             with self.loop(b.zext(first, I64), total, b.zext(stride, I64)) as t:
                 self.note(t)
+                self.position = t
                 yield ()
         elif arity == 1:
             with self.loop(first, b.trunc(dims[0], I32), stride) as i, self.repeated(dims[1:], [(i, dims[0])]):

@@ -17,15 +17,15 @@ def special(b: Builder, name: str) -> Any:
     return b.call(function(b.module, f"llvm.nvvm.read.ptx.sreg.{name}", I32, []), [])
 
 
+def synchronize(b: Builder) -> None:
+    """Wait for all threads of the block; what they wrote is seen afterwards."""
+    b.call(function(b.module, "llvm.nvvm.barrier0", VOID, []), [])
+
+
 def function(module: ir.Module, name: str, result: Any, args: list[Any]) -> Any:
     """A declared function, declared on first use."""
     known = module.globals.get(name)
     return known if known is not None else ir.Function(module, ir.FunctionType(result, args), name)
-
-
-def barrier(b: Builder) -> None:
-    """Wait for all threads of the block."""
-    b.call(function(b.module, "llvm.nvvm.barrier0", VOID, []), [])
 
 
 def shuffle_down(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any, Any]:
@@ -57,37 +57,46 @@ def _shuffle_word(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any
     return b.extract_value(pair, 0), b.extract_value(pair, 1)
 
 
-_RED = {F32: ("f32", "f"), F64: ("f64", "d"), I32: ("u32", "r"), I64: ("u64", "l")}
+_NUMBERS = {F32: ("f32", "f"), F64: ("f64", "d"), I32: ("u32", "r"), I64: ("u64", "l")}
+_PLACES = {1: "gpu.global", 3: "cta.shared"}
+"""The scope and the memory of an atomic operation, by address space."""
 
 
 def add_quietly(b: Builder, pointer: Any, value: Any) -> None:
-    """Add to a number in global memory atomically, without asking for the old value."""
-    name, letter = _RED[value.type]
-    symbol = f"dk_red_add_{name}"
-    fn = b.module.globals.get(symbol)
-    if fn is None:
-        fn = ir.Function(b.module, ir.FunctionType(VOID, [pointer.type, value.type]), symbol)
-        fn.linkage = "internal"
-        fn.attributes.add("alwaysinline")
-        inner = ir.IRBuilder(fn.append_basic_block("entry"))
-        inner.asm(fn.function_type, f"red.relaxed.gpu.global.add.{name} [$0], $1;", f"l,{letter}", fn.args, True)
-        inner.ret_void()
-    b.call(fn, [pointer, value])
+    """Add to a number in memory atomically, without asking for the old value."""
+    name, letter = _NUMBERS[value.type]
+    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} [$0], $1;"
+    b.call(
+        _instruction(b.module, f"dk_red_add_{name}", VOID, pointer.type, value.type, text, f"l,{letter}"),
+        [pointer, value],
+    )
 
 
 def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:
-    """Add to a float32 or float64 in global memory atomically; returns the old value."""
-    name, letter = _RED[value.type]
-    symbol = f"dk_atom_add_{name}"
-    fn = b.module.globals.get(symbol)
-    if fn is None:
-        fn = ir.Function(b.module, ir.FunctionType(value.type, [pointer.type, value.type]), symbol)
-        fn.linkage = "internal"
-        fn.attributes.add("alwaysinline")
-        inner = ir.IRBuilder(fn.append_basic_block("entry"))
-        text = f"atom.relaxed.gpu.global.add.{name} $0, [$1], $2;"
-        inner.ret(inner.asm(fn.function_type, text, f"={letter},l,{letter}", fn.args, True))
+    """Add to a number in memory atomically; returns the old value."""
+    name, letter = _NUMBERS[value.type]
+    text = f"atom.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} $0, [$1], $2;"
+    operands = f"={letter},l,{letter}"
+    fn = _instruction(b.module, f"dk_atom_add_{name}", value.type, pointer.type, value.type, text, operands)
     return b.call(fn, [pointer, value])
+
+
+def _instruction(module: ir.Module, name: str, result: Any, place: Any, value: Any, text: str, operands: str) -> Any:
+    """A function that is one instruction on an address and a value."""
+    symbol = f"{name}_{place.addrspace}"
+    known = module.globals.get(symbol)
+    if known is not None:
+        return known
+    fn = ir.Function(module, ir.FunctionType(result, [place, value]), symbol)
+    fn.linkage = "internal"
+    fn.attributes.add("alwaysinline")
+    b = ir.IRBuilder(fn.append_basic_block("entry"))
+    out = b.asm(fn.function_type, text, operands, fn.args, True)
+    if result == VOID:
+        b.ret_void()
+    else:
+        b.ret(out)
+    return fn
 
 
 def approximate(b: Builder, name: str, x: Any) -> Any:

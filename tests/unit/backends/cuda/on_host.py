@@ -120,17 +120,13 @@ def _replace_function(text: str, name: str, by: str) -> tuple[str, bool]:
 def _atomics(text: str) -> str:
     for ty, name in _INSTRUCTIONS.items():
         operation = "add" if ty.startswith("i") else "fadd"
-        operands = rf"\((ptr addrspace\(1\) [^,]*), {ty} ([^)]*)\)"
-        text = re.sub(
-            rf'call void asm sideeffect "red\.relaxed\.gpu\.global\.add\.{name} [^"]*", "[^"]*"{operands}',
-            rf"%ignored = atomicrmw {operation} \1, {ty} \2 monotonic",
-            text,
-        )
-        text = re.sub(
-            rf'call {ty} asm sideeffect "atom\.relaxed\.gpu\.global\.add\.{name} [^"]*", "[^"]*"{operands}',
-            rf"atomicrmw {operation} \1, {ty} \2 monotonic",
-            text,
-        )
+        for instruction, result, before in (("red", "void", "%ignored = "), ("atom", ty, "")):
+            text = re.sub(
+                rf'call {result} asm sideeffect "{instruction}\.relaxed\.\w+\.\w+\.add\.{name} [^"]*", "[^"]*"'
+                rf"\((ptr[^,]*), {ty} ([^)]*)\)",
+                rf"{before}atomicrmw {operation} \1, {ty} \2 monotonic",
+                text,
+            )
     return text
 
 
