@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern import pipeline
-from conftest import require
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
