@@ -1,7 +1,8 @@
 """Compile before the first launch: on all cores, or for other processors, into a directory that can be shipped.
 
-In: kernels, or the modules that hold them, and argument types. Out: programs in the cache and in memory, or artifacts
-in a directory. Nothing here decides what a program is: it calls what a launch calls, only earlier and several at once.
+In: kernels, or the modules that hold them, and argument types. Out: programs in the cache and in memory, one program to
+look at, or artifacts in a directory. Nothing here decides what a program is: it calls what a launch calls, only earlier
+and several at once.
 
 Compiling holds Python's lock or LLVM's for nearly all of its time, so threads do not help; on Linux the work is given
 to forked processes, which have the kernels without pickling them. A process with more than one Python thread does not
@@ -17,16 +18,17 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, overload
 
 from diffkern.cache.environment import compiler_digest
 from diffkern.cache.maintenance import Artifact, artifacts, publish
 from diffkern.cache.store import Store
-from diffkern.cache.targets import HOST, NAMED, NATIVE
+from diffkern.cache.targets import HOST, NAMED, NATIVE, is_gpu
+from diffkern.compiled import Compiled, compile_for
 from diffkern.errors import CompileError, KernelError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
@@ -44,6 +46,7 @@ from diffkern.specialize import (
 __all__ = ["Library", "compile_ahead", "compile_kernels", "force_load", "is_annotated", "load_directory"]
 
 _Fields = list[tuple[str, bytes]]
+_OPTIONS = ("fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes")
 _index = struct.Struct("=i")
 _BAR = 30
 # What a pipe holds at least; more work than that is handed out in several rounds.
@@ -59,7 +62,7 @@ class Library:
     directory : Path
         Where they are.
     targets : tuple of str
-        Which of its targets this machine can run, best first.
+        Which of its targets this machine can run, best first; then its GPU architectures, whatever devices there are.
     programs : tuple of str
         What it has for them: direction, kernel, and argument types.
     """
@@ -77,10 +80,11 @@ class _Work:
     fields: _Fields
     target: str
     store: Store
+    shipped: bool = False
 
     @property
     def key(self) -> str:
-        return artifact_key(self.fields, self.target)
+        return artifact_key(self.fields, self.target, self.shipped)
 
     def is_done(self) -> bool:
         return self.store.get(self.key) is not None
@@ -88,47 +92,140 @@ class _Work:
     def do(self) -> None:
         with self.store.building(self.key):
             if not self.is_done():
-                self.store.put(self.key, build_entry(self.specialization, self.fields, self.target))
+                entry = build_entry(self.specialization, self.fields, self.target, self.shipped)
+                self.store.put(self.key, entry)
 
 
 # -- what users call ---------------------------------------------------------------------------------------------------
 
 
+@overload
+def compile_kernels(
+    kernel: Kernel | tuple[Any, ...],
+    args: Sequence[Any] | None = None,
+    *,
+    target: str,
+    adjoint: bool = False,
+    active: Sequence[str] | None = None,
+    **options: Any,
+) -> Compiled: ...
+
+
+@overload
 def compile_kernels(
     *kernels: Kernel | tuple[Any, ...],
     adjoint: bool = True,
     active: Sequence[str] | None = None,
     processes: int | None = None,
     progress: bool | None = None,
-) -> None:
-    """Compile kernels and their adjoints now, on all cores, and load them.
+) -> None: ...
+
+
+def compile_kernels(
+    *kernels: Any,
+    args: Sequence[Any] | None = None,
+    target: str | None = None,
+    adjoint: bool | None = None,
+    active: Sequence[str] | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Compiled | None:
+    """Compile kernels before they are launched, or one of them for a target, to look at.
+
+    ``dk.compile(first, second)`` compiles kernels and their adjoints for this machine, on all cores, and loads them.
+
+    ``dk.compile(kernel, target="sm_90")`` compiles one kernel, or with ``adjoint=True`` its adjoint, for a target and
+    returns what came of it: machine code, assembly, registers, counts of instructions. It needs no GPU and no driver.
 
     Parameters
     ----------
     *kernels : Kernel or (Kernel, type, …)
         A kernel whose parameters are all annotated; or a kernel and a type for each of its parameters, such as
         ``(scale, dk.array(dtype=float), float)``. Arrays are taken to be contiguous.
+    args : sequence of types, optional
+        With a target, another way to give the types: ``dk.compile(scale, (dk.array(dtype=float), float), target=…)``.
+    target : str, optional
+        ``cpu`` for this processor, one of ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``, or a GPU
+        architecture from ``sm_75`` on.
     adjoint : bool, optional
-        Whether to compile the adjoints as well.
+        Without a target, whether to compile the adjoints as well (yes by default); with one, whether to compile the
+        adjoint instead of the forward (no by default).
     active : sequence of str, optional
         Names of the parameters to differentiate for; by default the arrays that have gradients, which is what a tape
         needs when they all do.
     processes : int, optional
-        How many to use; as many as processors by default. 1 compiles in this process.
+        Without a target, how many to use; as many as processors by default. 1 compiles in this process.
     progress : bool, optional
-        Whether to show a progress bar on standard error; by default where that is a terminal.
+        Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
+    **options
+        With a target, options in place of the kernel's own: ``fast_math``, ``launch_bounds``, ``lineinfo``,
+        ``may_alias``, ``mode``, ``stack_bytes``.
+
+    Returns
+    -------
+    Compiled or None
+        With a target, the program.
 
     Raises
     ------
     KernelError
-        If a kernel cannot be compiled or differentiated; the others are compiled all the same.
+        If a kernel cannot be compiled or differentiated; of several the others are compiled all the same.
     """
+    if target is not None:
+        if processes is not None or progress is not None:
+            raise TypeError("processes and progress are for compiling several kernels, without a target")
+        first, *more = kernels or (None,)
+        if len(more) == 1 and args is None and not isinstance(more[0], Kernel):
+            args = more.pop()
+        if more:
+            raise TypeError(f"with a target dk.compile takes one kernel, not {len(kernels)}")
+        return _compile_one(first, args, target, bool(adjoint), active, options)
+    if options or args is not None:
+        raise TypeError(f"without a target dk.compile does not take {', '.join(options) or 'args'}")
+    _compile_and_load(kernels, adjoint is not False, active, processes, progress)
+    return None
+
+
+def _compile_one(
+    item: Any, args: Sequence[Any] | None, target: str, adjoint: bool, active: Any, options: Mapping[str, Any]
+) -> Compiled:
+    kernel, types = _kernel_and_types(item)
+    if args is not None:
+        types = list(args) if isinstance(args, (list, tuple)) else [args]
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
+    target = NATIVE if target in ("cpu", NATIVE) else _target(target)
+    known = kernel.argument_types(*types)
+    own = {**kernel.options, **options}
+    if not adjoint:
+        return compile_for(Specialization(kernel.func, known, own), target)
+    chosen = _arrays_with_gradients(known) if active is None else kernel.positions(active, known)
+    if not kernel.enable_backward or not chosen:
+        why = "it has no array with a gradient" if kernel.enable_backward else "it was made with enable_backward=False"
+        raise CompileError(f"kernel {kernel.name!r} has no adjoint: {why}", remedy="leave out adjoint=True")
+    return compile_for(Specialization(kernel.func, known, own, chosen), target)
+
+
+def _kernel_and_types(item: Any) -> tuple[Kernel, list[Any]]:
+    kernel, *types = item if isinstance(item, tuple) else (item,)
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}")
+    return kernel, types
+
+
+def _compile_and_load(
+    kernels: Iterable[Any],
+    adjoint: bool,
+    active: Sequence[str] | None,
+    processes: int | None,
+    progress: bool | None,
+) -> None:
     errors: list[KernelError] = []
     wanted: list[Specialization] = []
     for item in kernels:
-        kernel, *types = item if isinstance(item, tuple) else (item,)
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}")
+        kernel, types = _kernel_and_types(item)
         try:
             wanted += _specializations(kernel, types, adjoint, active)
         except KernelError as error:
@@ -187,7 +284,7 @@ def compile_ahead(
     kernels : iterable of Kernel or (Kernel, type, …)
         As for :func:`compile_kernels`.
     targets : sequence of str
-        ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``.
+        ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``; GPU architectures from ``sm_75`` on.
     directory : Path
         Where to. Everybody may read it afterwards.
 
@@ -205,9 +302,9 @@ def compile_ahead(
         raise PermissionError(f"cannot write to {directory}, or others can")
     wanted = []
     for item in kernels:
-        kernel, *types = item if isinstance(item, tuple) else (item,)
+        kernel, types = _kernel_and_types(item)
         wanted += [(s, s.fields()) for s in _specializations(kernel, types, adjoint, None)]
-    work = [_Work(s, fields, target, store) for s, fields in wanted for target in chosen]
+    work = [_Work(s, fields, target, store, shipped=True) for s, fields in wanted for target in chosen]
     _make(work, processes, progress)
     for one in work:
         one.do()
@@ -218,9 +315,10 @@ def compile_ahead(
 def load_directory(directory: str | os.PathLike[str]) -> Library:
     """Let this process find its kernels' programs in a directory of compiled ones; no compiler is needed for those.
 
-    Of several targets the best that this machine supports is taken. The directory is made by ``diffkern compile`` or
-    ``diffkern cache export`` and is only read. A program that is not in it is looked for in the cache and compiled if
-    need be, as always.
+    Of several targets the best that this machine supports is taken; of GPU programs those for the architecture of the
+    device that a kernel is launched on, or a lesser one of the same major version. The directory is made by
+    ``diffkern compile`` or ``diffkern cache export`` and is only read. A program that is not in it is looked for in the
+    cache and compiled if need be, as always.
 
     Parameters
     ----------
@@ -244,6 +342,7 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
         raise FileNotFoundError(f"there is no directory {place}")
     found = [a for a in artifacts(place) if "types" in a.ingredients]
     usable = [target for target in runnable_targets() if any(a.target == target for a in found)]
+    usable += sorted({a.target for a in found if is_gpu(a.target)}, key=lambda name: int(name[3:]))
     if not usable:
         has = ", ".join(sorted({a.target for a in found})) or "nothing"
         raise CompileError(
@@ -283,13 +382,10 @@ def is_annotated(kernel: Kernel) -> bool:
 def _target(name: str) -> str:
     if name == NATIVE:
         return HOST
-    if name.startswith(("sm_", "compute_")):
+    if name not in NAMED and not is_gpu(name):
         raise CompileError(
-            f"cannot compile for {name}: this version of diffkern has no GPU programs",
-            remedy=f"take CPU targets: {NATIVE}, {', '.join(NAMED)}",
+            f"there is no target {name!r}", remedy=f"take one of {NATIVE}, {', '.join(NAMED)}, sm_75 … sm_120"
         )
-    if name not in NAMED:
-        raise CompileError(f"there is no target {name!r}", remedy=f"take one of {NATIVE}, {', '.join(NAMED)}")
     return name
 
 

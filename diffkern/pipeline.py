@@ -13,7 +13,7 @@ Everything up to ``differentiate`` is target-free. A :class:`Program` is all tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -23,17 +23,20 @@ from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu, cuda
+from diffkern.backends.cuda.cubin import declared_local_bytes, resources
 from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lower
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
-from diffkern.ir.types import Array, is_differentiable
+from diffkern.ir.types import SHARED, Array, is_differentiable
+from diffkern.passes.blocks import blockwise_op, check_blocks
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
+from diffkern.passes.coverage import overwritten_whole
 from diffkern.passes.cse import eliminate_common
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.dce import eliminate
@@ -62,20 +65,23 @@ class Program:
     Attributes
     ----------
     object_code
-        A relocatable object that exports ``symbols``.
+        A relocatable object that exports ``symbols``, or a cubin.
     symbols
         The kernel's symbol and, where there are uniform sums, ``<symbol>_finish``.
     source
         The readable Python form of the same IR.
     manifest
         JSON-able facts: parameters in the order of the argument block, each with its argument; arrays read and written,
-        cost, conflicts.
+        cost, conflicts; of a GPU program also what it takes of the machine.
+    files
+        What else came of it, by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
     """
 
     object_code: bytes
     symbols: tuple[str, ...]
     source: str
     manifest: dict[str, Any]
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,7 @@ class Derivative:
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
     fn = lower(pyfunc, types)
+    check_blocks(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.attrs = {**fn.attrs, "unfused": True}
@@ -133,6 +140,13 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
+    together = blockwise_op(fn)
+    if together is not None:
+        raise AutodiffError(
+            f"kernel {fn.name} is not differentiated: its threads work together through shared memory or barriers",
+            loc=together.loc,
+            remedy="write it with tiles, whose operations have adjoints, or launch it with record_tape=False",
+        )
     default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
     budget = StackBudget(options.get("stack_bytes", default), options.get("stack_slots"))
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
@@ -228,23 +242,31 @@ def _build(
     source = to_python(fn)
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
+    files: dict[str, bytes] = {}
     if _is_cuda(options):
         compiled = _compile_cuda(fn, symbol, options, checking)
         code = compiled.cubin
+        files["kernel.ptx"] = compiled.ptx.encode()
+        taken = resources(code)[symbol]
         manifest.update(
             symbol=symbol,
             target=compiled.arch,
-            shared_bytes=compiled.shared_bytes,
+            registers=taken.registers,
+            stack_bytes=taken.stack_bytes,
+            spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
+            shared_bytes=taken.shared_bytes,
             launch_bounds=compiled.launch_bounds,
         )
     else:
         fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
         compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
         code = compiled.object_code
+        if options.get("assembly"):
+            files["kernel.s"] = compiled.asm().encode()
         manifest.update(symbol=symbol, sites=compiled.sites)
     if checking is not cpu.Checking.NONE:
         manifest["checks"] = _checks_manifest(fn, kernel, compiled)
-    return Program(code, compiled.symbols, source, manifest)
+    return Program(code, compiled.symbols, source, manifest, files)
 
 
 def _is_cuda(options: Options) -> bool:
@@ -275,7 +297,8 @@ def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject | c
         "sites": [
             {
                 "loc": None if op.loc is None else asdict(op.loc),
-                "array": position[op.operands[0]] if op.name in ("load", "store", "atomic", "accumulate") else None,
+                "array": position.get(op.operands[0]) if op.operands else None,
+                **_shared_array(op),
             }
             for op in compiled.check_sites
         ],
@@ -286,10 +309,19 @@ def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject | c
     }
 
 
+def _shared_array(op: Op) -> dict[str, Any]:
+    """Of an access to an array that a block shares: its name and number of axes."""
+    t = op.operands[0].type if op.operands else None
+    shared = isinstance(t, Array) and t.layout == SHARED
+    return {"shared": {"name": op.operands[0].name, "ndim": t.ndim}} if shared else {}  # type: ignore[union-attr]
+
+
 def _accesses(fn: Function) -> dict[str, list[int]]:
     position = {p: k for k, p in enumerate(fn.params)}
     reads, writes = set(), set()
     for op in walk(fn.body):
+        if op.operands[:1] and op.operands[0] not in position:
+            continue  # memory of a block
         if op.name in ("load", "atomic"):
             reads.add(position[op.operands[0]])
         if op.name in ("store", "atomic", "accumulate"):
@@ -308,12 +340,14 @@ def _arguments(types: Sequence[Argument]) -> list[int]:
 
 def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]:
     arguments = _arguments(types)
-    return {
+    manifest = {
         "tid_arity": fn.tid_arity,
         "cost": thread_cost(fn),
         "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
         **_accesses(fn),
+        "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
     }
+    return manifest if blockwise_op(fn) is None else {**manifest, "blockwise": True}
 
 
 def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:

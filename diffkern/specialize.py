@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import Store, default_directory
-from diffkern.cache.targets import HOST, NATIVE, native_fields, runnable, shipped_fields
+from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_fields, runnable, shipped_fields
 from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
@@ -39,8 +40,10 @@ __all__ = [
     "build_entry",
     "cache_directory",
     "current_store",
+    "is_for_this_machine",
     "load",
     "load_entry",
+    "load_stored",
     "loaded_directories",
     "runnable_targets",
 ]
@@ -51,8 +54,8 @@ _COMPILERS = ("llvmlite", "numba")
 # With these numba compiles for another processor than the one at hand.
 _NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 
-# What chooses the code of a program for a GPU.
-_CUDA_COMPILERS = ("llvmlite", "numba_cuda", "cuda_bindings", "cuda_core", "nvidia_nvvm", "nvidia_nvjitlink")
+# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, and its linker.
+_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink")
 
 _loaded: dict[str, Executable] = {}
 _entries: dict[str, Entry] = {}
@@ -105,11 +108,11 @@ class Specialization:
         fields.append(("diffkern", compiler_digest()))
         return fields
 
-    def build(self, symbol: str, target: str = NATIVE) -> Program:
-        """Compile for a target."""
+    def build(self, symbol: str, target: str = NATIVE, assembly: bool = False) -> Program:
+        """Compile for a target, with the assembly beside the object code if that is wanted."""
         from diffkern.pipeline import build_adjoint, build_forward
 
-        options = {**self.options, "target": target}
+        options = {**self.options, "target": target, "assembly": assembly}
         if self.active is None:
             return build_forward(self.pyfunc, self.types, symbol, options)
         return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
@@ -149,8 +152,24 @@ def load(specialization: Specialization) -> Executable:
         return _loaded.setdefault(name, executable)
 
 
+def load_stored(store: Store, name: str) -> Executable | None:
+    """Return a program by its key, from memory or a store; None if it is not there or not for this machine."""
+    found = _loaded.get(name) or _from_cache(store.get(name))
+    if found is None:
+        return None
+    with _lock:
+        return _loaded.setdefault(name, found)
+
+
+def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
+    """Whether an artifact for exactly one processor is for this one, by the ingredients in its manifest."""
+    return all(ingredients.get(name) == value.decode() for name, value in native_fields(_host_cpu()))
+
+
 def load_entry(specialization: Specialization, target: str) -> Entry:
-    """Return the artifact of a program for a target that somebody else loads: a GPU's driver.
+    """Return the artifact of a program for a target: of a GPU, to be loaded by its driver, or only to be looked at.
+
+    Of shipped programs one for a lesser architecture of the same major version serves too.
 
     Parameters
     ----------
@@ -169,7 +188,7 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
     entry = _entries.get(name)
     if entry is None:
         store = current_store()
-        entry = store.get(name) or _shipped(name)
+        entry = store.get(name) or _shipped_entry(fields, target)
         if entry is None:
             with store.building(name):
                 entry = store.get(name)
@@ -181,12 +200,9 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
     return entry
 
 
-def _shipped(name: str) -> Entry | None:
-    """Return an artifact from the directories that were added."""
-    return next((entry for store in _directories if (entry := store.get(name)) is not None), None)
-
-
-def build_entry(specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str) -> Entry:
+def build_entry(
+    specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False
+) -> Entry:
     """Compile a specialization for a target.
 
     Parameters
@@ -197,6 +213,8 @@ def build_entry(specialization: Specialization, fields: Sequence[tuple[str, byte
         Its fields.
     target : str
         ``native`` or the name of a target.
+    shipped : bool, optional
+        Whether it is for machines that may have other compilers, or none.
 
     Raises
     ------
@@ -204,17 +222,27 @@ def build_entry(specialization: Specialization, fields: Sequence[tuple[str, byte
         If it cannot be compiled or differentiated.
     """
     started = time.perf_counter()
-    program = specialization.build("dk_" + artifact_key(fields, target)[:32], NATIVE if target == HOST else target)
+    symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
+    program = specialization.build(symbol, NATIVE if target == HOST else target)
     facts = {**program.manifest, "title": specialization.title, "target": target}
-    ingredients = _readable([*fields, *_target_fields(target)])
+    ingredients = _readable([*fields, *_target_fields(target, shipped)])
     if config.verbose:
         print(f"diffkern: compiled {specialization.title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
-    return Entry(program.object_code, program.symbols, program.source, facts, ingredients)
+    name = CUBIN_FILE if is_gpu(target) else OBJECT_FILE
+    return Entry(program.object_code, program.symbols, program.source, facts, ingredients, name, program.files)
 
 
-def artifact_key(fields: Sequence[tuple[str, bytes]], target: str) -> str:
+def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
     """Return the key of a specialization's artifact for a target: that of its fields with those of the target."""
-    return key([*fields, *_target_fields(target)])
+    return key([*fields, *_target_fields(target, shipped)])
+
+
+def _symbol(specialization: Specialization, name: str, target: str) -> str:
+    """The function's name. On a GPU it says which kernel it is, because profilers show it."""
+    if not is_gpu(target):
+        return f"dk_{name[:32]}"
+    readable = re.sub("[^0-9A-Za-z_]", "_", specialization.pyfunc.__name__)
+    return f"{readable}_{'forward' if specialization.active is None else 'adjoint'}_{name[:16]}"
 
 
 def cache_directory() -> Path:
@@ -242,6 +270,17 @@ def add_directory(directory: Path) -> None:
 def loaded_directories() -> list[Path]:
     """Return the directories that were added."""
     return [store.directory for store in _directories]
+
+
+def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
+    """Return the best artifact that a shipped directory has for a GPU architecture."""
+    if not _directories or not is_gpu(target):
+        return None
+    # First what was copied from a cache of the same compilers.
+    names = [artifact_key(fields, target)]
+    names += [artifact_key(fields, candidate, shipped=True) for candidate in gpu_candidates(target)]
+    found = (store.get(name) for name in names for store in _directories)
+    return next((entry for entry in found if entry is not None), None)
 
 
 def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
@@ -287,11 +326,11 @@ def runnable_targets() -> tuple[str, ...]:
 
 
 @functools.cache
-def _target_fields(target: str) -> list[tuple[str, bytes]]:
+def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]]:
     # Shipped artifacts are for machines that may have other compilers, or none.
     if target == HOST:
         return native_fields(_host_cpu())
-    if target.startswith("sm_"):
+    if is_gpu(target) and not shipped:
         versions = distribution_versions(_CUDA_COMPILERS)
         return [("target", target.encode()), *((compiler, version.encode()) for compiler, version in versions)]
     if target != NATIVE:

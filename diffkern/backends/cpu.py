@@ -14,6 +14,7 @@ from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
 from diffkern.backends.llvm.uniform import uniform_questions
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.passes.blocks import to_blocks
 from diffkern.passes.expand import expand_composites
 
 __all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
@@ -91,7 +92,7 @@ def compile_function(
         If an operation has no form on this target.
     """
     t = target.target(target_name)
-    fn = expand_composites(fn)
+    fn = expand_composites(to_blocks(fn))
     kernel = emit_kernel(
         fn,
         symbol,

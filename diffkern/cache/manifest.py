@@ -1,24 +1,27 @@
 """The manifest of an artifact: what stands in ``manifest.json`` beside the object code.
 
 In: the program's own facts, the key's ingredients in clear, the files. Out: JSON text, and back again. A manifest that
-does not name its own key, the right format, and the right digest of every file is no manifest.
+does not name its own key, the right format, and the right digest of every file is no manifest, nor is one that names
+files that no artifact has.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from diffkern.cache.key import digest
 
-__all__ = ["FILES", "FORMAT", "Entry", "InvalidEntryError", "decode", "encode"]
+__all__ = ["CUBIN_FILE", "FORMAT", "OBJECT_FILE", "Entry", "InvalidEntryError", "decode", "encode"]
 
 FORMAT = 2
 OBJECT_FILE = "kernel.o"
+CUBIN_FILE = "kernel.cubin"
 SOURCE_FILE = "source.py"
-FILES = (OBJECT_FILE, SOURCE_FILE)
+_OBJECTS = (OBJECT_FILE, CUBIN_FILE)
+_MORE = ("kernel.ptx", "kernel.ltoir")
 
 
 class InvalidEntryError(Exception):
@@ -32,7 +35,7 @@ class Entry:
     Parameters
     ----------
     object_code : bytes
-        The relocatable object.
+        The relocatable object, or the cubin.
     symbols : tuple of str
         The functions it exports.
     source : str
@@ -41,6 +44,10 @@ class Entry:
         Facts about the program that the launch path needs; JSON values.
     ingredients : mapping of str to str
         What went into the key, readable.
+    object_name : str
+        Under which name the object code is kept: ``kernel.o`` or ``kernel.cubin``.
+    more : mapping of str to bytes
+        What else was made on the way and is kept: ``kernel.ptx``, ``kernel.ltoir``.
     """
 
     object_code: bytes
@@ -48,10 +55,12 @@ class Entry:
     source: str = ""
     program: Mapping[str, Any] = field(default_factory=dict)
     ingredients: Mapping[str, str] = field(default_factory=dict)
+    object_name: str = OBJECT_FILE
+    more: Mapping[str, bytes] = field(default_factory=dict)
 
     def files(self) -> dict[str, bytes]:
         """Return the files beside the manifest and their contents."""
-        return {OBJECT_FILE: self.object_code, SOURCE_FILE: self.source.encode()}
+        return {self.object_name: self.object_code, SOURCE_FILE: self.source.encode(), **self.more}
 
 
 def encode(key: str, entry: Entry) -> bytes:
@@ -67,27 +76,46 @@ def encode(key: str, entry: Entry) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
-def decode(key: str, text: bytes, files: Mapping[str, bytes]) -> Entry:
+def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
     """Return the entry that a manifest and its files describe.
+
+    Parameters
+    ----------
+    key : str
+        The key under which it was found.
+    text : bytes
+        The manifest.
+    read : callable
+        Returns the contents of a file beside it.
 
     Raises
     ------
     InvalidEntryError
-        If anything is missing or does not fit.
+        If anything does not fit.
+    OSError
+        If a file cannot be read.
     """
     try:
         content = json.loads(text)
         if content["format"] != FORMAT or content["key"] != key:
             raise InvalidEntryError("the manifest is of another format or belongs to another key")
-        for name in FILES:
-            if content["sha256"][name] != digest(files[name]):
+        digests: dict[str, str] = content["sha256"]
+        (object_name,) = (name for name in digests if name in _OBJECTS)
+        more = [name for name in digests if name in _MORE]
+        if set(digests) != {object_name, SOURCE_FILE, *more}:
+            raise InvalidEntryError("the manifest names files that no artifact has")
+        files = {name: read(name) for name in digests}
+        for name, data in files.items():
+            if digests[name] != digest(data):
                 raise InvalidEntryError(f"{name} does not have the digest that the manifest states")
         return Entry(
-            object_code=files[OBJECT_FILE],
+            object_code=files[object_name],
             symbols=tuple(content["symbols"]),
             source=files[SOURCE_FILE].decode(),
             program=content["program"],
             ingredients=content["ingredients"],
+            object_name=object_name,
+            more={name: files[name] for name in more},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidEntryError(f"the manifest is damaged: {type(error).__name__}: {error}") from error

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from diffkern.cache.lock import exclusive
-from diffkern.cache.manifest import FILES, Entry, InvalidEntryError, decode, encode
+from diffkern.cache.manifest import Entry, InvalidEntryError, decode, encode
 
 __all__ = ["LOCK_TIMEOUT_S", "MANIFEST_FILE", "WORK_PREFIX", "Store", "default_directory", "entries", "remove_entry"]
 
@@ -84,11 +84,9 @@ class Store:
         place = self._place(key)
         try:
             manifest, used = _read_manifest(f"{place}/{MANIFEST_FILE}")
-            files = {name: _read(f"{place}/{name}") for name in FILES}
+            entry = decode(key, manifest, lambda name: _read(f"{place}/{name}"))
         except OSError:  # not there, or a part of it is not: either way it has to be built
             return None
-        try:
-            entry = decode(key, manifest, files)
         except InvalidEntryError:
             return None
         if time.time() - used > _TOUCH_AFTER_S:

@@ -2,18 +2,30 @@
 
 In: the name of a target, or this machine's processor. Out: the labelled fields that tell the target's artifacts from
 those of other targets, and which targets this machine can run, best first. A native artifact is for one processor with
-exactly its features; a named one is for every processor of a level, and can be shipped.
+exactly its features; a named one is for every processor of a level, and can be shipped. GPU programs are for an
+architecture, ``sm_80``, and those with the same first digits and greater last ones.
 """
 
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["HOST", "NAMED", "NATIVE", "Level", "native_fields", "runnable", "shipped_fields"]
+__all__ = [
+    "HOST",
+    "NAMED",
+    "NATIVE",
+    "Level",
+    "gpu_candidates",
+    "is_gpu",
+    "native_fields",
+    "runnable",
+    "shipped_fields",
+]
 
 NATIVE: Final = "native"
 """This processor, by the compilers installed here: what the cache holds."""
@@ -68,8 +80,32 @@ def native_fields(host_cpu: tuple[str, str]) -> list[tuple[str, bytes]]:
     return [("platform", _platform(_machine()).encode()), ("cpu", cpu.encode()), ("features", features.encode())]
 
 
+_GPU = re.compile(r"sm_(?P<major>[0-9]+)(?P<minor>[0-9])")
+
+
+def is_gpu(target: str) -> bool:
+    """Return whether a target is a GPU architecture."""
+    return _GPU.fullmatch(target) is not None
+
+
+def gpu_candidates(target: str) -> list[str]:
+    """Return the architectures whose programs an architecture runs, best first: same major version, minor no greater.
+
+    Raises
+    ------
+    ValueError
+        If the target is no GPU architecture.
+    """
+    match = _GPU.fullmatch(target)
+    if match is None:
+        raise ValueError(f"{target!r} is not a GPU architecture such as sm_90")
+    return [f"sm_{match['major']}{minor}" for minor in range(int(match["minor"]), -1, -1)]
+
+
 def shipped_fields(name: str) -> list[tuple[str, bytes]]:
-    """Return the fields of the artifacts made for a named target, on this operating system."""
+    """Return the fields of the artifacts made for a named target: of a processor, on this operating system."""
+    if is_gpu(name):
+        return [("target", name.encode()), ("shipped", b"for machines with any compilers")]
     return [("platform", _platform(NAMED[name].machine).encode()), ("target", name.encode())]
 
 

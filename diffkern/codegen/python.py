@@ -19,7 +19,7 @@ from diffkern.codegen.expression import ATOM, AUGMENTED, KEEPS_OPERAND, PRECEDEN
 from diffkern.codegen.layout import Plan, plan
 from diffkern.codegen.names import Names
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, scalar_of
+from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Type, scalar_of
 from diffkern.ops.table import lookup
 
 __all__ = ["Writer", "function_name", "import_lines", "to_python"]
@@ -66,6 +66,11 @@ def import_lines(module: str, names: list[str]) -> str:
     if len(one) <= 120:
         return one
     return f"from {module} import (\n" + "".join(f"    {n},\n" for n in names) + ")"
+
+
+def _dtype_name(t: Type) -> str:
+    s = scalar_of(t)
+    return "bool_" if s == BOOL else s.name
 
 
 class Writer:
@@ -212,6 +217,8 @@ class Writer:
                 stack, slot = (self.exprs[v].text for v in op.operands[:2])
                 values = [self.typed(v).text for v in op.operands[2:]]
                 self.emit(f"{stack}.set({', '.join([slot, *values])})", op)
+            case "barrier":
+                self.emit(f"{self.prim('syncthreads')}()", op)
             case "atomic" if not self.is_used(op.result):
                 self.emit(self.expression(op).text, op)
             case _:
@@ -247,6 +254,10 @@ class Writer:
                 return self.call("insert", op, [a, value, str(op.attrs["index"])])
             case "cast":
                 return self.cast(op)
+            case "shared_new":
+                t, shape = op.attrs["type"], f"({', '.join(map(str, op.attrs['shape']))},)"
+                element = [] if isinstance(t.dtype, Scalar) else [str(t.dtype.shape)]
+                return self.call("shared_array", op, [shape, self.prim(_dtype_name(t)), *element])
             case "stack_new":
                 return self.call("Stack", op, [str(op.attrs["type"].slots)])
             case "stack_get":

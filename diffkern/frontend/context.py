@@ -16,7 +16,7 @@ from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.source import Source
-from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 
@@ -154,6 +154,8 @@ class Context:
 def _name(term: Term, name: str) -> None:
     if isinstance(term, Val) and not term.value.name:
         term.value.name = name
+    elif isinstance(term, View) and not term.base.name:
+        term.base.name = name
     elif isinstance(term, Rec):
         for field, item in zip(term.struct.names, term.items, strict=True):
             _name(item, f"{name}.{field}")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from diffkern.frontend import arith, branch, coerce, views
+from diffkern.frontend import arith, blocks, branch, coerce, views
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, RecView, Term, Tup, Val, View, describe
@@ -352,5 +352,6 @@ _LAZY: Final[Mapping[str, Lazy]] = {
     "range": _range,
     "tid": _tid,
     "identity": vector.identity,
+    **blocks.CALLS,
     **{f"atomic_{kind}": _atomic for kind in ("add", "sub", "min", "max", "exch")},
 }

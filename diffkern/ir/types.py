@@ -120,11 +120,16 @@ Composite: TypeAlias = Vec | Mat
 Element: TypeAlias = Scalar | Vec | Mat
 
 
+SHARED = "S"
+"""The layout of arrays that the threads of a block share."""
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """An array parameter: elements of ``dtype`` along ``ndim`` axes.
 
-    ``layout`` is ``"C"`` (C-contiguous: addresses follow from the shape) or ``"A"`` (any byte strides).
+    ``layout`` is ``"C"`` (C-contiguous: addresses follow from the shape) or ``"A"`` (any byte strides). An array that
+    the threads of a block share has layout ``"S"``; it is no parameter but made by an op that knows its shape.
     """
 
     dtype: Element

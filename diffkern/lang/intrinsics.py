@@ -168,6 +168,12 @@ _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
     "atomic_max": ("array, i, [j, ...] value", "Take the maximum with an element at once; returns the old value.",
                    None),
     "atomic_exch": ("array, i, [j, ...] value", "Replace an element at once; returns the old value.", None),
+    "shared_array": ("shape, dtype=float", "An array that the threads of a block share; its contents are undefined.",
+                     None),
+    "syncthreads": ("", "Wait until all threads of the block are here; what they wrote is seen afterwards.", None),
+    "block_dim": ("", "Number of threads of a block.", None),
+    "thread_index": ("", "The thread's index in its block.", None),
+    "block_index": ("", "Which block of the launch the thread belongs to.", None),
 }  # fmt: skip
 
 

@@ -147,10 +147,9 @@ def test_every_target_that_runs_here_gives_the_right_result(tmp_path, name, cach
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("target", "message"), [("sm_90", "no GPU programs"), ("pentium", "no target 'pentium'")])
-def test_targets_that_are_refused(tmp_path, target, message):
-    with pytest.raises(dk.CompileError, match=message):
-        build.compile_ahead(kernels(1.5), [target], tmp_path / "out")
+def test_targets_that_are_refused(tmp_path):
+    with pytest.raises(dk.CompileError, match="no target 'pentium'"):
+        build.compile_ahead(kernels(1.5), ["pentium"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -6,17 +6,22 @@ same, with atomic updates as the hardware has them: ``red`` where nothing asks f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diffkern.backends.cuda.registers import add_quietly
-from diffkern.backends.llvm.function import BodyEmitter
-from diffkern.backends.llvm.memory import atomic_element, component
-from diffkern.backends.llvm.types import F32, F64, I32, I64, Builder
-from diffkern.ir.nodes import Op
-from diffkern.ir.types import STORAGE_ONLY, Element, scalar_of
+from llvmlite import ir
 
+from diffkern.backends.cuda.registers import add_quietly, synchronize
+from diffkern.backends.llvm.function import BodyEmitter
+from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
+from diffkern.backends.llvm.types import F32, F64, I32, I64, Builder, i64, memory_type
+from diffkern.ir.nodes import Op
+from diffkern.ir.types import SHARED, STORAGE_ONLY, Array, Element, scalar_of
+
+SHARED_MEMORY = 3
+"""The address space of the memory of a block."""
 _QUIET = (F32, F64, I32, I64)
 
 
@@ -32,7 +37,27 @@ class CudaBody(BodyEmitter):
 
     quiet: frozenset[int] = frozenset()
 
+    def barrier(self, op: Op) -> None:
+        synchronize(self.builder)
+
+    def shared_new(self, op: Op) -> None:
+        """Memory that the threads of the block share."""
+        t, shape = op.result.type, op.attrs["shape"]
+        assert isinstance(t, Array)
+        s, b = scalar_of(t.dtype), self.builder
+        count = element_size(t.dtype) * math.prod(shape)
+        memory = ir.ArrayType(memory_type(s), count)
+        name = b.module.get_unique_name(f"{b.function.name}_shared")
+        block = ir.GlobalVariable(b.module, memory, name, addrspace=SHARED_MEMORY)
+        block.linkage, block.align = "internal", 16
+        block.initializer = ir.Constant(memory, ir.Undefined)
+        block.type = ir.PointerType(addrspace=SHARED_MEMORY)
+        self.arrays[op.result] = ArrayRef(t, block, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
+
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+        array = op.operands[0].type
+        if isinstance(array, Array) and array.layout == SHARED:
+            return atomic(self.builder, t, pointer, kind, parts)
         if op.name == "accumulate" or id(op) in self.quiet:
             return add_element(self.builder, t, pointer, kind, parts)
         return atomic(self.builder, t, pointer, kind, parts)

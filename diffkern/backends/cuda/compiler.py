@@ -105,7 +105,9 @@ def compile_function(
     llvm_ir = str(module)
     code = toolchain.ptx(module, arch)
     cubin = toolchain.link(code, arch, symbol, lineinfo=lineinfo)
-    return CudaObject(cubin, code, (symbol,), 0, arch, llvm_ir, launch_bounds, kernel.check_sites, kernel.stamped)
+    return CudaObject(
+        cubin, code, (symbol,), kernel.shared_bytes, arch, llvm_ir, launch_bounds, kernel.check_sites, kernel.stamped
+    )
 
 
 @functools.cache

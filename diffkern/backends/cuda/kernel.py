@@ -22,7 +22,7 @@ from llvmlite.ir import values
 from diffkern import abi
 from diffkern.backends.cuda.body import CudaBody, add_element
 from diffkern.backends.cuda.math import CudaScalars
-from diffkern.backends.cuda.registers import WARP, shuffle, special
+from diffkern.backends.cuda.registers import WARP, shuffle, special, synchronize
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
 from diffkern.backends.llvm.memory import (
@@ -38,6 +38,7 @@ from diffkern.backends.llvm.types import I8, I32, I64, VOID, constant, i32, i64,
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.passes.blocks import blockwise_op, shared_bytes
 
 GLOBAL = 1
 """The address space of global memory."""
@@ -50,6 +51,7 @@ class CudaModule:
     text: str
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
+    shared_bytes: int = 0
 
 
 def emit_kernel(
@@ -91,8 +93,8 @@ def emit_kernel(
         _annotate(module, kernel.function, launch_bounds)
     checks = kernel.checks
     if checks is None:
-        return CudaModule(str(module))
-    return CudaModule(str(module), tuple(checks.sites), tuple(checks.stamps))
+        return CudaModule(str(module), shared_bytes=kernel.shared_bytes)
+    return CudaModule(str(module), tuple(checks.sites), tuple(checks.stamps), kernel.shared_bytes)
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
@@ -121,6 +123,9 @@ class _Kernel:
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.scalars = CudaScalars(self.builder, module, flags)
         self.checks: Checks | None = None
+        self.together = blockwise_op(fn) is not None
+        self.shared_bytes = shared_bytes(fn)
+        self.position: Any = None
         self.arrays: dict[Value, ArrayRef] = {}
         self.values: dict[Value, tuple[Any, ...]] = {}
         for p, place in zip(fn.params, fields, strict=True):
@@ -160,10 +165,23 @@ class _Kernel:
         with self.threads() as tid:
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+            if self.together:
+                body.launch = self.in_block(tid)
             body.region(self.fn.body)
+            if self.shared_bytes:
+                synchronize(b)  # before the next round writes to the shared arrays
         for op in self.facts.reduced:
             self.finish(op, sums[id(op)])
         b.ret_void()
+
+    def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
+        """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""
+        b = self.builder
+        ntid = special(b, "ntid.x")
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(len(tid))]
+        flat = self.flat(list(zip(tid, dims, strict=True))) if tid else self.position
+        index = b.trunc(b.udiv(flat, b.zext(ntid, I64)), I32)
+        return {"block_dim": ntid, "block_thread": special(b, "tid.x"), "block_index": index}
 
     # -- sums into uniform addresses -----------------------------------------------------------------------------------
 
@@ -216,6 +234,7 @@ class _Kernel:
                 total = b.mul(total, d)
             with self.loop(b.zext(first, I64), total, b.zext(stride, I64)) as t:
                 self.note(t)
+                self.position = t
                 yield ()
         elif arity == 1:
             with self.loop(first, b.trunc(dims[0], I32), stride) as i, self.repeated(dims[1:], [(i, dims[0])]):

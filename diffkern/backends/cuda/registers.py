@@ -17,6 +17,11 @@ def special(b: Builder, name: str) -> Any:
     return b.call(function(b.module, f"llvm.nvvm.read.ptx.sreg.{name}", I32, []), [])
 
 
+def synchronize(b: Builder) -> None:
+    """Wait for all threads of the block; what they wrote is seen afterwards."""
+    b.call(function(b.module, "llvm.nvvm.barrier0", VOID, []), [])
+
+
 def function(module: ir.Module, name: str, result: Any, args: list[Any]) -> Any:
     """A declared function, declared on first use."""
     known = module.globals.get(name)

@@ -7,6 +7,7 @@ and a loop stack a ``StackRef``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,7 @@ from diffkern.backends.llvm.scalars import ScalarEmitter, is_scalar_op
 from diffkern.backends.llvm.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Element, Kind, Scalar, Stack, Type, scalar_of
+from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 
 
@@ -62,6 +63,8 @@ class BodyEmitter:
         One block of memory per nesting level of loop stacks.
     checks
         What looks for mistakes at run time; None in release programs.
+    launch
+        In a kernel whose threads work in blocks: what the indices of the block are, by op.
     """
 
     builder: Builder
@@ -75,6 +78,7 @@ class BodyEmitter:
     exact: dict[Value, Any] = field(default_factory=dict)
     stack_refs: dict[Value, StackRef] = field(default_factory=dict)
     checks: Checks | None = None
+    launch: dict[str, Any] = field(default_factory=dict)
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -178,6 +182,26 @@ class BodyEmitter:
 
     def thread_index(self, op: Op) -> None:
         self.values[op.result] = (self.tid[op.attrs["axis"]],)
+
+    def block_index(self, op: Op) -> None:
+        name = op.name if op.name != "extent" else f"extent{op.attrs['axis']}"
+        self.values[op.result] = (self.launch[name],)
+
+    def shared_new(self, op: Op) -> None:
+        """Memory of the block, which is one thread here."""
+        t, shape = op.result.type, op.attrs["shape"]
+        assert isinstance(t, Array)
+        s = scalar_of(t.dtype)
+        count = element_size(t.dtype) * math.prod(shape)
+        with self.builder.goto_entry_block():
+            data = self.builder.alloca(ir.ArrayType(I64, (count * s.itemsize + 7) // 8))
+        data.type = ir.PointerType()  # llvmlite still gives alloca a typed pointer
+        lengths = tuple(i64(n) for n in shape)
+        self.arrays[op.result] = ArrayRef(t, data, lengths, tuple(i64(0) for _ in shape))
+
+    def barrier(self, op: Op) -> None:
+        """Wait for the other threads of the block; a target whose threads are blocks has none."""
+        raise CompileError("a barrier has no form on this target", loc=op.loc)
 
     def shape(self, op: Op) -> None:
         length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
@@ -314,6 +338,10 @@ class BodyEmitter:
         b.cbranch(b.icmp_unsigned("<", count, trips), body, done)
         b.position_at_end(body)
         self.define(region.params, [[i], *phis])
+        if op.attrs.get("threads") and self.checks is not None:
+            self.checks.thread = b.add(
+                b.mul(self.launch["block"], b.sext(self.launch["block_dim"], I64)), b.sext(i, I64)
+            )
         values = self.region(region)
         # Only the value after the last trip can leave the range of the type, and nothing uses that one.
         following = b.add(i, step, flags=("nsw",) if t.kind is Kind.INT else ())
@@ -357,6 +385,9 @@ _SPELLED: Mapping[str, str] = {
     "construct": "construct",
     "extract": "extract",
     "tid": "thread_index",
+    **dict.fromkeys(("block_dim", "block_index", "block_thread", "extent"), "block_index"),
+    "shared_new": "shared_new",
+    "barrier": "barrier",
     "shape": "shape",
     "load": "load",
     "store": "store",

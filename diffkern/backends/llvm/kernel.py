@@ -201,6 +201,7 @@ class _Chunk(_Frame):
     def __init__(self, module: ir.Module, fn: Function, facts: Facts, flags: tuple[str, ...], noalias: bool) -> None:
         self.flags, self.noalias = flags, noalias
         self.checks: Checks | None = None
+        self.launch: dict[str, Any] = {}
         self._arguments = (module, fn, facts)
 
     def emit(self, symbol: str, checking: Checking) -> None:
@@ -218,6 +219,7 @@ class _Chunk(_Frame):
         for tid in self.threads():
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+            body.launch = self.launch
             body.region(self.fn.body)
         self.write_partials(sums)
         b.ret_void()
@@ -246,6 +248,7 @@ class _Chunk(_Frame):
         if arity == 0:
             with self.loop(self.lo, self.hi) as t:
                 self.note_thread(t)
+                self.launch = self.of_block(t)
                 yield ()
             return
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
@@ -261,6 +264,13 @@ class _Chunk(_Frame):
                     yield (i,)
             else:
                 yield from self.rows(first, last, dims[:arity], repeat, r)
+
+    def of_block(self, t: Any) -> dict[str, Any]:
+        """What a kernel whose threads are blocks may ask for; the last extent of the launch is the block's length."""
+        b = self.builder
+        extents = [b.trunc(self.header(abi.DIMS + 8 * k), I32) for k in range(abi.MAX_DIMS)]
+        names = {"block": t, "block_index": b.trunc(t, I32), "block_dim": extents[-1]}
+        return names | {f"extent{k}": extents[k] for k in range(abi.MAX_DIMS - 1)}
 
     def note_thread(self, index: Any, start: Any = None, repeat: Any = None, r: Any = None) -> None:
         """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""

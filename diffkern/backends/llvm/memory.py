@@ -45,7 +45,7 @@ def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[
     """Pointer to the first scalar of an element."""
     exact = ("nsw",)
     index = [wrap_index(b, i, n) if w else i for i, n, w in zip(indices, array.shape, wrap, strict=True)]
-    if array.type.layout != "C":
+    if array.type.layout == "A":
         offset: Any = i64(0)
         for i, stride in zip(index, array.strides, strict=True):
             offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)

@@ -11,7 +11,7 @@ import warnings
 
 import pytest
 
-from diffkern.cache.key import key
+from diffkern.cache.key import digest, key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store, default_directory, entries
 
@@ -37,6 +37,42 @@ def test_what_is_put_is_got_also_by_another_process(directory):
 def test_nothing_there(directory):
     assert Store(directory).get(KEY) is None
     assert not directory.exists()
+
+
+CUBIN = Entry(
+    b"\x7fELF cubin",
+    ("dk_a",),
+    "",
+    {"target": "sm_90"},
+    {},
+    "kernel.cubin",
+    {"kernel.ptx": b".ptx", "kernel.ltoir": b"l"},
+)
+
+
+def test_a_cubin_and_what_it_was_made_of(directory):
+    Store(directory).put(KEY, CUBIN)
+    assert Store(directory).get(KEY) == CUBIN
+    place = directory / KEY[:2] / KEY
+    assert {path.name for path in place.iterdir()} == {
+        "kernel.cubin",
+        "kernel.ltoir",
+        "kernel.ptx",
+        "manifest.json",
+        "source.py",
+    }
+    (place / "kernel.ptx").write_bytes(b".ptY")
+    assert Store(directory).get(KEY) is None
+
+
+def test_a_manifest_cannot_name_other_files(directory, tmp_path):
+    Store(directory).put(KEY, ENTRY)
+    (tmp_path / "secret").write_text("secret")
+    path = directory / KEY[:2] / KEY / "manifest.json"
+    content = json.loads(path.read_text())
+    content["sha256"]["../../../secret"] = digest(b"secret")
+    path.write_text(json.dumps(content))
+    assert Store(directory).get(KEY) is None
 
 
 @posix_only

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from block_corpus import BLOCKS
 from conftest import require
 from grad.build import lower
 from grad.corpus import CASES
@@ -112,10 +113,41 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
     assert len(code) > 1000
 
 
+def together(name: str) -> Function:
+    kernel = BLOCKS[name].kernel
+    return pipeline.forward_ir(kernel.func, kernel.argument_types(), {})
+
+
+@pytest.mark.parametrize("name", sorted(BLOCKS))
+@pytest.mark.usefixtures("without_driver")
+def test_numba_cuda_compiles_kernels_whose_threads_work_together(name: str) -> None:
+    test_numba_cuda_compiles_it(name, together)
+
+
+def test_golden_source_with_shared_memory() -> None:
+    text = to_cuda_python(together("sum_by_halves"))
+    path = GOLDEN / "sum_by_halves.txt"
+    if os.environ.get("DIFFKERN_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
 def test_every_primitive_has_a_device_function() -> None:
     from diffkern.backends import device_library
 
-    elsewhere = {"Stack", "accumulate", "shape", "cast", "checkpoint_split"}  # spelled by the kernel itself
+    elsewhere = {
+        "Stack",
+        "accumulate",
+        "shape",
+        "cast",
+        "checkpoint_split",
+        "block_dim",
+        "thread_index",
+        "block_index",
+        "extent",
+        "shared_array",
+        "syncthreads",
+    }  # spelled by the kernel itself
     composites = {
         "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
         "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",
@@ -132,7 +164,8 @@ def test_sums_and_atomics_are_those_of_the_plan() -> None:
     assert energy.count("cuda.atomic.add(energy, 0, energy_sum)") == energy.count("cuda.atomic.") == 1
     gradient = to_cuda_python(adjoint("composites.spring_energy"))
     assert gradient.count("cuda.atomic.add(ct_x,") == 6  # a gather: each end of a spring has three components
-    assert "ct_rest[e] -= " in gradient and "cuda.atomic.add(ct_rest" not in gradient
+    assert "ct_rest[e] -= " in gradient
+    assert "cuda.atomic.add(ct_rest" not in gradient
     assert "cuda.atomic" not in to_cuda_python(adjoint("memory.square_in_place"))
     assert "cuda.atomic.add(ct_x, (i, j), " in to_cuda_python(adjoint("memory.heat_2d"))  # neighbours meet
 

@@ -18,13 +18,14 @@ def test_every_op_is_treated_in_exactly_one_way() -> None:
     assert groups[Diff.RULE] == by_rule
     assert groups[Diff.SPECIAL] == SPECIAL
     assert groups[Diff.INTERNAL] == INTERNAL
+    assert groups[Diff.REFUSED] == {name for name, row in all_ops().items() if row.family == "block"}
     assert not groups[Diff.ZERO] & by_rule
     assert sum(map(len, groups.values())) == len(all_ops())
 
 
 def test_only_memory_and_control_have_effects() -> None:
     effects = {name for name, row in all_ops().items() if row.effect is not Effect.PURE}
-    assert effects == (SPECIAL | INTERNAL) - {"next_checkpoint"}
+    assert effects == (SPECIAL | INTERNAL) - {"next_checkpoint"} | {"barrier"}
 
 
 def test_a_name_is_taken_once() -> None:
