@@ -52,6 +52,15 @@ from diffkern.runtime.device import (
     set_device,
     set_peer_access_enabled,
 )
+from diffkern.runtime.graph import (
+    Graph,
+    ScopedCapture,
+    capture_begin,
+    capture_end,
+    capture_if,
+    capture_launch,
+    capture_while,
+)
 from diffkern.runtime.launch import launch, launch_tiled
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
@@ -109,6 +118,7 @@ __all__ = [
     "CudaError",
     "Device",
     "Event",
+    "Graph",
     "Kernel",
     "KernelError",
     "KernelRuntimeError",
@@ -116,6 +126,7 @@ __all__ = [
     "KernelTypeError",
     "Launch",
     "LaunchError",
+    "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",
     "Sequence",
@@ -123,6 +134,11 @@ __all__ = [
     "Tape",
     "__version__",
     "array",
+    "capture_begin",
+    "capture_end",
+    "capture_if",
+    "capture_launch",
+    "capture_while",
     "clone",
     "config",
     "constant",
