@@ -65,7 +65,16 @@ from diffkern.runtime.device import (
     set_device,
     set_peer_access_enabled,
 )
-from diffkern.runtime.launch import launch
+from diffkern.runtime.graph import (
+    Graph,
+    ScopedCapture,
+    capture_begin,
+    capture_end,
+    capture_if,
+    capture_launch,
+    capture_while,
+)
+from diffkern.runtime.launch import launch, launch_tiled
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
 from diffkern.runtime.stream import (
@@ -122,6 +131,7 @@ __all__ = [
     "CudaError",
     "Device",
     "Event",
+    "Graph",
     "Kernel",
     "KernelError",
     "KernelRuntimeError",
@@ -129,6 +139,7 @@ __all__ = [
     "KernelTypeError",
     "Launch",
     "LaunchError",
+    "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",
     "Sequence",
@@ -136,6 +147,11 @@ __all__ = [
     "Tape",
     "__version__",
     "array",
+    "capture_begin",
+    "capture_end",
+    "capture_if",
+    "capture_launch",
+    "capture_while",
     "clone",
     "config",
     "constant",
@@ -168,6 +184,7 @@ __all__ = [
     "jax_kernel",
     "kernel",
     "launch",
+    "launch_tiled",
     "load",
     "ones",
     "ones_like",

@@ -329,6 +329,8 @@ class Tape:
         """Run a sweep that ran before as one native call; return whether that was possible."""
         if seeds is None or current.recorder is not None or current.stream is not None:
             return False
+        if any(goal._memory.device is not None for goal, _ in seeds):
+            return False  # a GPU's launches have no native form here; a graph does for them what this would
         state = (len(self._steps), self._launches, [id(goal) for goal, _ in seeds])
         if self._swept != state:
             # The first time: perhaps there is no second.
