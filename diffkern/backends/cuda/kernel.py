@@ -3,10 +3,10 @@
 In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines the kernel ``symbol`` with
 one by-value parameter, the argument block of ``diffkern.abi``; nothing else is visible from outside.
 
-Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all. A
-thread starts at its number in the grid and goes on by the size of the grid. The components of its index are kept apart
-and carried from axis to axis, so that all arithmetic has 32 bits while the product of the axes may have 64; axes that
-the kernel does not ask for repeat the thread.
+Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all, for
+a launch that has at least one thread. A thread starts at its number in the grid and goes on by the size of the grid.
+The components of its index are kept apart and carried from axis to axis, so that all arithmetic has 32 bits while the
+product of the axes may have 64; axes that the kernel does not ask for repeat the thread.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ class _Kernel:
         repeat = lengths[arity] if arity < abi.MAX_DIMS else None
         for d in lengths[arity + 1 :]:
             repeat = b.mul(repeat, d)
-        lengths = lengths[:1] + [b.select(b.icmp_unsigned("==", d, i32(0)), i32(1), d) for d in lengths[1:arity]]
+        lengths = lengths[:arity]
         head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
         b.branch(head)
         b.position_at_end(head)
