@@ -19,6 +19,19 @@ from diffkern.errors import (
     KernelTypeError,
     LaunchError,
 )
+from diffkern.interop.public import (
+    device_from_torch,
+    device_to_torch,
+    dtype_from_torch,
+    dtype_to_torch,
+    from_dlpack,
+    from_torch,
+    stream_from_torch,
+    stream_to_torch,
+    to_dlpack,
+    to_torch,
+    torch_function,
+)
 from diffkern.kernel import Kernel, kernel
 from diffkern.lang import public_names as _public_names
 from diffkern.lang.func import constant, func
@@ -61,7 +74,7 @@ from diffkern.runtime.graph import (
     capture_launch,
     capture_while,
 )
-from diffkern.runtime.launch import launch
+from diffkern.runtime.launch import launch, launch_tiled
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
 from diffkern.runtime.stream import (
@@ -143,10 +156,16 @@ __all__ = [
     "config",
     "constant",
     "copy",
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_torch",
+    "dtype_to_torch",
     "empty",
     "empty_like",
     "force_load",
+    "from_dlpack",
     "from_numpy",
+    "from_torch",
     "full",
     "full_like",
     "func",
@@ -165,6 +184,7 @@ __all__ = [
     "jax_kernel",
     "kernel",
     "launch",
+    "launch_tiled",
     "load",
     "ones",
     "ones_like",
@@ -173,11 +193,16 @@ __all__ = [
     "set_device",
     "set_peer_access_enabled",
     "set_stream",
+    "stream_from_torch",
+    "stream_to_torch",
     "struct",
     "synchronize",
     "synchronize_device",
     "synchronize_event",
     "synchronize_stream",
+    "to_dlpack",
+    "to_torch",
+    "torch_function",
     "wait_event",
     "wait_stream",
     "zeros",
