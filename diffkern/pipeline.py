@@ -33,6 +33,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
+from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.passes.blocks import blockwise_op, check_blocks
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
@@ -322,9 +323,9 @@ def _accesses(fn: Function) -> dict[str, list[int]]:
     for op in walk(fn.body):
         if op.operands[:1] and op.operands[0] not in position:
             continue  # memory of a block
-        if op.name in ("load", "atomic"):
+        if op.name in LOADS | ATOMICS:
             reads.add(position[op.operands[0]])
-        if op.name in ("store", "atomic", "accumulate"):
+        if op.name in WRITES:
             writes.add(position[op.operands[0]])
     return {"reads": sorted(reads), "writes": sorted(writes)}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern.backends.cuda.registers import add_quietly, synchronize
+from diffkern.backends.cuda.registers import add_and_fetch, add_quietly, synchronize
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
 from diffkern.backends.llvm.types import F32, F64, I32, I64, Builder, i64, memory_type
@@ -65,9 +65,15 @@ class CudaBody(BodyEmitter):
 
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
     """An atomic update of the components of an element; returns the old ones."""
-    if kind == "sub" and scalar_of(t).is_float and scalar_of(t) not in STORAGE_ONLY:
-        kind, parts = "add", [b.fneg(v) for v in parts]  # the hardware has no subtraction
-    return atomic_element(b, t, pointer, kind, parts)
+    s = scalar_of(t)
+    if not s.is_float or s in STORAGE_ONLY or kind not in ("add", "sub", "exch"):
+        return atomic_element(b, t, pointer, kind, parts)
+    places = [(component(b, s, pointer, k), part) for k, part in enumerate(parts)]
+    if kind == "exch":
+        bits = ir.IntType(s.bits)
+        return [b.bitcast(b.atomic_rmw("xchg", p, b.bitcast(v, bits), "monotonic"), v.type) for p, v in places]
+    # The hardware has no subtraction.
+    return [add_and_fetch(b, p, v if kind == "add" else b.fneg(v)) for p, v in places]
 
 
 def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
