@@ -25,7 +25,7 @@ from diffkern.ir.types import INT32, INT64, SHARED, Array, Element
 from diffkern.ops.table import Effect, lookup
 from diffkern.passes.dce import has_effect
 
-__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_blocks"]
+__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_blocks", "with_blocks_of_one"]
 
 MAX_BLOCK_DIM = 1024
 SHARED_BYTES = 48 * 1024
@@ -55,6 +55,7 @@ def check_blocks(fn: Function) -> None:
     """
     if blockwise_op(fn) is None:
         return
+    _check_tiles(fn)
     if fn.tid_arity > 3:
         raise KernelTypeError(
             f"kernel {fn.name} works in blocks and asks for 4 axes; at most 3 are possible", loc=fn.loc
@@ -75,6 +76,29 @@ def check_blocks(fn: Function) -> None:
             remedy="make them smaller",
         )
     _check_region(fn.body, _uniform(fn), None)
+
+
+def _check_tiles(fn: Function) -> None:
+    ops = list(walk(fn.body))
+    tile = next((op for op in ops if lookup(op.name).family == "tile"), None)
+    single = next((op for op in ops if lookup(op.name).family == "block" and op.name != "block_dim"), None)
+    if tile is not None and single is not None:
+        where = f" in line {tile.loc.line}" if tile.loc is not None else ""
+        raise KernelTypeError(
+            f"threads of a block work one by one here, and as a whole on the tile{where}",
+            loc=single.loc,
+            remedy="use either tiles or shared arrays and barriers in a kernel",
+        )
+
+
+def with_blocks_of_one(fn: Function) -> Function:
+    """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
+    ops = list(walk(fn.body))
+    if any(lookup(op.name).family == "tile" for op in ops):
+        for op in ops:
+            if op.name == "block_dim":
+                op.name, op.attrs = "const", {"value": 1, "type": INT32}
+    return fn
 
 
 def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> None:
