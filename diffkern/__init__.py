@@ -62,6 +62,7 @@ globals().update(_language)
 # What belongs to other frameworks is imported when it is first asked for: the module, and the name in it or "".
 _LAZY = {
     "jax": ("diffkern.interop.jax", ""),
+    "jax_callable": ("diffkern.interop.jax", "jax_callable"),
     "jax_kernel": ("diffkern.interop.jax", "jax_kernel"),
 }
 
@@ -108,6 +109,7 @@ __all__ = [
     "get_event_elapsed_time",
     "get_stream",
     "init",
+    "jax_callable",
     "jax_kernel",
     "kernel",
     "launch",
