@@ -12,11 +12,25 @@ from diffkern.build import load_directory as load
 from diffkern.errors import (
     AutodiffError,
     CompileError,
+    CudaError,
     KernelError,
     KernelRuntimeError,
     KernelSyntaxError,
     KernelTypeError,
     LaunchError,
+)
+from diffkern.interop.public import (
+    device_from_torch,
+    device_to_torch,
+    dtype_from_torch,
+    dtype_to_torch,
+    from_dlpack,
+    from_torch,
+    stream_from_torch,
+    stream_to_torch,
+    to_dlpack,
+    to_torch,
+    torch_function,
 )
 from diffkern.kernel import Kernel, kernel
 from diffkern.lang import public_names as _public_names
@@ -34,8 +48,33 @@ from diffkern.runtime.create import (
     zeros,
     zeros_like,
 )
-from diffkern.runtime.device import get_device, init
-from diffkern.runtime.launch import launch
+from diffkern.runtime.cuda.elementwise import set_source as _set_source
+from diffkern.runtime.device import (
+    Device,
+    ScopedDevice,
+    get_cuda_device,
+    get_cuda_device_count,
+    get_cuda_devices,
+    get_device,
+    get_devices,
+    get_preferred_device,
+    init,
+    is_cuda_available,
+    is_peer_access_enabled,
+    is_peer_access_supported,
+    set_device,
+    set_peer_access_enabled,
+)
+from diffkern.runtime.graph import (
+    Graph,
+    ScopedCapture,
+    capture_begin,
+    capture_end,
+    capture_if,
+    capture_launch,
+    capture_while,
+)
+from diffkern.runtime.launch import launch, launch_tiled
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
 from diffkern.runtime.stream import (
@@ -55,6 +94,16 @@ from diffkern.runtime.stream import (
 )
 from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
+
+
+def _elementwise(name: str, ndim: int) -> Kernel:
+    """Return one of the kernels that the run time needs for arrays on a GPU; they are loaded when they are needed."""
+    from diffkern.elementwise import find
+
+    return find(name, ndim)
+
+
+_set_source(_elementwise)
 
 _language = _public_names()
 globals().update(_language)
@@ -80,7 +129,10 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AutodiffError",
     "CompileError",
+    "CudaError",
+    "Device",
     "Event",
+    "Graph",
     "Kernel",
     "KernelError",
     "KernelRuntimeError",
@@ -88,42 +140,71 @@ __all__ = [
     "KernelTypeError",
     "Launch",
     "LaunchError",
+    "ScopedCapture",
+    "ScopedDevice",
     "ScopedStream",
     "Sequence",
     "Stream",
     "Tape",
     "__version__",
     "array",
+    "capture_begin",
+    "capture_end",
+    "capture_if",
+    "capture_launch",
+    "capture_while",
     "clone",
     "config",
     "constant",
     "copy",
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_torch",
+    "dtype_to_torch",
     "empty",
     "empty_like",
     "force_load",
+    "from_dlpack",
     "from_numpy",
+    "from_torch",
     "full",
     "full_like",
     "func",
+    "get_cuda_device",
+    "get_cuda_device_count",
+    "get_cuda_devices",
     "get_device",
+    "get_devices",
     "get_event_elapsed_time",
+    "get_preferred_device",
     "get_stream",
     "init",
+    "is_cuda_available",
+    "is_peer_access_enabled",
+    "is_peer_access_supported",
     "jax_callable",
     "jax_kernel",
     "kernel",
     "launch",
+    "launch_tiled",
     "load",
     "ones",
     "ones_like",
     "record",
     "record_event",
+    "set_device",
+    "set_peer_access_enabled",
     "set_stream",
+    "stream_from_torch",
+    "stream_to_torch",
     "struct",
     "synchronize",
     "synchronize_device",
     "synchronize_event",
     "synchronize_stream",
+    "to_dlpack",
+    "to_torch",
+    "torch_function",
     "wait_event",
     "wait_stream",
     "zeros",

@@ -118,9 +118,8 @@ def main(argv: list[str] | None = None) -> int:
     page = draw(np.asarray(ground), secret, found, places, np.asarray(records), np.asarray(simulated), losses)
     page.savefig(options.out, dpi=110)
     print(f"Loss: {losses[0]:.1e} at the start, {losses[-1]:.1e} at the end, {losses[0] / losses[-1]:.0f} times less")
-    print(
-        f"Rain: off by {np.abs(flood.GUESS - secret).mean():.1f} mm/h at the start, {np.abs(found - secret).mean():.1f} now"
-    )
+    before, now = np.abs(flood.GUESS - secret).mean(), np.abs(found - secret).mean()
+    print(f"Rain: off by {before:.1f} mm/h at the start, {now:.1f} now")
     print(f"Figure: {options.out} ({time.perf_counter() - began:.0f} s in all)")
     return 0 if error < 0.01 and losses[0] > 20 * losses[-1] else 1
 

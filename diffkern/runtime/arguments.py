@@ -15,15 +15,18 @@ import numpy as np
 
 from diffkern.abi import passed_type
 from diffkern.errors import LaunchError
-from diffkern.ir.structs import Argument, FieldType, Leaf, Stored, Struct, StructArray, declared, flatten
+from diffkern.ir.structs import Argument, FieldType, Leaf, Stored, Struct, StructArray, declared, flatten, holds_arrays
 from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Element, Mat, Scalar, Stack, Vec, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.structs import definition_of
-from diffkern.runtime.array import array, register_type, type_of_key, wrap
+from diffkern.runtime.array import array, key_on, register_type, type_of_key
+from diffkern.runtime.foreign import adopt
 from diffkern.runtime.structured import StructuredArray
 
-__all__ = ["FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "leaves_of", "pack_value", "unpacked"]
+__all__ = [
+    "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",
+]  # fmt: skip
 
 # How a number stands in the argument block, in the spelling of struct.
 FORMATS = {
@@ -103,7 +106,13 @@ class Parameter:
         parts: list[bytes] = []
         held: list[array | None] = []
         given = self._pack_struct(value, struct, self.name, parts, held)
-        return register_type(given), parts, held
+        key = register_type(given)
+        places = {a._memory.device for a in held if a is not None}
+        if len(places) > 1:
+            named = ", ".join(sorted("cpu" if place is None else str(place) for place in places))
+            raise self.error(f"the struct holds arrays of several devices ({named})", "copy them to one with .to()")
+        place = places.pop() if places else None
+        return key if place is None else key_on(key, place.alias), parts, held
 
     def _pack_struct(
         self, value: Any, struct: Struct, name: str, parts: list[bytes], held: list[array | None]
@@ -172,21 +181,50 @@ class Parameter:
         takes = annotation if annotation is not None else "an array or a number"
         if value is None:
             raise self.error(f"takes {takes}, not None", "pass an array; diffkern has no null arrays")
-        if not isinstance(value, np.ndarray):
-            if not hasattr(value, "__array_interface__") and not isinstance(value, (memoryview, bytearray)):
-                raise self.error(
-                    f"takes {takes}, not {type(value).__name__} {_short(value)}",
-                    "pass a diffkern or NumPy array, or a number for a parameter by value",
-                )
-            value = np.asarray(value)
         element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
         try:
-            return wrap(value, element)
-        except (TypeError, ValueError) as error:
+            made = adopt(value, element)
+        except (TypeError, ValueError, BufferError) as error:
+            given = f"{type(value).__name__} of {getattr(value, 'dtype', 'bytes')}"
+            shape = f" with shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+            library = "NumPy's array" if isinstance(value, np.ndarray) else type(value).__module__.partition(".")[0]
+            shown = given.replace("ndarray", library) if isinstance(value, np.ndarray) else f"{library}'s {given}"
             raise self.error(
-                f"takes {takes}, not NumPy's array of {value.dtype} with shape {value.shape}: {error}",
-                "convert it with astype() or numpy.ascontiguousarray()",
+                f"takes {takes}, not {shown}{shape}: {error}",
+                "convert it with astype() or numpy.ascontiguousarray()" if isinstance(value, np.ndarray) else None,
             ) from None
+        if made is None:
+            raise self.error(
+                f"takes {takes}, not {type(value).__name__} {_short(value)}",
+                "pass an array, of diffkern, NumPy or a library with DLPack, or a number for a parameter by value",
+            )
+        return made
+
+
+def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[str]) -> str | None:
+    """Return the name of the GPU that all arrays among the arguments are on, None for the CPU.
+
+    Raises
+    ------
+    LaunchError
+        If they are on several devices.
+    """
+    first: tuple[str, str] | None = None
+    for parameter, key in zip(parameters, keys, strict=True):
+        alias = key.partition("@")[2]
+        t = type_of_key(key)
+        if not alias and not (isinstance(t, (Array, StructArray)) or (isinstance(t, Struct) and holds_arrays(t))):
+            continue
+        here = alias or "cpu"
+        if first is None:
+            first = parameter.name, here
+        elif first[1] != here:
+            raise LaunchError(
+                f"kernel {kernel!r}, parameter {parameter.name!r}: the array is on {here}, that of {first[0]!r} on "
+                f"{first[1]}",
+                remedy="copy one of them with array.to(device), so that all are on one device",
+            )
+    return None if first is None or first[1] == "cpu" else first[1]
 
 
 def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["Memory", "allocate", "byte_range", "memory_of", "overlaps"]
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+
+__all__ = ["Memory", "allocate", "byte_range", "foreign_memory", "memory_of", "overlaps"]
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
 
@@ -36,6 +39,11 @@ class Memory:
     foreign
         Whether somebody else allocated it, so that another object may describe the same bytes.
     """
+
+    device: CudaDevice | None = None
+    """The GPU it belongs to, None for memory of the host."""
+    is_pinned = False
+    """Whether GPUs reach it by themselves, although it is the host's."""
 
     __slots__ = (
         "__weakref__", "_counter", "_where", "address", "exposed", "foreign", "nbytes", "version", "zero_version",
@@ -94,11 +102,23 @@ def memory_of(data: np.ndarray[Any, Any]) -> Memory:
     if entry is not None and entry[0]() is owner:
         return entry[1]
     if owner.flags.c_contiguous:
-        memory = Memory(owner.ctypes.data, owner.nbytes, foreign=True)
+        memory = foreign_memory(owner.ctypes.data, owner.nbytes)
     else:
         low, high = byte_range(owner)
-        memory = Memory(low, high - low, foreign=True)
+        memory = foreign_memory(low, high - low)
     _foreign[key] = (weakref.ref(owner, lambda _: _foreign.pop(key, None)), memory)
+    return memory
+
+
+# Memory of other libraries that is in use: two views made of it one after the other are known to be one.
+_ranges: weakref.WeakValueDictionary[tuple[int, int], Memory] = weakref.WeakValueDictionary()
+
+
+def foreign_memory(address: int, nbytes: int) -> Memory:
+    """Return the memory of these bytes, which something else owns."""
+    memory = _ranges.get((address, nbytes))
+    if memory is None:
+        memory = _ranges[address, nbytes] = Memory(address, nbytes, foreign=True)
     return memory
 
 
@@ -117,6 +137,8 @@ def byte_range(data: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 def overlaps(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays share an element; interleaved views do not, unless finding that out takes too long."""
+    # Of an array on a GPU only the description is at hand, which is enough.
+    a, b = getattr(a, "_shadow", a), getattr(b, "_shadow", b)
     if not np.may_share_memory(a, b):
         return False
     try:

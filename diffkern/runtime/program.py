@@ -9,14 +9,17 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
-from diffkern.runtime.schedule import Cut, Plan, cut, normalize_dim
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM, Cut, Plan, cut, cut_blocks, normalize_dim
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["Executable", "Geometry"]
 
@@ -48,27 +51,33 @@ class Executable:
         Addresses of the kernel function and of the one that adds up partial sums (0 without).
     sites : int
         Number of uniform addresses that are accumulated to.
+    blockwise : bool
+        Whether threads of a block work together, so that a launch is whole blocks.
     writes, reads : tuple of int
         Parameters whose elements are stored or updated, and read.
     layout : tuple of (str, int)
         The argument block: role of each entry and the parameter it belongs to.
     contiguous_cotangents : frozenset of int
         Parameters whose cotangent must be contiguous.
+    device : CudaDevice or None
+        The GPU it runs on, None for the CPU.
     plans : dict
         Of an adjoint: what was decided for launches of one shape.
     """
 
     __slots__ = (
-        "_geometry", "address", "contiguous_cotangents", "cost", "finish", "layout", "manifest", "plans", "reads",
-        "sites", "writes",
+        "_geometry", "address", "blockwise", "contiguous_cotangents", "cost", "device", "finish", "layout", "manifest",
+        "plans", "reads", "sites", "writes",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Mapping[str, Any]) -> None:
         self.address = address
+        self.device: CudaDevice | None = None
         self.finish = finish
         self.manifest = manifest
-        self.sites = int(manifest["sites"])
+        self.sites = int(manifest.get("sites", 0))
         self.cost = float(manifest["cost"])
+        self.blockwise = bool(manifest.get("blockwise", False))
         self.reads: tuple[int, ...] = tuple(manifest["reads"])
         self.writes: tuple[int, ...] = tuple(manifest["writes"])
         self._geometry: dict[Any, Geometry] = {}
@@ -83,14 +92,17 @@ class Executable:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
         return str(self.manifest["params"][index]["name"])
 
-    def geometry(self, dim: Any) -> Geometry:
-        """Return how a launch over `dim` is cut.
+    def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
+        """Return how a launch over `dim` is cut; of `config` the threads of a block count where they work together.
 
         Raises
         ------
         ValueError
             If `dim` is not a launch dimension.
         """
+        if self.blockwise:
+            block_dim = DEFAULT_BLOCK_DIM if config is None else config[0]
+            return self.prepared(cut_blocks(normalize_dim(dim), int(self.manifest["tid_arity"]), block_dim, self.cost))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
         found = self._geometry.get(key)
@@ -101,9 +113,8 @@ class Executable:
             self._geometry[key] = found
         return found
 
-    @staticmethod
-    def prepared(c: Cut) -> Geometry:
-        """Return a cut with the header of its argument block."""
+    def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
+        """Return a cut with the header of its argument block; `config` is for GPUs."""
         return c.n, c.chunk, _header(_STATUS_ADDRESS, *c.dims, c.chunk, 0), c.chunks
 
     def remember_plan(self, key: Any, found: tuple[Executable, Plan]) -> None:
@@ -132,6 +143,10 @@ class Executable:
         if not self.sites:
             return [Step(self.address, block, n, chunk, colours)]
         return [Step(self.address, block, n, chunk, colours, chunks * self.sites, self.finish, chunks)]
+
+    def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
+        """Return the argument block of a launch that repeats without native steps: here there is none."""
+        return bytearray()
 
     def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block for all chunks or one for each, all at once or in two colours."""
