@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from diffkern.errors import KernelTypeError
+from diffkern.errors import CompileError, KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -30,6 +30,8 @@ __all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_
 MAX_BLOCK_DIM = 1024
 SHARED_BYTES = 48 * 1024
 """What every GPU gives a block without being asked."""
+MEMORY_BYTES = 1024 * 1024
+"""What a block may take of the stack of a CPU's thread."""
 
 _PER_THREAD = frozenset({"tid", "block_thread"})
 
@@ -212,6 +214,14 @@ class _Blocks:
         self.items(self.fn.body)
         self.top.ops[:0] = self.arrays
         fn = self.fn
+        size = sum(math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize for op in self.arrays)
+        if size > MEMORY_BYTES:
+            raise CompileError(
+                f"kernel {fn.name} needs {size} bytes for what the threads of a block keep across barriers; "
+                f"on the CPU there are {MEMORY_BYTES}",
+                loc=fn.loc,
+                remedy="keep fewer values across barriers, above all matrices",
+            )
         return Function(fn.name, fn.params, self.top, fn.loc, 0, fn.source_lines, fn.attrs)
 
     # -- what is kept across barriers --------------------------------------------------------------------------------

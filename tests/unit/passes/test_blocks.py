@@ -15,7 +15,7 @@ from diffkern.ir.nodes import walk
 from diffkern.ir.verify import verify
 from diffkern.passes.blocks import shared_bytes, to_blocks
 
-f1 = dk.array(dtype=float)
+f1, m1 = dk.array(dtype=float), dk.array(dtype=dk.mat44)
 
 
 def wrapped(kernel: dk.Kernel, arguments: list[Any]) -> list[Any]:
@@ -237,6 +237,21 @@ def test_debug_names_the_shared_array_and_the_thread() -> None:
         dk.KernelRuntimeError, match=r"thread 3: index 4 is out of bounds for axis 0 of shared array 's'"
     ):
         dk.launch(outside, dim=4, inputs=[np.zeros(4, np.float32)], block_dim=4)
+
+
+def test_what_is_kept_across_barriers_has_a_limit() -> None:
+    def greedy(x: m1, y: m1):  # type: ignore[valid-type]
+        i = dk.tid()
+        a, b, c, d, e = x[i], x[i] * 2.0, x[i] * 3.0, x[i] * 4.0, x[i] * 5.0
+        f, g, h, k, m = x[i] * 6.0, x[i] * 7.0, x[i] * 8.0, x[i] * 9.0, x[i] * 10.0
+        n, o, p, q, r = x[i] * 11.0, x[i] * 12.0, x[i] * 13.0, x[i] * 14.0, x[i] * 15.0
+        s, t = x[i] * 16.0, x[i] * 17.0
+        dk.syncthreads()
+        y[i] = a + b + c + d + e + f + g + h + k + m + n + o + p + q + r + s + t
+
+    z = dk.zeros(256, dtype=dk.mat44)
+    with pytest.raises(dk.CompileError, match="needs 1114112 bytes for what the threads of a block keep"):
+        dk.launch(dk.kernel(greedy), dim=256, inputs=[z, z])
 
 
 def test_bytes_of_shared_arrays() -> None:
