@@ -1,10 +1,11 @@
 """The kernels whose machine code is compared, written once for both libraries.
 
-In: a module with Warp's kernel language (``warp`` or ``diffkern``). Out: its kernels, made from the same text. They were
-chosen before anything was measured: maps, stencils, loops, gathers, and scatters as simulations have them. The
+In: a module with Warp's kernel language (``warp`` or ``diffkern``). Out: its kernels, made from the same text. They
+were chosen before anything was measured: maps, stencils, loops, gathers, and scatters as simulations have them. The
 annotations are evaluated where the kernel is defined (no ``from __future__ import annotations`` here), because they
 name the library through the factory's parameter.
 """
+# ruff: noqa: UP018  (Warp needs float(0.0) for what a loop changes)
 # mypy: disable-error-code="valid-type, no-untyped-def, name-defined, misc, untyped-decorator"
 
 from dataclasses import dataclass
