@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from grad.build import lower, values
+from grad.cases import Case
+from grad.corpus import CASES
 
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import Simulated
-from grad.build import lower, values
-from grad.cases import Case
-from grad.corpus import CASES
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
