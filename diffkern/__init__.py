@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import Any
 
 from diffkern._version import __version__
 from diffkern.build import compile_kernels as compile  # noqa: A004, F401  (`import *` keeps the built-in)
@@ -11,6 +12,7 @@ from diffkern.build import load_directory as load
 from diffkern.errors import (
     AutodiffError,
     CompileError,
+    CudaError,
     KernelError,
     KernelRuntimeError,
     KernelSyntaxError,
@@ -33,7 +35,23 @@ from diffkern.runtime.create import (
     zeros,
     zeros_like,
 )
-from diffkern.runtime.device import get_device, init
+from diffkern.runtime.cuda.elementwise import set_source as _set_source
+from diffkern.runtime.device import (
+    Device,
+    ScopedDevice,
+    get_cuda_device,
+    get_cuda_device_count,
+    get_cuda_devices,
+    get_device,
+    get_devices,
+    get_preferred_device,
+    init,
+    is_cuda_available,
+    is_peer_access_enabled,
+    is_peer_access_supported,
+    set_device,
+    set_peer_access_enabled,
+)
 from diffkern.runtime.launch import launch
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
@@ -55,17 +73,41 @@ from diffkern.runtime.stream import (
 from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
 
+
+def _elementwise(name: str, ndim: int) -> Kernel:
+    """Return one of the kernels that the run time needs for arrays on a GPU; they are loaded when they are needed."""
+    from diffkern.elementwise import find
+
+    return find(name, ndim)
+
+
+_set_source(_elementwise)
+
 _language = _public_names()
 globals().update(_language)
 
-if TYPE_CHECKING:
+# What belongs to other frameworks is imported when it is first asked for: the module, and the name in it or "".
+_LAZY = {
+    "jax": ("diffkern.interop.jax", ""),
+    "jax_kernel": ("diffkern.interop.jax", "jax_kernel"),
+}
 
-    def __getattr__(name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'diffkern' has no attribute {name!r}")
+    place, inside = _LAZY[name]
+    module = importlib.import_module(place)
+    value = getattr(module, inside) if inside else module
+    globals()[name] = value
+    return value
 
 
 __all__ = [
     "AutodiffError",
     "CompileError",
+    "CudaError",
+    "Device",
     "Event",
     "Kernel",
     "KernelError",
@@ -74,6 +116,7 @@ __all__ = [
     "KernelTypeError",
     "Launch",
     "LaunchError",
+    "ScopedDevice",
     "ScopedStream",
     "Sequence",
     "Stream",
@@ -91,10 +134,19 @@ __all__ = [
     "full",
     "full_like",
     "func",
+    "get_cuda_device",
+    "get_cuda_device_count",
+    "get_cuda_devices",
     "get_device",
+    "get_devices",
     "get_event_elapsed_time",
+    "get_preferred_device",
     "get_stream",
     "init",
+    "is_cuda_available",
+    "is_peer_access_enabled",
+    "is_peer_access_supported",
+    "jax_kernel",
     "kernel",
     "launch",
     "load",
@@ -102,6 +154,8 @@ __all__ = [
     "ones_like",
     "record",
     "record_event",
+    "set_device",
+    "set_peer_access_enabled",
     "set_stream",
     "struct",
     "synchronize",

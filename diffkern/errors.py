@@ -13,6 +13,7 @@ from dataclasses import dataclass
 __all__ = [
     "AutodiffError",
     "CompileError",
+    "CudaError",
     "KernelError",
     "KernelRuntimeError",
     "KernelSyntaxError",
@@ -133,6 +134,23 @@ class KernelRuntimeError(LaunchError):
 
 class CompileError(KernelError):
     """The generated source could not be turned into object code."""
+
+
+class CudaError(KernelError, RuntimeError):
+    """The CUDA driver reported an error.
+
+    Attributes
+    ----------
+    call : str
+        The driver's function that reported it.
+    code : int
+        The driver's number of the error.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None, call: str = "", code: int = 0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.call = call
+        self.code = code
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:

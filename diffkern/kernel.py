@@ -20,12 +20,13 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
 from diffkern.lang.structs import array_field, resolve_type
-from diffkern.runtime.arguments import NO_DEFAULT, Parameter
+from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, type_of_key, wrap
 from diffkern.runtime.config import check_mode, config
+from diffkern.runtime.device import placed
 from diffkern.runtime.launch import run
 from diffkern.runtime.program import Executable
-from diffkern.specialize import Specialization, load
+from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
     from diffkern.frontend.canonical import Place
@@ -146,7 +147,7 @@ class Kernel:
             found = self.programs.get(keys)
             if found is None:
                 types = self._checked_types(keys)
-                found = load(Specialization(self.func, types, self.options))
+                found = self._load(keys, Specialization(self.func, types, self.options))
                 if self._fingerprint is None:
                     self._watch()
                 self.programs[keys] = found
@@ -168,9 +169,23 @@ class Kernel:
             found = self._adjoints.get((keys, active, accumulate))
             if found is None:
                 types = self._checked_types(keys)
-                found = load(Specialization(self.func, types, self.options, active, accumulate))
+                found = self._load(keys, Specialization(self.func, types, self.options, active, accumulate))
                 self._adjoints[keys, active, accumulate] = found
             return found
+
+    def _load(self, keys: tuple[str, ...], specialization: Specialization) -> Executable:
+        """Return a program for where its arrays are."""
+        alias = device_of_keys(self.name, self.parameters, keys)
+        if alias is None:
+            return load(specialization)
+        from diffkern.runtime.cuda.context import watch
+        from diffkern.runtime.cuda.program import executable
+
+        watch(self)
+        device = placed(alias)
+        assert device is not None
+        entry = load_entry(specialization, device.target)
+        return executable(device, entry.object_code, entry.symbols[0], entry.program)
 
     def forget_programs(self) -> None:
         """Drop all programs; they are loaded again when needed."""
@@ -179,6 +194,7 @@ class Kernel:
             self._adjoints.clear()
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
+        device_of_keys(self.name, self.parameters, keys)
         types = tuple(type_of_key(key) for key in keys)
         errors: list[KernelError] = []
         for parameter, t in zip(self.parameters, types, strict=True):
@@ -242,8 +258,8 @@ class Kernel:
         if not given:
             if all(p.annotation is not None for p in self.parameters):
                 given = tuple(p.annotation for p in self.parameters)
-            elif len(self.programs) == 1:
-                return tuple(type_of_key(key) for key in next(iter(self.programs)))
+            elif len(known := {tuple(type_of_key(key) for key in keys) for keys in list(self.programs)}) == 1:
+                return known.pop()
             else:
                 raise KernelError(
                     f"kernel {self.name!r} has parameters without annotations, so its types are not known",

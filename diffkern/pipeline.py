@@ -35,6 +35,7 @@ from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
+from diffkern.passes.coverage import overwritten_whole
 from diffkern.passes.cse import eliminate_common
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.dce import eliminate
@@ -325,6 +326,7 @@ def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]
         "cost": thread_cost(fn),
         "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
         **_accesses(fn),
+        "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
     }
 
 

@@ -40,8 +40,10 @@ __all__ = [
     "build_entry",
     "cache_directory",
     "current_store",
+    "is_for_this_machine",
     "load",
     "load_entry",
+    "load_stored",
     "loaded_directories",
     "runnable_targets",
 ]
@@ -148,6 +150,20 @@ def load(specialization: Specialization) -> Executable:
     with _lock:
         # Another thread may have loaded the same program meanwhile; one of them is enough.
         return _loaded.setdefault(name, executable)
+
+
+def load_stored(store: Store, name: str) -> Executable | None:
+    """Return a program by its key, from memory or a store; None if it is not there or not for this machine."""
+    found = _loaded.get(name) or _from_cache(store.get(name))
+    if found is None:
+        return None
+    with _lock:
+        return _loaded.setdefault(name, found)
+
+
+def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
+    """Whether an artifact for exactly one processor is for this one, by the ingredients in its manifest."""
+    return all(ingredients.get(name) == value.decode() for name, value in native_fields(_host_cpu()))
 
 
 def load_entry(specialization: Specialization, target: str) -> Entry:

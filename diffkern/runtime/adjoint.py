@@ -7,20 +7,24 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
-from diffkern.runtime.array import accumulate, array, new, type_of_key, wrap
+from diffkern.runtime.array import _given, accumulate, array, new, type_of_key, wrap
 from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Step
+from diffkern.runtime.operation import Copy
 from diffkern.runtime.program import Geometry
 from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
 from diffkern.runtime.structured import StructuredArray
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["AdjointLaunch", "check_aliases", "cotangent", "match_cotangents", "spread", "with_own"]
 
@@ -63,12 +67,28 @@ class AdjointLaunch:
             )
         shared = check_aliases(kernel, launch, cotangents)
         self.plan = self._plan(shared)
-        self.geometry: Geometry = self.executable.prepared(self.plan.cut)
+        self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.config)
 
     @property
     def label(self) -> str:
         """What it is, for a person."""
         return f"adjoint of {self.launch.kernel.name}"
+
+    @property
+    def device(self) -> CudaDevice | None:
+        """The GPU it runs on, None for the CPU."""
+        return self.launch.executable.device
+
+    def block(self) -> bytearray:
+        """Return the argument block of a GPU's launch; empty on the CPU, and where cotangents have to be copied."""
+        if self.device is None or self._copies(self.cotangents):
+            return bytearray()
+        return self.executable.block(self.geometry, self._pack(self.cotangents))
+
+    def _copies(self, cotangents: Mapping[int, array]) -> bool:
+        """Whether a cotangent has to be contiguous and is not."""
+        wanted = self.executable.contiguous_cotangents
+        return any(i in wanted and ct._type.layout == "A" for i, ct in cotangents.items())
 
     def touch(self) -> None:
         """Raise the versions of what is written."""
@@ -86,8 +106,7 @@ class AdjointLaunch:
 
     def steps(self) -> list[Step] | None:
         """Return the adjoint in native code, or None where it needs copies of cotangents."""
-        wanted = self.executable.contiguous_cotangents
-        if self.plan.private or any(i in wanted and ct._type.layout == "A" for i, ct in self.cotangents.items()):
+        if self.plan.private or self._copies(self.cotangents):
             return None
         return self.executable.steps(self.geometry, self._pack(self.cotangents), self.plan.colours)
 
@@ -110,7 +129,7 @@ class AdjointLaunch:
             self.executable.run_blocks(self.geometry, [self._pack(given)], self.plan.colours)
         for index, ct in self.cotangents.items():
             if given[index] is not ct:
-                ct._data[...] = given[index]._data
+                Copy(ct, given[index]).execute()
 
     def _plan(self, shared: bool) -> Plan:
         """Decide how to run; may replace the program by the one with atomics."""
@@ -118,6 +137,8 @@ class AdjointLaunch:
         for ct in cotangents.values():
             if ct._type.layout == "A" and 0 in ct.strides and ct.size > 1:
                 shared = True
+        if plain.device is not None:
+            return self._plan_on_device(shared)
         key = (dims, shared, tuple([ct.shape for ct in cotangents.values()]))
         found = plain.plans.get(key)
         if found is None:
@@ -133,6 +154,15 @@ class AdjointLaunch:
             plain.remember_plan(key, found)
         self.executable, plan = found
         return plan
+
+    def _plan_on_device(self, shared: bool) -> Plan:
+        """Decide how to run on a GPU; the program knows where its threads meet, unless buffers or dims are special."""
+        launch, dims = self.launch, self.launch.dims
+        arity = int(self.executable.manifest["tid_arity"])
+        repeated = any(extent > 1 for extent in dims[arity:])
+        if shared or repeated:
+            self.executable = launch.kernel.adjoint(launch.keys, frozenset(self.cotangents), "atomic")
+        return Plan(cut(dims, self.executable.cost))
 
     def _private(self, ct: array) -> list[array]:
         return [new(ct.shape, ct._element, zero=True) for _ in range(self.plan.cut.chunks - 1)]
@@ -312,9 +342,9 @@ def cotangent(launch: Launch, index: int, given: Any) -> array:
     element: Element = t.dtype if isinstance(t, Array) else value_type(t)  # type: ignore[arg-type]
     if isinstance(given, array):
         value: array = given
-    elif isinstance(given, np.ndarray):
+    elif isinstance(given, np.ndarray) or hasattr(given, "__cuda_array_interface__"):
         try:
-            value = wrap(given, element)
+            value = _given(given, element)
         except (TypeError, ValueError) as error:
             raise LaunchError(f"{where}: its gradient does not fit: {error}") from None
     else:
@@ -328,12 +358,17 @@ def cotangent(launch: Launch, index: int, given: Any) -> array:
         raise LaunchError(f"{where}: its gradient must have shape {shape} and type {element}, not {value!r}")
     if not value._writable:
         raise LaunchError(f"{where}: its gradient is read-only memory")
+    if value._memory.device is not launch.device:
+        raise LaunchError(
+            f"{where}: its gradient is on {value.device}, and the launch on {launch.device or 'cpu'}",
+            remedy="allocate it on the same device",
+        )
     return value
 
 
 def _contiguous(ct: array) -> array:
     if ct._type.layout == "C":
         return ct
-    made = new(ct.shape, ct._element, zero=False)
-    made._data[...] = ct._data
+    made = new(ct.shape, ct._element, False, ct._memory.device)
+    Copy(made, ct).execute()
     return made

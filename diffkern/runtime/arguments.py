@@ -15,15 +15,17 @@ import numpy as np
 
 from diffkern.abi import passed_type
 from diffkern.errors import LaunchError
-from diffkern.ir.structs import Argument, FieldType, Leaf, Stored, Struct, StructArray, declared, flatten
+from diffkern.ir.structs import Argument, FieldType, Leaf, Stored, Struct, StructArray, declared, flatten, holds_arrays
 from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Element, Mat, Scalar, Stack, Vec, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.structs import definition_of
-from diffkern.runtime.array import array, register_type, type_of_key, wrap
+from diffkern.runtime.array import _given, array, key_on, register_type, type_of_key, wrap
 from diffkern.runtime.structured import StructuredArray
 
-__all__ = ["FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "leaves_of", "pack_value", "unpacked"]
+__all__ = [
+    "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",
+]  # fmt: skip
 
 # How a number stands in the argument block, in the spelling of struct.
 FORMATS = {
@@ -103,7 +105,13 @@ class Parameter:
         parts: list[bytes] = []
         held: list[array | None] = []
         given = self._pack_struct(value, struct, self.name, parts, held)
-        return register_type(given), parts, held
+        key = register_type(given)
+        places = {a._memory.device for a in held if a is not None}
+        if len(places) > 1:
+            named = ", ".join(sorted("cpu" if place is None else str(place) for place in places))
+            raise self.error(f"the struct holds arrays of several devices ({named})", "copy them to one with .to()")
+        place = places.pop() if places else None
+        return key if place is None else key_on(key, place.alias), parts, held
 
     def _pack_struct(
         self, value: Any, struct: Struct, name: str, parts: list[bytes], held: list[array | None]
@@ -166,6 +174,14 @@ class Parameter:
             )
         return value._key, value._packed, value
 
+    def _wrapped_gpu(self, value: Any) -> array:
+        """Return an array over what another library has on a GPU."""
+        element = self.annotation.dtype if isinstance(self.annotation, ArrayAnnotation) else None
+        try:
+            return _given(value, element)
+        except (TypeError, ValueError) as error:
+            raise self.error(f"the {type(value).__name__} does not fit: {error}") from None
+
     def _wrapped(self, value: Any) -> array:
         """Return an array over the memory of whatever NumPy can see without a copy."""
         annotation = self.annotation
@@ -173,6 +189,8 @@ class Parameter:
         if value is None:
             raise self.error(f"takes {takes}, not None", "pass an array; diffkern has no null arrays")
         if not isinstance(value, np.ndarray):
+            if hasattr(value, "__cuda_array_interface__"):
+                return self._wrapped_gpu(value)
             if not hasattr(value, "__array_interface__") and not isinstance(value, (memoryview, bytearray)):
                 raise self.error(
                     f"takes {takes}, not {type(value).__name__} {_short(value)}",
@@ -187,6 +205,32 @@ class Parameter:
                 f"takes {takes}, not NumPy's array of {value.dtype} with shape {value.shape}: {error}",
                 "convert it with astype() or numpy.ascontiguousarray()",
             ) from None
+
+
+def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[str]) -> str | None:
+    """Return the name of the GPU that all arrays among the arguments are on, None for the CPU.
+
+    Raises
+    ------
+    LaunchError
+        If they are on several devices.
+    """
+    first: tuple[str, str] | None = None
+    for parameter, key in zip(parameters, keys, strict=True):
+        alias = key.partition("@")[2]
+        t = type_of_key(key)
+        if not alias and not (isinstance(t, (Array, StructArray)) or (isinstance(t, Struct) and holds_arrays(t))):
+            continue
+        here = alias or "cpu"
+        if first is None:
+            first = parameter.name, here
+        elif first[1] != here:
+            raise LaunchError(
+                f"kernel {kernel!r}, parameter {parameter.name!r}: the array is on {here}, that of {first[0]!r} on "
+                f"{first[1]}",
+                remedy="copy one of them with array.to(device), so that all are on one device",
+            )
+    return None if first is None or first[1] == "cpu" else first[1]
 
 
 def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:

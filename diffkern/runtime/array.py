@@ -11,7 +11,7 @@ import builtins
 import functools
 import struct
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,13 +21,27 @@ from diffkern.lang.annotations import ANY, array_annotation
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, CompositeValue, DType
 from diffkern.lang.structs import definition_of, resolve_type
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, element_of, stored_type
-from diffkern.runtime.device import Device, check_device, get_device
+from diffkern.runtime.device import Device, get_device, placed
 from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
 from diffkern.runtime.operation import Assign, Copy, perform
 from diffkern.runtime.state import attention, current
-from diffkern.runtime.stream import settle
+from diffkern.runtime.stream import Stream, settle
 
-__all__ = ["accumulate", "array", "array_type", "clone", "copy", "new", "register_type", "type_of_key", "wrap"]
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+
+__all__ = [
+    "accumulate",
+    "array",
+    "array_type",
+    "clone",
+    "copy",
+    "key_on",
+    "new",
+    "register_type",
+    "type_of_key",
+    "wrap",
+]
 
 MAX_NDIM = 4
 _PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
@@ -62,7 +76,9 @@ class array:
     grad : array, optional
         An array of the same type and shape to take as gradient.
     device : str or Device, optional
-        Where the array lies.
+        Where the array lies; the current device by default.
+    pinned : bool, optional
+        Whether an array of the CPU lies in memory that GPUs reach by themselves, so that copies run beside the program.
     """
 
     __slots__ = (
@@ -97,15 +113,15 @@ class array:
         copy: bool = True,
         grad: array | None = None,
         device: Any = None,
+        pinned: bool = False,
     ) -> Any:
         if data is None and shape is None:
             return array_annotation(dtype, 1 if ndim is None else ndim)
-        check_device(device)
         element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
         if data is None:
-            made = new(_as_shape(shape), FLOAT32 if element is None else element, zero=False)
+            made = new(_as_shape(shape), FLOAT32 if element is None else element, False, placed(device), pinned)
         else:
-            made = _from_data(data, element, None if shape is None else _as_shape(shape), copy)
+            made = _from_data(data, element, None if shape is None else _as_shape(shape), copy, device, pinned)
         if ndim is not None and made.ndim != ndim:
             raise ValueError(f"the data have {made.ndim} axes of elements, not ndim={ndim}")
         if grad is not None:
@@ -156,7 +172,12 @@ class array:
     @property
     def device(self) -> Device:
         """Where the array lies."""
-        return get_device()
+        return self._memory.device or get_device("cpu")
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it lies in host memory that GPUs reach by themselves."""
+        return self._memory.is_pinned
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -165,24 +186,40 @@ class array:
         return f"array(shape={self.shape}, dtype={self.dtype!r})"
 
     def __str__(self) -> str:
+        return str(self._host())
+
+    def _host(self) -> np.ndarray[Any, Any]:
+        """Return the elements in host memory: in place, or copied from a GPU."""
         settle()
-        return str(self._data)
+        if self._memory.device is not None:
+            from diffkern.runtime.cuda.transfer import download
+
+            return download(self)
+        return self._data
 
     # -- NumPy -------------------------------------------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits."""
+        """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits.
+
+        Of an array on a GPU it is a copy, and all work that the GPU was given before is awaited.
+        """
+        if self._memory.device is not None:
+            return self._host()
         settle()
         self._memory.exposed = True
         return self._data.view()
 
     def list(self) -> builtins.list[Any]:
         """Return the elements as nested Python lists."""
-        settle()
-        values: builtins.list[Any] = self._data.tolist()
+        values: builtins.list[Any] = self._host().tolist()
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._memory.device is not None:
+            if copy is False:
+                raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
+            return self._host() if dtype is None else self._host().astype(dtype, copy=False)
         settle()
         self._memory.exposed = True
         converted = self._data.view() if dtype is None else self._data.astype(dtype, copy=False)
@@ -190,9 +227,29 @@ class array:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        if self._memory.device is not None:
+            raise AttributeError(f"{self!r} lies on {self.device}; .numpy() copies it to the host")
         settle()
         self._memory.exposed = True
         return self._data.__array_interface__
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Where a GPU's array lies, for other libraries; the work it was given so far is ordered before theirs."""
+        device = self._memory.device
+        if device is None:
+            raise AttributeError(f"{self!r} lies in host memory")
+        self._memory.exposed = True
+        data = self._data
+        described: dict[str, Any] = {
+            "shape": data.shape, "typestr": data.dtype.str, "strides": data.strides, "version": 3,
+            "data": (self._range[0] if data.flags.c_contiguous else int(data.ctypes.data), not self._writable),
+            # 1 stands for the default stream.
+            "stream": device.stream.cuda_stream or 1,
+        }  # fmt: skip
+        if data.dtype.names:
+            described["descr"] = data.dtype.descr
+        return described
 
     # -- gradient ----------------------------------------------------------------------------------------------------
 
@@ -209,7 +266,9 @@ class array:
     def grad(self, value: array | np.ndarray[Any, Any] | None) -> None:
         if value is not None:
             if not isinstance(value, array):
-                value = wrap(np.asarray(value), self._element)
+                value = _given(value, self._element)
+            if value._memory.device is not self._memory.device:
+                raise ValueError(f"the gradient of {self!r} lies on {value.device}, the array on {self.device}")
             if value.shape != self.shape or value._element != self._element:
                 raise ValueError(f"the gradient of {self!r} must have the same shape and dtype, not {value!r}")
             _check_differentiable(self._element)
@@ -226,7 +285,7 @@ class array:
             self._grad = self._parent = None
         elif self.grad is None:
             _check_differentiable(self._element)
-            self._grad = new(self.shape, self._element, zero=True)
+            self._grad = new(self.shape, self._element, True, self._memory.device)
 
     # -- views -------------------------------------------------------------------------------------------------------
 
@@ -242,6 +301,10 @@ class array:
         full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
         if self._data[full].ndim == len(component_shape(self._element)):
+            if self._memory.device is not None:
+                from diffkern.runtime.cuda.transfer import download_view
+
+                return self._value(download_view(self._memory.device, self._data[full]))
             settle()
             return self._value(self._data[full])
         return self._derive(lambda data: data[full])
@@ -279,7 +342,7 @@ class array:
                     f"under a tape {value!r} cannot be assigned to a part of shape {goal.shape}: only a copy between "
                     "equal shapes and types is recorded; write a kernel that stores what you want"
                 )
-            view.assign(np.broadcast_to(value._data, target.shape).reshape(view._data.shape))
+            view.assign(np.broadcast_to(value._host(), target.shape).reshape(view._data.shape))
         else:
             view.assign(np.broadcast_to(self._stored(value), target.shape).reshape(view._data.shape))
 
@@ -320,6 +383,10 @@ class array:
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
+    def to(self, device: Any, requires_grad: bool | None = None) -> array:
+        """Return the array itself if it lies on a device, else a copy there, with a gradient if this has one."""
+        return self if self.device == get_device(device) else clone(self, requires_grad, device)
+
     def assign(self, src: Any) -> None:
         """Copy the values of an array, a NumPy array or nested lists of the same shape.
 
@@ -328,7 +395,7 @@ class array:
         if isinstance(src, array):
             copy(self, src)
             return
-        values = self._stored(src)
+        values = self._stored(_on_host(src))
         if values.shape != self._data.shape:
             if values.size != self._data.size:
                 raise ValueError(f"values of shape {values.shape} do not fit into {self!r}")
@@ -343,12 +410,17 @@ class array:
         """Set every element to zero."""
         self._overwrite(0)
         memory = self._memory
-        if self._data.nbytes == memory.nbytes and current.recorder is None and current.stream is None:
+        if (
+            self._data.nbytes == memory.nbytes
+            and current.recorder is None
+            and current.stream is None
+            and not current.streams
+        ):
             memory.zero_version = memory.now
 
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
-        if not attention.needed:
+        if not attention.needed and self._memory.device is None:
             self._data[...] = values
             self._memory.version += 1
             return
@@ -367,10 +439,47 @@ class array:
 # -- construction ----------------------------------------------------------------------------------------------------
 
 
-def new(shape: tuple[int, ...], element: Stored, zero: bool) -> array:
-    """Return a new array, of zeros or not initialized."""
-    data, memory = allocate((*shape, *component_shape(element)), stored_type(element), zero)
-    return _make(data, element, memory, True)
+def new(
+    shape: tuple[int, ...], element: Stored, zero: bool, device: CudaDevice | None = None, pinned: bool = False
+) -> array:
+    """Return a new array, of zeros or not initialized, on a GPU or (None) on the CPU."""
+    full, stored = (*shape, *component_shape(element)), stored_type(element)
+    if device is None and not pinned:
+        data, memory = allocate(full, stored, zero)
+        return _make(data, element, memory, True)
+    from diffkern.runtime.cuda import memory as cuda
+
+    if device is None:
+        return _make(*_swapped(cuda.allocate_pinned(_any_gpu(), full, stored, zero), element), True)
+    if pinned:
+        raise ValueError(f"pinned memory is the host's; an array on {device} cannot lie there")
+    return _make(*_swapped(cuda.allocate(device, full, stored, zero), element), True)
+
+
+def _swapped(made: tuple[Any, Memory], element: Stored) -> tuple[Any, Stored, Memory]:
+    return made[0], element, made[1]
+
+
+def _any_gpu() -> CudaDevice:
+    found = placed("cuda")
+    assert found is not None
+    return found
+
+
+def _given(value: Any, element: Stored | None) -> array:
+    """Return an array over the memory of another library's array, of the CPU or of a GPU."""
+    if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
+        from diffkern.runtime.cuda.exchange import imported
+
+        return imported(value, element)
+    return wrap(np.asarray(value), element)
+
+
+def _on_host(value: Any) -> Any:
+    """Return what another library has on a GPU as an array of ours, which NumPy takes with a copy."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__cuda_array_interface__"):
+        return value
+    return _given(value, None)._host()
 
 
 def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
@@ -410,6 +519,14 @@ def array_type(element: Stored, ndim: int, layout: str) -> tuple[Array | StructA
     return t, register_type(t), carries_gradient(t)
 
 
+@functools.cache
+def key_on(key: str, alias: str) -> str:
+    """Return the spelling that stands for a type of arrays on a GPU: their launches have programs of their own."""
+    made = f"{key}@{alias}"
+    _TYPES[made] = _TYPES[key]
+    return made
+
+
 def register_type(t: Argument) -> str:
     """Return the spelling that stands for the type of an argument in a launch."""
     key = str(t)
@@ -434,18 +551,30 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     made._grad = made._parent = made._view = None
     made.shape = data.shape[:ndim]
     made._type, made._key, made._smooth = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
+    if memory.device is not None:
+        made._key = key_on(made._key, memory.device.alias)
     address = data.ctypes.data
     made._packed = _PACK[ndim](address, *made.shape, *data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)
     return made
 
 
-def _from_data(data: Any, element: Stored | None, shape: tuple[int, ...] | None, copy: bool) -> array:
+def _from_data(
+    data: Any, element: Stored | None, shape: tuple[int, ...] | None, copy: bool, device: Any, pinned: bool
+) -> array:
+    if not isinstance(data, (array, np.ndarray)) and hasattr(data, "__cuda_array_interface__"):
+        data = _given(data, element)
+    place = placed(device)
     if isinstance(data, array):
-        settle()
+        if data._memory.device is not None and (place is data._memory.device or device is None):
+            return _from_device(data, element, shape, copy)
+        if not copy and place is not None:
+            raise ValueError(f"{data!r} lies on {data.device}; an array on {place} is made with copy=True")
+    elif not copy and device is not None and place is not None:
+        raise ValueError(f"host memory is no memory of {place}; make the array with copy=True")
     if element is None:
         element = _struct_of(data)
-    source = data._data if isinstance(data, array) else _as_numpy(data, element)
+    source = data._host() if isinstance(data, array) else _as_numpy(data, element)
     if element is None:
         if isinstance(data, array):
             element = data._element
@@ -466,8 +595,27 @@ def _from_data(data: Any, element: Stored | None, shape: tuple[int, ...] | None,
         raise ValueError(f"the last axes of data of shape {source.shape} must be the components {inner} of {element}")
     if not copy:
         return wrap(source, element)
-    made = new(source.shape[: source.ndim - len(inner)], element, zero=False)
-    made._data[...] = made._stored(source)
+    made = new(source.shape[: source.ndim - len(inner)], element, False, place, pinned)
+    if place is None:
+        made._data[...] = made._stored(source)
+    else:
+        from diffkern.runtime.cuda.transfer import assign
+
+        assign(made, made._stored(source))
+    return made
+
+
+def _from_device(data: array, element: Stored | None, shape: tuple[int, ...] | None, copy: bool) -> array:
+    """Return an array over or with the elements of one on a GPU, without a way by the host where types agree."""
+    if element is not None and element != data._element:
+        if copy:
+            return _from_data(data._host(), element, shape, True, data.device, False)
+        raise TypeError(f"{data!r} has no elements of type {element}")
+    part = data if shape is None else data.reshape(shape)
+    if not copy:
+        return part._derive(lambda view: view[...])
+    made = new(part.shape, part._element, False, data._memory.device)
+    Copy(made, part).execute()
     return made
 
 
@@ -503,6 +651,10 @@ def accumulate(goal: array, values: array) -> None:
         for part, other in zip(goal._leaves(), values._leaves(), strict=True):
             if part._smooth:
                 accumulate(part, other)
+    elif goal._memory.device is not None:
+        from diffkern.runtime.cuda.transfer import add
+
+        add(goal, values)
     elif scalar_of(goal._element) == BFLOAT16:
         total = bfloat16_values(goal._data) + bfloat16_values(values._data)
         goal._data[...] = bfloat16_bits(total)
@@ -510,8 +662,10 @@ def accumulate(goal: array, values: array) -> None:
         np.add(goal._data, values._data, out=goal._data)
 
 
-def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
-    """Copy elements from one array to another. Under a tape, gradients flow through the copy.
+def copy(
+    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Stream | None = None
+) -> None:
+    """Copy elements from one array to another, also between devices. Under a tape, gradients flow through the copy.
 
     Parameters
     ----------
@@ -521,6 +675,8 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
         First element, counted along the flattened arrays.
     count : int, optional
         Number of elements; by default as many as `src` has, after the offset.
+    stream : Stream, optional
+        Where to copy; the current stream by default, that of the GPU if one is involved.
     """
     if dest._element != src._element:
         raise TypeError(f"cannot copy {src!r} to {dest!r}: the element types differ")
@@ -536,7 +692,7 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
     tape = current.tape
     if tape is not None:
         tape.record_copy(dest, src)
-    perform(Copy(dest, src))
+    perform(Copy(dest, src), stream)
     if tape is not None:
         tape.note_version(dest._memory)
 
@@ -547,10 +703,13 @@ def _record_construction(made: array, data: Any) -> None:
         copy(made, data)
 
 
-def clone(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
-    """Return a contiguous copy of an array, with a gradient of its own if `src` has one or `requires_grad` says so."""
-    check_device(device)
-    made = new(src.shape, src._element, zero=False)
+def clone(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
+    """Return a contiguous copy of an array, with a gradient of its own if `src` has one or `requires_grad` says so.
+
+    It lies where `src` does, unless a device is named.
+    """
+    place = src._memory.device if device is None else placed(device)
+    made = new(src.shape, src._element, False, place, pinned)
     if src.requires_grad if requires_grad is None else requires_grad:
         made.requires_grad = True
     copy(made, src)

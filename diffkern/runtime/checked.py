@@ -7,7 +7,7 @@ a mistake, with its place in the source, the thread, and the access. All other t
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from diffkern.runtime.array import type_of_key
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
 
-__all__ = ["CheckedExecutable"]
+__all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
 
 _TWICE = "two threads of a launch must not store to one element; use dk.atomic_add or another atomic where threads meet"
 
@@ -54,67 +54,81 @@ class CheckedExecutable(Executable):
         header = struct.pack("q", record.ctypes.data) + header[struct.calcsize("q") :]
         super().run_blocks((n, chunk, header, chunks), arguments, colours)
         if record[abi.RECORD_CODE]:
-            raise self._error([int(field) for field in record], dims)
+            raise error_of(self.manifest, [int(field) for field in record], dims)
 
     def _stamps(self, arguments: bytes, dims: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
         """A stamp per element of each array in which two threads of this launch could store to one element."""
-        arity = self.manifest["tid_arity"]
-        repeated = any(extent > 1 for extent in dims[arity:])
-        buffers: list[np.ndarray[Any, Any] | None] = []
-        for entry in self.manifest["checks"]["stamps"]:
-            if entry["proved"] and not repeated:
-                buffers.append(None)
-                continue
-            shape = struct.unpack_from(f"{self._ndim(entry['array'])}q", arguments, entry["offset"] + 8)
-            buffers.append(np.zeros(max(1, int(np.prod(shape))), np.int64))
-        return buffers
+        counts = stamp_counts(self.manifest, arguments, dims)
+        return [np.zeros(count, np.int64) if count else None for count in counts]
 
-    def _ndim(self, parameter: int) -> int:
-        t = type_of_key(self.manifest["params"][parameter]["type"])
-        assert isinstance(t, Array)
-        return t.ndim
 
-    # -- messages ------------------------------------------------------------------------------------------------------
+def stamp_counts(manifest: Mapping[str, Any], arguments: bytes, dims: Sequence[int]) -> list[int]:
+    """Return how many stamps each array with plain stores needs in a launch; 0 where nothing is to be checked."""
+    arity = manifest["tid_arity"]
+    repeated = any(extent > 1 for extent in dims[arity:])
+    counts = []
+    for entry in manifest["checks"]["stamps"]:
+        if entry["proved"] and not repeated:
+            counts.append(0)
+            continue
+        shape = struct.unpack_from(f"{_ndim(manifest, entry['array'])}q", arguments, entry["offset"] + 8)
+        counts.append(max(1, int(np.prod(shape))))
+    return counts
 
-    def _error(self, record: list[int], dims: Sequence[int]) -> KernelRuntimeError:
-        site = self.manifest["checks"]["sites"][record[abi.RECORD_SITE]]
-        thread = record[abi.RECORD_THREAD]
-        text, remedy = self._mistake(record, site["array"], dims)
-        loc = None if site["loc"] is None else Loc(**site["loc"])
-        name = f"kernel {self.manifest['checks']['kernel']!r}"
-        kernel = f"adjoint of {name}" if "cotangents" in self.manifest else name
-        where = f"{kernel}, thread {_shown(_components(thread, dims))}"
-        return KernelRuntimeError(f"{where}: {text}", loc=loc, remedy=remedy)
 
-    def _mistake(self, record: list[int], array: int | None, dims: Sequence[int]) -> tuple[str, str]:
-        """What happened, and what to do instead."""
-        code = record[abi.RECORD_CODE]
-        if code == abi.ZERO_DIVISION:
-            return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
-        if code == abi.ZERO_STEP:
-            return "the step of range is zero", "test the step first; a release program does not enter the loop"
-        assert array is not None
-        ndim, name = self._ndim(array), self._name(array)
-        index = record[abi.RECORD_INDEX : abi.RECORD_INDEX + ndim]
-        shape = record[abi.RECORD_SHAPE : abi.RECORD_SHAPE + ndim]
-        described = f"{name} with shape {tuple(shape)}"
-        if code == abi.TWO_WRITERS:
-            other = _shown(_components(record[abi.RECORD_OTHER], dims))
-            return f"thread {other} has stored to the same element, index {_shown(index)} of {described}", _TWICE
-        outside = [k for k, (i, n) in enumerate(zip(index, shape, strict=True)) if not -n <= i < n]
-        # An unsigned number of 2**63 or more is no negative index, though it looks like one here.
-        axis = outside[0] if outside else next(k for k, i in enumerate(index) if i < 0)
-        whole = f" (index {_shown(index)})" if ndim > 1 else ""
-        text = f"index {index[axis]} is out of bounds for axis {axis} of {described}{whole}"
-        if shape[axis] == 0:
-            return text, "that axis has no elements"
-        return text, f"indices of that axis go from {-shape[axis]} to {shape[axis] - 1}"
+# -- messages ----------------------------------------------------------------------------------------------------------
 
-    def _name(self, parameter: int) -> str:
-        params = self.manifest["params"]
-        role, of = params[parameter]["role"], params[parameter]["of"]
-        name = repr(params[of]["name"])
-        return f"the gradient of {name}" if role == "cotangent" else f"array {name}"
+
+def error_of(manifest: Mapping[str, Any], record: Sequence[int], dims: Sequence[int]) -> KernelRuntimeError:
+    """Return the exception for the mistake that a record describes."""
+    site = manifest["checks"]["sites"][record[abi.RECORD_SITE]]
+    thread = record[abi.RECORD_THREAD]
+    text, remedy = _mistake(manifest, record, site["array"], dims)
+    loc = None if site["loc"] is None else Loc(**site["loc"])
+    name = f"kernel {manifest['checks']['kernel']!r}"
+    kernel = f"adjoint of {name}" if "cotangents" in manifest else name
+    where = f"{kernel}, thread {_shown(_components(thread, dims))}"
+    return KernelRuntimeError(f"{where}: {text}", loc=loc, remedy=remedy)
+
+
+def _mistake(
+    manifest: Mapping[str, Any], record: Sequence[int], array: int | None, dims: Sequence[int]
+) -> tuple[str, str]:
+    """What happened, and what to do instead."""
+    code = record[abi.RECORD_CODE]
+    if code == abi.ZERO_DIVISION:
+        return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
+    if code == abi.ZERO_STEP:
+        return "the step of range is zero", "test the step first; a release program does not enter the loop"
+    assert array is not None
+    ndim, name = _ndim(manifest, array), _name(manifest, array)
+    index = record[abi.RECORD_INDEX : abi.RECORD_INDEX + ndim]
+    shape = record[abi.RECORD_SHAPE : abi.RECORD_SHAPE + ndim]
+    described = f"{name} with shape {tuple(shape)}"
+    if code == abi.TWO_WRITERS:
+        other = _shown(_components(record[abi.RECORD_OTHER], dims))
+        return f"thread {other} has stored to the same element, index {_shown(index)} of {described}", _TWICE
+    outside = [k for k, (i, n) in enumerate(zip(index, shape, strict=True)) if not -n <= i < n]
+    # An unsigned number of 2**63 or more is no negative index, though it looks like one here.
+    axis = outside[0] if outside else next(k for k, i in enumerate(index) if i < 0)
+    whole = f" (index {_shown(index)})" if ndim > 1 else ""
+    text = f"index {index[axis]} is out of bounds for axis {axis} of {described}{whole}"
+    if shape[axis] == 0:
+        return text, "that axis has no elements"
+    return text, f"indices of that axis go from {-shape[axis]} to {shape[axis] - 1}"
+
+
+def _ndim(manifest: Mapping[str, Any], parameter: int) -> int:
+    t = type_of_key(manifest["params"][parameter]["type"])
+    assert isinstance(t, Array)
+    return t.ndim
+
+
+def _name(manifest: Mapping[str, Any], parameter: int) -> str:
+    params = manifest["params"]
+    role, of = params[parameter]["role"], params[parameter]["of"]
+    name = repr(params[of]["name"])
+    return f"the gradient of {name}" if role == "cotangent" else f"array {name}"
 
 
 def _components(thread: int, dims: Sequence[int]) -> list[int]:

@@ -12,14 +12,16 @@ import numpy as np
 
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import _as_shape, array, new
-from diffkern.runtime.device import check_device
+from diffkern.runtime.device import placed
 
 __all__ = ["empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
 
 Shape = int | Sequence[int]
 
 
-def zeros(shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> array:
+def zeros(
+    shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
+) -> array:
     """Return a new array of zeros.
 
     Parameters
@@ -31,51 +33,66 @@ def zeros(shape: Shape, dtype: Any = float, requires_grad: bool = False, device:
     requires_grad : bool, optional
         Whether to allocate a gradient.
     device : str or Device, optional
-        Where the array lies.
+        Where the array lies; the current device by default.
+    pinned : bool, optional
+        As in :class:`array`.
     """
-    return _new(shape, dtype, requires_grad, device, zero=True)
+    return _new(shape, dtype, requires_grad, device, True, pinned)
 
 
-def empty(shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> array:
+def empty(
+    shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
+) -> array:
     """Return a new array whose elements are not initialized; parameters as in :func:`zeros`."""
-    return _new(shape, dtype, requires_grad, device, zero=False)
+    return _new(shape, dtype, requires_grad, device, False, pinned)
 
 
-def full(shape: Shape, value: Any = 0, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> array:
+def full(
+    shape: Shape,
+    value: Any = 0,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    pinned: bool = False,
+) -> array:
     """Return a new array with every element equal to `value`; other parameters as in :func:`zeros`.
 
     Without a `dtype`, a Python number gives float32, int32 or bool, and a NumPy number or a vector its own type.
     """
-    made = _new(shape, _type_of(value) if dtype is None else dtype, requires_grad, device, zero=False)
+    made = _new(shape, _type_of(value) if dtype is None else dtype, requires_grad, device, False, pinned)
     made.fill_(value)
     return made
 
 
-def ones(shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> array:
+def ones(
+    shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
+) -> array:
     """Return a new array of ones; parameters as in :func:`zeros`."""
-    return full(shape, 1, dtype, requires_grad, device)
+    return full(shape, 1, dtype, requires_grad, device, pinned)
 
 
-def zeros_like(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
+def zeros_like(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
     """Return a new array of zeros with the shape and type of another, and with a gradient if that has one."""
-    return _like(src, requires_grad, device, zero=True)
+    return _like(src, requires_grad, device, True, pinned)
 
 
-def empty_like(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
+def empty_like(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
     """Return a new array with the shape and type of another, its elements not initialized."""
-    return _like(src, requires_grad, device, zero=False)
+    return _like(src, requires_grad, device, False, pinned)
 
 
-def full_like(src: array, value: Any, requires_grad: bool | None = None, device: Any = None) -> array:
+def full_like(
+    src: array, value: Any, requires_grad: bool | None = None, device: Any = None, pinned: bool = False
+) -> array:
     """Return a new array with the shape and type of another, every element equal to `value`."""
-    made = _like(src, requires_grad, device, zero=False)
+    made = _like(src, requires_grad, device, False, pinned)
     made.fill_(value)
     return made
 
 
-def ones_like(src: array, requires_grad: bool | None = None, device: Any = None) -> array:
+def ones_like(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
     """Return a new array of ones with the shape and type of another."""
-    return full_like(src, 1, requires_grad, device)
+    return full_like(src, 1, requires_grad, device, pinned)
 
 
 def from_numpy(
@@ -84,6 +101,7 @@ def from_numpy(
     shape: Shape | None = None,
     requires_grad: bool = False,
     device: Any = None,
+    pinned: bool = False,
 ) -> array:
     """Return a new array with a copy of a NumPy array.
 
@@ -95,24 +113,25 @@ def from_numpy(
         The contents.
     dtype : optional
         Element type; the scalar type of `arr` by default.
-    shape, requires_grad, device : optional
+    shape, requires_grad, device, pinned : optional
         As in :class:`array`.
     """
-    made: array = array(np.asarray(arr), dtype=dtype, shape=shape, requires_grad=requires_grad, device=device)
+    made: array = array(
+        np.asarray(arr), dtype=dtype, shape=shape, requires_grad=requires_grad, device=device, pinned=pinned
+    )
     return made
 
 
-def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool) -> array:
-    check_device(device)
-    made = new(_as_shape(shape), resolve_type(dtype), zero)
+def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool, pinned: bool) -> array:
+    made = new(_as_shape(shape), resolve_type(dtype), zero, placed(device), pinned)
     if requires_grad:
         made.requires_grad = True
     return made
 
 
-def _like(src: array, requires_grad: bool | None, device: Any, zero: bool) -> array:
+def _like(src: array, requires_grad: bool | None, device: Any, zero: bool, pinned: bool) -> array:
     wanted = src.requires_grad if requires_grad is None else requires_grad
-    return _new(src.shape, src.dtype, wanted, device, zero)
+    return _new(src.shape, src.dtype, wanted, src.device if device is None else device, zero, pinned)
 
 
 def _type_of(value: Any) -> Any:

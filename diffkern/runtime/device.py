@@ -1,26 +1,71 @@
-"""Devices. There is one, the CPU; the names are those a program written for several uses."""
+"""Devices: the CPU, and the GPUs where there is a driver.
+
+In: names such as ``"cpu"``, ``"cuda:0"`` and ``"cuda"``. Out: :class:`Device` objects, one for each device, and which
+is current in a thread. The CPU is current unless a program says otherwise; a driver is looked for only when a GPU is
+asked for.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Device", "check_device", "get_device", "init"]
+from diffkern.runtime.state import current
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+
+__all__ = [
+    "Device", "ScopedDevice", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices", "get_device",
+    "get_devices", "get_preferred_device", "init", "is_cuda_available", "is_peer_access_enabled",
+    "is_peer_access_supported", "placed", "set_device", "set_peer_access_enabled",
+]  # fmt: skip
 
 
 class Device:
-    """A place where kernels run.
+    """A place where kernels run: the CPU, or a GPU (:class:`diffkern.runtime.cuda.context.CudaDevice`).
 
     Attributes
     ----------
     alias : str
-        Its name, ``"cpu"``.
+        Its name, ``"cpu"`` or ``"cuda:0"``.
     is_cpu, is_cuda : bool
         What kind it is.
     """
 
     alias = "cpu"
+    name = "CPU"
+    ordinal = -1
+    arch = 0
     is_cpu = True
     is_cuda = False
+
+    @property
+    def is_uva(self) -> bool:
+        """Whether host and device share one address space."""
+        return True
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether work for it is being captured."""
+        return False
+
+    @property
+    def stream(self) -> Any:
+        """The current stream of this thread."""
+        from diffkern.runtime.stream import get_stream
+
+        return get_stream(self)
+
+    @stream.setter
+    def stream(self, stream: Any) -> None:
+        from diffkern.runtime.stream import set_stream
+
+        set_stream(stream, self)
+
+    def can_access(self, other: Device) -> bool:
+        """Whether its kernels can reach another device's memory."""
+        return other is self
 
     def __str__(self) -> str:
         return self.alias
@@ -29,7 +74,7 @@ class Device:
         return "dk.Device('cpu')"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) or other == self.alias
+        return self.alias == (other.alias if isinstance(other, Device) else other)
 
     def __hash__(self) -> int:
         return hash(self.alias)
@@ -38,22 +83,123 @@ class Device:
 _CPU = Device()
 
 
+def placed(name: Any) -> CudaDevice | None:
+    """Return the GPU that is meant, None for the CPU; None means the current device.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+    """
+    if name is None:
+        return current.device
+    if name is _CPU or name == "cpu":
+        return None
+    from diffkern.runtime.cuda import context
+
+    if isinstance(name, context.CudaDevice):
+        if name.closed:
+            raise ValueError(f"{name} belongs to a driver that is no longer in use")
+        return name
+    if name == "cuda":
+        return current.device or context.device(0)
+    kind, _, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if kind == "cuda" and number.isdecimal():
+        return context.device(int(number))
+    raise ValueError(f"there is no device {name!r}; devices are called 'cpu', 'cuda:0', 'cuda:1' and so on")
+
+
 def get_device(name: Any = None) -> Device:
     """Return a device by name.
 
     Parameters
     ----------
     name : str or Device, optional
-        ``"cpu"``; the current device by default.
+        ``"cpu"``, ``"cuda:0"``, or ``"cuda"`` for the current GPU or the first; the current device by default.
     """
-    check_device(name)
-    return _CPU
+    return placed(name) or _CPU
 
 
-def check_device(name: Any) -> None:
-    """Raise ValueError unless `name` is None or means the CPU."""
-    if name is not None and name is not _CPU and name != "cpu":
-        raise ValueError(f"there is no device {name!r}; this version of diffkern runs on 'cpu'")
+def get_devices() -> list[Device]:
+    """Return all devices, the CPU first."""
+    return [_CPU, *get_cuda_devices()]
+
+
+def get_cuda_devices() -> list[CudaDevice]:
+    """Return all GPUs; none without a driver."""
+    from diffkern.runtime.cuda.context import devices
+
+    return list(devices())
+
+
+def get_cuda_device(ordinal: int | None = None) -> CudaDevice:
+    """Return a GPU by its number; by default the current one, or the first."""
+    found = placed("cuda" if ordinal is None else f"cuda:{ordinal}")
+    assert found is not None
+    return found
+
+
+def get_cuda_device_count() -> int:
+    """Return how many GPUs there are."""
+    return len(get_cuda_devices())
+
+
+def is_cuda_available() -> bool:
+    """Return whether there is a GPU that can be used."""
+    return bool(get_cuda_devices())
+
+
+def get_preferred_device() -> Device:
+    """Return the current device if it is a GPU, else the first GPU, else the CPU."""
+    return current.device or next(iter(get_cuda_devices()), _CPU)
+
+
+def set_device(name: Any) -> None:
+    """Make a device the current one of this thread: arrays are made there that do not name another."""
+    current.device = placed(name)
+
+
+class ScopedDevice:
+    """Makes a device the current one inside a ``with`` block."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = get_device(device)
+        self._outer: CudaDevice | None = None
+
+    def __enter__(self) -> Device:
+        self._outer = current.device
+        current.device = placed(self.device)
+        return self.device
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        current.device = self._outer
+
+
+def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:
+    """Return whether kernels on `peer_device` can be allowed to reach the memory of `target_device`."""
+    target, peer = placed(target_device), placed(peer_device)
+    return target is not None and peer is not None and peer.can_access(target)
+
+
+def is_peer_access_enabled(target_device: Any, peer_device: Any) -> bool:
+    """Return whether kernels on `peer_device` may reach the memory of `target_device`."""
+    target, peer = placed(target_device), placed(peer_device)
+    return target is not None and peer is not None and (target is peer or peer.is_peer_access_enabled(target))
+
+
+def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool = True) -> None:
+    """Let kernels on `peer_device` reach the memory of `target_device`; it stays so until the process ends."""
+    target, peer = placed(target_device), placed(peer_device)
+    if target is None or peer is None:
+        raise ValueError("peer access is a matter between two CUDA devices")
+    if enable:
+        if not peer.can_access(target):
+            raise ValueError(f"{peer} cannot reach the memory of {target}")
+        peer.enable_peer_access(target)
+    elif peer.is_peer_access_enabled(target):
+        raise ValueError("peer access that was given is not taken back; leave it on")
 
 
 def init() -> None:

@@ -140,7 +140,7 @@ class CopyStep:
         ct_goal, ct_source = cotangents.of(self.goal), cotangents.of(self.source)
         cotangents.live.add(self.source._memory)
         # By way of a copy of the cotangent, because the two arrays may be parts of one.
-        moved = new(ct_goal.shape, ct_goal._element, zero=False)
+        moved = new(ct_goal.shape, ct_goal._element, False, ct_source._memory.device)
         return [Copy(moved, ct_goal), Assign(ct_goal, 0), Add(ct_source, moved)]
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, leaves_of
-from diffkern.runtime.array import array
-from diffkern.runtime.device import check_device
+from diffkern.runtime.array import array, key_on
+from diffkern.runtime.device import placed
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
@@ -21,6 +21,7 @@ from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 
 if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.record import Launch as Record
 
 __all__ = ["Launch", "Launchable", "check_writable", "dispatch", "launch", "run"]
@@ -76,17 +77,46 @@ class Launch:
         What the kernel captured at the time of the launch.
     """
 
-    __slots__ = ("_leaves", "arrays", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts")
+    __slots__ = (
+        "_leaves", "arrays", "config", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
+    )  # fmt: skip
 
-    def __init__(self, kernel: Launchable, dim: Any, args: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        kernel: Launchable,
+        dim: Any,
+        args: Sequence[Any],
+        place: CudaDevice | Literal["any"] | None = "any",
+        config: tuple[int, int] | None = None,
+    ) -> None:
         self.kernel = kernel
         self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
         self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
+        if place != "any" or (current.device is not None and self.executable.device is None):
+            self._move_to(current.device if place == "any" else place, place != "any")
         self.dim = tuple(dim) if isinstance(dim, list) else dim
-        self.geometry = _geometry(kernel, self.executable, self.dim)
+        self.config = config
+        self.geometry = _geometry(kernel, self.executable, self.dim, config)
         check_writable(kernel, self.executable, self.arrays)
+
+    def _move_to(self, place: CudaDevice | None, named: bool) -> None:
+        """Run on a device, which arrays have to be on if it was named; a launch without arrays has no place else."""
+        for index, held in enumerate(self.arrays):
+            if held is not None:
+                if named and held._memory.device is not place:
+                    where = "cpu" if place is None else str(place)
+                    raise LaunchError(
+                        f"kernel {self.kernel.name!r}, parameter {self.leaves[index].name!r}: the array is on "
+                        f"{held.device}, and the launch on {where}",
+                        remedy=f"pass array.to({where!r}), or leave device= out",
+                    )
+                if not named:
+                    return
+        if place is not None and self.keys and not any(held is not None for held in self.arrays):
+            self.keys = (key_on(self.keys[0], place.alias), *self.keys[1:])
+            self.executable = self.kernel.programs.get(self.keys) or self.kernel.forward(self.keys)
 
     def copy(self) -> Launch:
         """Return the same launch with arguments of its own."""
@@ -117,7 +147,7 @@ class Launch:
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self.kernel.forward(keys)
-        geometry = _geometry(self.kernel, executable, self.dim)
+        geometry = _geometry(self.kernel, executable, self.dim, self.config)
         check_writable(self.kernel, executable, arrays)
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
         self._leaves = ()
@@ -126,13 +156,18 @@ class Launch:
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
         dim = tuple(dim) if isinstance(dim, list) else dim
-        self.geometry = _geometry(self.kernel, self.executable, dim)
+        self.geometry = _geometry(self.kernel, self.executable, dim, self.config)
         self.dim = dim
 
     @property
     def label(self) -> str:
         """What it is, for a person."""
         return self.kernel.name
+
+    @property
+    def device(self) -> CudaDevice | None:
+        """The GPU it runs on, None for the CPU."""
+        return self.executable.device
 
     def execute(self) -> None:
         """Run all threads."""
@@ -150,6 +185,10 @@ class Launch:
     def writes(self) -> list[array]:
         """Return the arrays that are written."""
         return [held for index in self.executable.writes if (held := self.arrays[index]) is not None]
+
+    def block(self) -> bytearray:
+        """Return the argument block of a GPU's launch; empty on the CPU."""
+        return self.executable.block(self.geometry, b"".join(self.parts))
 
     def steps(self) -> list[Step] | None:
         """Return the launch in native code, or None if the program has to be watched while it runs."""
@@ -199,15 +238,18 @@ def launch(
         None for the argument's own ``grad``. An argument without either is not differentiated for. Gradients of outputs
         are read, and set to zero where the kernel overwrites; those of inputs are added to.
     device : str or Device, optional
-        Where to run.
+        Where to run; where the arrays are by default, which is the only place that may be named. Without arrays the
+        current device.
     adjoint : bool, optional
         Whether to run the adjoint instead, after the kernel itself has run on the same arguments.
     record_tape : bool, optional
         Whether a tape that records takes this launch.
     stream : Stream, optional
         Where to run; the current stream by default.
-    block_dim, max_blocks : optional
-        For programs that also run elsewhere; on the CPU they have no effect.
+    block_dim : int, optional
+        Threads in a block of a GPU, a multiple of 32; on the CPU it has no effect.
+    max_blocks : int, optional
+        At most so many blocks of a GPU, each with several rounds if need be; 0 for any number.
     record_cmd : bool, optional
         Whether to return a record of the launch, to be launched any number of times, instead of running it.
 
@@ -221,23 +263,24 @@ def launch(
     LaunchError
         If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
     """
-    if device is not None:
-        check_device(device)
     if type(inputs) is not list or type(outputs) is not list:
         _check_lists(kernel, inputs, outputs)
     if adjoint or record_cmd:
         from diffkern.runtime.record import launch_or_record
 
         return launch_or_record(
-            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream
-        )
+            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
+            "any" if device is None else placed(device), _config(block_dim, max_blocks),
+        )  # fmt: skip
     if adj_inputs or adj_outputs:
         raise LaunchError(
             f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
             remedy="add adjoint=True, or leave them out",
         )
-    if stream is not None:
-        dispatch(Launch(kernel, dim, (*inputs, *outputs)), record_tape, stream)
+    if stream is not None or device is not None or block_dim != 256 or max_blocks:
+        place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
+        config = _config(block_dim, max_blocks)
+        dispatch(Launch(kernel, dim, (*inputs, *outputs), place, config), record_tape, stream)
     else:
         run(kernel, dim, (*inputs, *outputs), record_tape)
     return None
@@ -256,7 +299,7 @@ def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = No
 
 def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool = True) -> None:
     """Launch with all arguments in one tuple."""
-    if attention.needed:
+    if attention.needed or current.device is not None:
         dispatch(Launch(kernel, dim, args), record_tape)
         return
     kernel.generation()
@@ -295,8 +338,15 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
             )
 
 
-def _geometry(kernel: Launchable, executable: Executable, dim: Any) -> Any:
+def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
+    """Return the shape of a GPU's grid that was asked for, None where nothing was."""
+    if type(block_dim) is not int or type(max_blocks) is not int:
+        raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
+    return None if block_dim == 256 and not max_blocks else (block_dim, max_blocks)
+
+
+def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:
     try:
-        return executable.geometry(dim)
+        return executable.geometry(dim, config)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["Memory", "allocate", "byte_range", "memory_of", "overlaps"]
 
@@ -36,6 +39,11 @@ class Memory:
     foreign
         Whether somebody else allocated it, so that another object may describe the same bytes.
     """
+
+    device: CudaDevice | None = None
+    """The GPU it belongs to, None for memory of the host."""
+    is_pinned = False
+    """Whether GPUs reach it by themselves, although it is the host's."""
 
     __slots__ = (
         "__weakref__", "_counter", "_where", "address", "exposed", "foreign", "nbytes", "version", "zero_version",
@@ -117,6 +125,8 @@ def byte_range(data: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 def overlaps(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays share an element; interleaved views do not, unless finding that out takes too long."""
+    # Of an array on a GPU only the description is at hand, which is enough.
+    a, b = getattr(a, "_shadow", a), getattr(b, "_shadow", b)
     if not np.may_share_memory(a, b):
         return False
     try:

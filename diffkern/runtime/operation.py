@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.memory import Memory
@@ -21,6 +22,7 @@ from diffkern.runtime.stream import Stream, settle
 
 if TYPE_CHECKING:
     from diffkern.runtime.array import array
+    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["Add", "Assign", "Copy", "Operation", "memories", "perform"]
 
@@ -33,6 +35,11 @@ class Operation(Protocol):
     @property
     def label(self) -> str:
         """What it is, for a person."""
+        ...
+
+    @property
+    def device(self) -> CudaDevice | None:
+        """The GPU whose streams take it, None for the CPU."""
         ...
 
     def execute(self) -> None:
@@ -64,6 +71,10 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
         if not recorder.runs:
             operation.touch()
             return
+    device = operation.device
+    if device is not None:
+        _perform_on(device, operation, stream)
+        return
     if stream is None:
         stream = current.stream
     if stream is None or stream.is_default:
@@ -73,6 +84,32 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
     else:
         operation.touch()
         stream.enqueue(operation.execute)
+
+
+def _perform_on(device: CudaDevice, operation: Operation, stream: Stream | None) -> None:
+    """Give something to a stream of a GPU."""
+    if stream is not None and stream.device is not device:
+        raise LaunchError(
+            f"{operation.label}: the stream {stream!r} is not one of {device}, where it runs",
+            remedy=f"make the stream with dk.Stream({str(device)!r})",
+        )
+    operation.touch()
+    chosen = device.stream if stream is None else stream
+    if chosen.is_default and not device.is_capturing:
+        operation.execute()
+        return
+    for a in (*operation.reads(), *operation.writes()):
+        memory = a._memory
+        if memory.device is device:
+            memory.use(chosen)  # type: ignore[attr-defined]  # the memory of a GPU
+    device.keep(operation)
+    chosen.enqueue(operation.execute)
+
+
+def _device_of(goal: array, source: array | None = None) -> CudaDevice | None:
+    """The GPU that has the goal, or else the source, of a copy."""
+    found = goal._memory.device
+    return found if found is not None or source is None else source._memory.device
 
 
 class Assign:
@@ -85,7 +122,16 @@ class Assign:
 
     label = "fill"
 
+    @property
+    def device(self) -> CudaDevice | None:
+        return self.goal._memory.device
+
     def execute(self) -> None:
+        if self.goal._memory.device is not None:
+            from diffkern.runtime.cuda.transfer import assign
+
+            assign(self.goal, self.values)
+            return
         self.goal._data[...] = self.values
 
     def touch(self) -> None:
@@ -98,6 +144,8 @@ class Assign:
         return (self.goal,)
 
     def steps(self) -> list[Step] | None:
+        if self.device is not None:
+            return None
         data = self.goal._data
         if not data.flags.c_contiguous:
             return None
@@ -123,7 +171,16 @@ class Copy:
 
     label = "copy"
 
+    @property
+    def device(self) -> CudaDevice | None:
+        return _device_of(self.goal, self.source)
+
     def execute(self) -> None:
+        if self.device is not None:
+            from diffkern.runtime.cuda.transfer import copy
+
+            copy(self.goal, self.source)
+            return
         self.goal._data[...] = self.source._data
 
     def touch(self) -> None:
@@ -136,6 +193,8 @@ class Copy:
         return (self.goal,)
 
     def steps(self) -> list[Step] | None:
+        if self.device is not None:
+            return None
         goal, source = self.goal._data, self.source._data
         # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
         if not (goal.flags.c_contiguous and source.flags.c_contiguous) or np.may_share_memory(goal, source):
@@ -151,6 +210,10 @@ class Add:
         self.source = source
 
     label = "add"
+
+    @property
+    def device(self) -> CudaDevice | None:
+        return self.goal._memory.device
 
     def execute(self) -> None:
         from diffkern.runtime.array import accumulate
@@ -169,7 +232,7 @@ class Add:
     def steps(self) -> list[Step] | None:
         goal, source = self.goal._data, self.source._data
         element = self.goal._element
-        if isinstance(element, Struct):
+        if isinstance(element, Struct) or self.device is not None:
             return None
         name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(element))
         if name is None or not (goal.flags.c_contiguous and source.flags.c_contiguous):

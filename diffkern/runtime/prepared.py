@@ -25,6 +25,7 @@ from diffkern.runtime.native.replay import PYTHON, RELEASED, STALE, STREAM, Plan
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import memories, perform
 from diffkern.runtime.program import Executable
+from diffkern.runtime.state import attention
 from diffkern.runtime.stream import Stream
 
 __all__ = ["Prepared", "from_ctype"]
@@ -68,7 +69,7 @@ class Prepared:
         self._places = {p.name: p.index for p in launch.kernel.parameters}
         self.adjoint = adjoint
         self.given: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
-        self.stream = None if stream is None or stream.is_default else stream
+        self.stream = None if stream is None or (stream.is_default and stream.device.is_cpu) else stream
         self.record_tape = record_tape
         self.fixed = fixed
         self.released = False
@@ -116,7 +117,7 @@ class Prepared:
         flags = (PYTHON if self.steps is None else 0) | (STREAM if self.stream is not None else 0)
         plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
         self._offsets: dict[int, int] = {}
-        block = self.steps[0].block if self.steps else bytearray()
+        block = self.steps[0].block if self.steps else operation.block()
         self._block = block
         if block:
             parts = self._launch.parts
@@ -201,6 +202,9 @@ class Prepared:
 
     def run(self, stream: Stream | None = None) -> None:
         """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
+        if self._block and not self.steps and stream is None and self.stream is None and not attention.needed:
+            self._run_on_device()
+            return
         self.check_alive()
         stream = self.stream if stream is None else stream
         if self.adjoint is None:
@@ -209,6 +213,14 @@ class Prepared:
         if stream is not None and not isinstance(stream, Stream):
             raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
         perform(self._adjoint_of(self.launch.copy(), self.adjoint.cotangents), stream)
+
+    def _run_on_device(self) -> None:
+        """Give the argument block to the current stream of a GPU."""
+        operation = self.operation
+        n, threads, _, blocks = operation.geometry
+        operation.touch()
+        if n:
+            self.executable.enqueue(blocks, threads, self._block)  # type: ignore[attr-defined]  # a GPU's program
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -219,6 +231,7 @@ class Prepared:
         """Let go of everything, after calls in progress."""
         if not self.released:
             self._forget_slots()
+            self._block = bytearray()
             self.plan.flag(RELEASED)
             self.plan.settle()
             self.released = True

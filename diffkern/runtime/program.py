@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.schedule import Cut, Plan, cut, normalize_dim
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["Executable", "Geometry"]
 
@@ -54,20 +57,23 @@ class Executable:
         The argument block: role of each entry and the parameter it belongs to.
     contiguous_cotangents : frozenset of int
         Parameters whose cotangent must be contiguous.
+    device : CudaDevice or None
+        The GPU it runs on, None for the CPU.
     plans : dict
         Of an adjoint: what was decided for launches of one shape.
     """
 
     __slots__ = (
-        "_geometry", "address", "contiguous_cotangents", "cost", "finish", "layout", "manifest", "plans", "reads",
-        "sites", "writes",
+        "_geometry", "address", "contiguous_cotangents", "cost", "device", "finish", "layout", "manifest", "plans",
+        "reads", "sites", "writes",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Mapping[str, Any]) -> None:
         self.address = address
+        self.device: CudaDevice | None = None
         self.finish = finish
         self.manifest = manifest
-        self.sites = int(manifest["sites"])
+        self.sites = int(manifest.get("sites", 0))
         self.cost = float(manifest["cost"])
         self.reads: tuple[int, ...] = tuple(manifest["reads"])
         self.writes: tuple[int, ...] = tuple(manifest["writes"])
@@ -83,8 +89,8 @@ class Executable:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
         return str(self.manifest["params"][index]["name"])
 
-    def geometry(self, dim: Any) -> Geometry:
-        """Return how a launch over `dim` is cut.
+    def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
+        """Return how a launch over `dim` is cut; `config` is for GPUs.
 
         Raises
         ------
@@ -101,9 +107,8 @@ class Executable:
             self._geometry[key] = found
         return found
 
-    @staticmethod
-    def prepared(c: Cut) -> Geometry:
-        """Return a cut with the header of its argument block."""
+    def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
+        """Return a cut with the header of its argument block; `config` is for GPUs."""
         return c.n, c.chunk, _header(_STATUS_ADDRESS, *c.dims, c.chunk, 0), c.chunks
 
     def remember_plan(self, key: Any, found: tuple[Executable, Plan]) -> None:
@@ -132,6 +137,10 @@ class Executable:
         if not self.sites:
             return [Step(self.address, block, n, chunk, colours)]
         return [Step(self.address, block, n, chunk, colours, chunks * self.sites, self.finish, chunks)]
+
+    def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
+        """Return the argument block of a launch that repeats without native steps: here there is none."""
+        return bytearray()
 
     def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block for all chunks or one for each, all at once or in two colours."""

@@ -56,7 +56,7 @@ class Launch:
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return get_device()
+        return self._prepared.launch.device or get_device("cpu")
 
     @property
     def dim(self) -> tuple[int, ...]:
@@ -203,11 +203,13 @@ def launch_or_record(
     record_cmd: bool,
     record_tape: bool,
     stream: Stream | None,
+    place: Any = "any",
+    config: tuple[int, int] | None = None,
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
         raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
-    packed = PackedLaunch(kernel, dim, (*inputs, *outputs))
+    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, config)
     if not adjoint:
         if adj_inputs or adj_outputs:
             raise LaunchError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Conflicts", "Cut", "Plan", "cut", "normalize_dim", "plan_adjoint"]
+__all__ = ["Conflicts", "Cut", "Plan", "chunk_work", "cut", "normalize_dim", "plan_adjoint"]
 
 MAX_CHUNKS = 256
 MAX_GROUPS = 32
@@ -95,6 +95,11 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
     return dims
 
 
+def chunk_work(cost: float) -> int:
+    """Return how many threads of a program are worth a chunk."""
+    return int(_CHUNK_WORK / max(cost, 1.0))
+
+
 def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
     """Return the chunks of a launch.
 
@@ -111,7 +116,7 @@ def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
     for extent in dims:
         n *= extent
     padded = (*dims, 1, 1, 1)[:4]
-    chunk = max(-(-n // MAX_CHUNKS), int(_CHUNK_WORK / max(cost, 1.0)), at_least, 1)
+    chunk = max(-(-n // MAX_CHUNKS), chunk_work(cost), at_least, 1)
     if chunk > _ROUNDING:
         chunk = -(-chunk // _ROUNDING) * _ROUNDING
     return Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, min(chunk, max(n, at_least))))

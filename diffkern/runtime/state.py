@@ -12,6 +12,8 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.cuda.stream import CudaStream
     from diffkern.runtime.repeat import Collector
     from diffkern.runtime.sequence import Recorder
     from diffkern.runtime.stream import Stream
@@ -26,6 +28,9 @@ class _Current(threading.local):
     tape: Tape | None = None
     recorder: Recorder | Collector | None = None
     stream: Stream | None = None
+    # The GPU that is meant where none is named, None for the CPU; the current stream of each GPU that has one.
+    device: CudaDevice | None = None
+    streams: dict[int, CudaStream] | None = None
 
 
 class Attention:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -16,12 +17,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from diffkern.runtime.device import Device, check_device, get_device
+from diffkern.runtime.device import Device, get_device, placed
 from diffkern.runtime.state import attention, current
 
 __all__ = [
-    "Event", "ScopedStream", "Stream", "get_event_elapsed_time", "get_stream", "record_event", "set_stream", "settle",
-    "synchronize", "synchronize_device", "synchronize_event", "synchronize_stream", "wait_event", "wait_stream",
+    "Event", "ScopedStream", "Stream", "get_event_elapsed_time", "get_stream", "on_its_way", "record_event",
+    "set_stream", "settle", "settle_queues", "synchronize", "synchronize_device", "synchronize_event",
+    "synchronize_stream", "wait_event", "wait_stream",
 ]  # fmt: skip
 
 _IDLE_SECONDS = 1.0  # how long a thread without work lives on
@@ -80,8 +82,23 @@ class _Queue:
             raise error
 
 
-# Queues with work that has not run. Guarded by the lock.
-_busy: set[_Queue] = set()
+class _Transfer:
+    """A copy between pinned memory and a GPU that may be on its way."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+
+    def wait(self) -> None:
+        self.event.synchronize()
+        with _lock:
+            if self not in _busy:
+                return  # another thread has waited as well
+            _busy.discard(self)
+        attention.fall()
+
+
+# Queues with work that has not run, and copies on their way. Guarded by the lock.
+_busy: set[_Queue | _Transfer] = set()
 _lock = threading.Lock()
 
 
@@ -94,6 +111,20 @@ def settle() -> None:
             queue.wait()
 
 
+def settle_queues() -> None:
+    """Wait until the work of all streams of the CPU has run; copies to and from GPUs may be on their way."""
+    while queues := [busy for busy in _busy.copy() if isinstance(busy, _Queue)] if _busy else []:
+        for queue in queues:
+            queue.wait()
+
+
+def on_its_way(event: Event) -> None:
+    """Let everything that looks at host memory wait for an event, behind a copy to or from pinned memory."""
+    with _lock:
+        _busy.add(_Transfer(event))
+    attention.rise()
+
+
 class Stream:
     """An ordered queue of launches.
 
@@ -102,7 +133,7 @@ class Stream:
     device : str or Device, optional
         Where it runs.
     priority : int, optional
-        For programs that also run elsewhere; on the CPU it has no effect.
+        Of a GPU's streams those with lower numbers go first; on the CPU it has no effect.
     """
 
     __slots__ = ("__weakref__", "_queue", "is_default")
@@ -110,15 +141,21 @@ class Stream:
     is_default: bool
     """Whether it does everything at once."""
 
+    def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if cls is Stream and placed(device) is not None:
+            from diffkern.runtime.cuda.stream import CudaStream
+
+            return object.__new__(CudaStream)
+        return object.__new__(cls)
+
     def __init__(self, device: Any = None, priority: int = 0) -> None:
-        check_device(device)
         self._queue = _Queue()
         self.is_default = False
 
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return get_device()
+        return get_device("cpu")
 
     @property
     def is_complete(self) -> bool:
@@ -139,7 +176,9 @@ class Stream:
 
     def record_event(self, event: Event | None = None) -> Event:
         """Let an event, a new one by default, happen when all work so far has run."""
-        event = Event() if event is None else event
+        event = Event("cpu") if event is None else event
+        if event.device.is_cuda:
+            raise ValueError("a stream of the CPU records events of the CPU; make one with dk.Event('cpu')")
         event._mark = mark = _Mark()
         if self.is_default:
             mark.happen()
@@ -189,15 +228,34 @@ class Event:
 
     Parameters
     ----------
-    device, enable_timing : optional
-        For programs that also run elsewhere; on the CPU every event keeps its time.
+    device : str or Device, optional
+        Whose streams it is for.
+    enable_timing : bool, optional
+        Whether it keeps its time; on the CPU every event does.
     """
 
     __slots__ = ("__weakref__", "_mark")
 
+    def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if cls is Event and placed(device) is not None:
+            from diffkern.runtime.cuda.stream import CudaEvent
+
+            return object.__new__(CudaEvent)
+        return object.__new__(cls)
+
     def __init__(self, device: Any = None, enable_timing: bool = False) -> None:
-        check_device(device)
         self._mark: _Mark | None = None
+
+    @property
+    def device(self) -> Device:
+        """Where it belongs."""
+        return get_device("cpu")
+
+    def _since(self, start: Event) -> float:
+        """Return the milliseconds since another event."""
+        if start._mark is None or self._mark is None or start.device.is_cuda:
+            raise ValueError("the time between events of different devices is not known")
+        return 1000.0 * (self._mark.time - start._mark.time)
 
     @property
     def is_complete(self) -> bool:
@@ -211,19 +269,38 @@ class Event:
 
 
 def get_stream(device: Any = None) -> Stream:
-    """Return the current stream."""
-    check_device(device)
+    """Return the current stream of a device, of the current one by default."""
+    place = placed(device)
+    if place is not None:
+        return place.stream
     return current.stream or _DEFAULT
 
 
 def set_stream(stream: Stream, device: Any = None) -> None:
     """Make a stream the current one of this thread: launches go there that do not name another."""
-    check_device(device)
+    place = stream.device
+    if device is not None and place != get_device(device):
+        raise ValueError(f"{stream!r} is not a stream of {device}")
+    if place.is_cuda:
+        _set_device_stream(stream)
+        return
     before, current.stream = current.stream, None if stream.is_default else stream
     if current.stream is not None:
         attention.rise()
     if before is not None:
         attention.fall()
+
+
+def _set_device_stream(stream: Any) -> None:
+    streams = current.streams
+    if streams is None:
+        streams = current.streams = {}
+    before = streams.pop(stream.device.ordinal, None)
+    if before is not None:
+        attention.fall()
+    if not stream.is_default:
+        streams[stream.device.ordinal] = stream
+        attention.rise()
 
 
 class ScopedStream:
@@ -243,10 +320,10 @@ class ScopedStream:
         self.stream = stream
         self.sync_enter = sync_enter
         self.sync_exit = sync_exit
-        self._outer = _DEFAULT
+        self._outer: Stream = _DEFAULT
 
     def __enter__(self) -> Stream:
-        self._outer = get_stream()
+        self._outer = get_stream(self.stream.device)
         if self.sync_enter:
             self.stream.wait_stream(self._outer)
         set_stream(self.stream)
@@ -276,13 +353,17 @@ def wait_stream(stream: Stream, event: Event | None = None) -> None:
 
 
 def synchronize() -> None:
-    """Wait until all launches on all streams have run."""
+    """Wait until all launches on all streams of all devices have run."""
     settle()
+    for device in _gpus():
+        device.synchronize()
 
 
 def synchronize_device(device: Any = None) -> None:
     """Wait until all launches on a device have run."""
-    check_device(device)
+    place = placed(device)
+    if place is not None:
+        place.synchronize()
     settle()
 
 
@@ -313,10 +394,16 @@ def get_event_elapsed_time(start: Event, end: Event, synchronize: bool = True) -
         start.synchronize()
     if not (start.is_complete and end.is_complete):
         raise RuntimeError("the events have not happened yet; pass synchronize=True to wait for them")
-    return 1000.0 * (end._mark.time - start._mark.time)
+    return end._since(start)
 
 
-_DEFAULT = Stream()
+def _gpus() -> list[Any]:
+    """The GPUs that were used; whoever has used none does not load what knows about them."""
+    context = sys.modules.get("diffkern.runtime.cuda.context")
+    return [] if context is None else context.used_devices()
+
+
+_DEFAULT = Stream("cpu")
 _DEFAULT.is_default = True
 
 
@@ -329,6 +416,7 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     _busy.clear()
     attention.restart(sum(x is not None for x in (current.tape, current.recorder, current.stream)))
+    current.streams = None  # the driver's streams do not go through a fork
 
 
 if hasattr(os, "register_at_fork"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import UINT8
 from diffkern.runtime.adjoint import check_aliases
-from diffkern.runtime.array import _make, array, new
+from diffkern.runtime.array import _make, _on_host, array, new
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
@@ -27,6 +27,9 @@ from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.repeat import Collector, Repeat, Seed
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import settle
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["Tape"]
 
@@ -215,7 +218,7 @@ class Tape:
         key = (held._memory, held._memory.now, held._packed)
         copy = self._snapshots.get(key)
         if copy is None:
-            copy = new(held.shape, held._element, zero=False)
+            copy = new(held.shape, held._element, False, held._memory.device)
             perform(Copy(copy, held))
             self._snapshots[key] = copy
         return copy
@@ -301,9 +304,12 @@ class Tape:
         for goal, value in (grads or {}).items():
             of_structs = isinstance(goal, array) and isinstance(goal._element, Struct)
             given = goal._stored(value) if of_structs and not isinstance(value, array) else value
-            values = given._data if isinstance(given, array) else np.asarray(given)
-            if not isinstance(goal, array) or values.shape != goal._data.shape:
-                raise LaunchError(f"the gradient for {goal!r} has shape {values.shape}; it must be that of the array")
+            values = given if isinstance(given, array) else np.asarray(_on_host(given))
+            if isinstance(given, array):
+                values = given._data if given._memory.device is None else given
+            shape = values._data.shape if isinstance(values, array) else values.shape
+            if not isinstance(goal, array) or shape != goal._data.shape:
+                raise LaunchError(f"the gradient for {goal!r} has shape {shape}; it must be that of the array")
             seeds.append((goal, values))
         for goal, _ in seeds:
             if not goal._smooth:
@@ -370,7 +376,7 @@ class Tape:
         kept = [(grad, _take(grad)) for memory in self._written if (grad := self._left_over(memory)) is not None]
         for goal, values in seeds:
             ct = sweep.of(goal)
-            perform(Seed(ct, ct._stored(values)))
+            perform(Copy(ct, values) if isinstance(values, array) else Seed(ct, ct._stored(values)))
         _run(work)
         seeded = {sweep.of(goal)._memory for goal, _ in seeds}
         for grad, before in kept:
@@ -390,6 +396,7 @@ class _Sweep:
         self.live: set[Memory] = set()
         self._owners = owners
         self._temporary: dict[Memory, np.ndarray[Any, Any]] = {}
+        self._on_devices: dict[Memory, array] = {}
         self._wholes: list[array] = []
 
     def clear(self) -> None:
@@ -403,6 +410,8 @@ class _Sweep:
         if a._memory in self._owners and (grad := a.grad) is not None:
             return grad
         memory = a._memory
+        if memory.device is not None:
+            return self._on_device(memory.device, a)
         whole = self._temporary.get(memory)
         if whole is None:
             # The same offset within a cache line as the array, so that elements are aligned alike.
@@ -416,6 +425,23 @@ class _Sweep:
         start = data.ctypes.data - memory.address
         view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, whole, start, data.strides)
         return _make(view, a._element, Memory(memory.address, memory.nbytes), True)
+
+    def _on_device(self, device: CudaDevice, a: array) -> array:
+        """Return the temporary cotangent of an array on a GPU."""
+        from diffkern.runtime.cuda.memory import View
+
+        memory = a._memory
+        whole = self._on_devices.get(memory)
+        if whole is None:
+            # As on the CPU: elements are aligned like those of the array.
+            whole = new((memory.nbytes + 256,), UINT8, True, device)
+            self._on_devices[memory] = whole
+            self._wholes.append(whole)
+        data = a._data
+        shift = (memory.address - whole._range[0]) % 256
+        address = whole._range[0] + shift + int(data.ctypes.data) - memory.address
+        view = View.over(address, data.shape, data.dtype, data.strides)
+        return _make(view, a._element, whole._memory, True)  # type: ignore[arg-type]  # stands for NumPy's
 
 
 def _run(work: Sequence[list[Operation]]) -> None:
@@ -431,7 +457,7 @@ def _may_differ_from_zero(grad: array) -> bool:
 
 def _take(grad: array) -> array:
     """Return a copy of a gradient, and set it to zero."""
-    copy = new(grad.shape, grad._element, zero=False)
+    copy = new(grad.shape, grad._element, False, grad._memory.device)
     perform(Copy(copy, grad))
     grad.zero_()
     return copy

@@ -128,7 +128,7 @@ def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, 
 
 
 def functions() -> dict[str, int]:
-    """Return the addresses of the functions for prepared launches, or none where the pool is not native."""
+    """Return the addresses of ``dk_pool_run`` and the functions for prepared launches; none without a native pool."""
     _bring_up()
     return _functions
 
@@ -170,7 +170,7 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
-    _functions.update({name: address[name] for name in (*REPLAY_NAMES, *SETTER_NAMES)})
+    _functions.update({name: address[name] for name in ("dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
 
@@ -207,7 +207,7 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", *REPLAY_NAMES, *SETTER_NAMES)
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)
     allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES
     text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir()
     if _cache is None:

@@ -89,4 +89,6 @@ def test_the_address_of_a_sum_is_computed_once_more() -> None:
     plan = cuda_plan(pipeline.forward_ir(last.func, last.argument_types(), {}))
     (op,) = plan.sums
     names = [needed.name for needed in plan.address_ops(op)]
-    assert names[-1] == "sub" and "shape" in names and len(names) == 3
+    assert names[-1] == "sub"
+    assert "shape" in names
+    assert len(names) == 3

@@ -1,0 +1,72 @@
+"""Kernels for the run time's own use on GPUs: elements of one array to another, copied or added.
+
+In: arrays of the same type and shape, of any strides. Out: kernels for one to four axes; they are compiled like a
+user's, once for each element type and layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern.kernel import Kernel, kernel
+from diffkern.lang import public_names
+
+__all__ = ["find"]
+
+tid: Any = public_names()["tid"]
+
+
+@kernel(enable_backward=False, mode="release")
+def copy1(goal, source):  # type: ignore[no-untyped-def]
+    i = tid()
+    goal[i] = source[i]
+
+
+@kernel(enable_backward=False, mode="release")
+def copy2(goal, source):  # type: ignore[no-untyped-def]
+    i, j = tid()
+    goal[i, j] = source[i, j]
+
+
+@kernel(enable_backward=False, mode="release")
+def copy3(goal, source):  # type: ignore[no-untyped-def]
+    i, j, k = tid()
+    goal[i, j, k] = source[i, j, k]
+
+
+@kernel(enable_backward=False, mode="release")
+def copy4(goal, source):  # type: ignore[no-untyped-def]
+    i, j, k, m = tid()
+    goal[i, j, k, m] = source[i, j, k, m]
+
+
+@kernel(enable_backward=False, mode="release")
+def add1(goal, source):  # type: ignore[no-untyped-def]
+    i = tid()
+    goal[i] = goal[i] + source[i]
+
+
+@kernel(enable_backward=False, mode="release")
+def add2(goal, source):  # type: ignore[no-untyped-def]
+    i, j = tid()
+    goal[i, j] = goal[i, j] + source[i, j]
+
+
+@kernel(enable_backward=False, mode="release")
+def add3(goal, source):  # type: ignore[no-untyped-def]
+    i, j, k = tid()
+    goal[i, j, k] = goal[i, j, k] + source[i, j, k]
+
+
+@kernel(enable_backward=False, mode="release")
+def add4(goal, source):  # type: ignore[no-untyped-def]
+    i, j, k, m = tid()
+    goal[i, j, k, m] = goal[i, j, k, m] + source[i, j, k, m]
+
+
+_KERNELS: dict[str, tuple[Kernel, ...]] = {"copy": (copy1, copy2, copy3, copy4), "add": (add1, add2, add3, add4)}
+
+
+def find(name: str, ndim: int) -> Kernel:
+    """Return the kernel of a name for arrays of so many axes."""
+    return _KERNELS[name][ndim - 1]

@@ -1,0 +1,114 @@
+"""Kernels as JAX functions, through XLA's FFI: ``dk.jax_kernel``, ``dk.jax_callable`` and ``dk.jax.register``.
+
+In: kernels. Out: differentiable functions of JAX arrays whose calls run native code on XLA's buffers, without Python.
+JAX itself is imported by the first call, so that this module can be imported without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diffkern.kernel import Kernel
+
+if TYPE_CHECKING:
+    from diffkern.interop.jax.kernel import JaxKernel
+
+__all__ = ["jax_kernel", "register"]
+
+_OLDEST = (0, 5, 0)
+
+
+def jax_kernel(
+    kernel: Kernel,
+    num_outputs: int = 1,
+    *,
+    launch_dims: Any = None,
+    output_dims: Any = None,
+    in_out_argnames: Sequence[str] | str | None = None,
+    vmap_method: str = "sequential",
+    enable_backward: bool = True,
+) -> JaxKernel:
+    """Make a differentiable JAX function of a kernel.
+
+    The function takes the kernel's inputs and in-out arguments and returns a tuple: the in-out arguments, then the
+    outputs. It works under ``jax.jit``, ``grad``, ``vjp``, ``vmap``, ``lax.scan``, ``checkpoint``, ``shard_map`` and
+    ``jax.export``. Numbers by value are operands as well, and have gradients.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel. Its last parameters are the outputs: arrays with annotated types. Elements that it leaves unwritten
+        are 0, and what it accumulates into begins at 0.
+    num_outputs : int, optional
+        How many arrays are returned, in-out arguments included.
+    launch_dims : int, tuple of int or callable, optional
+        The launch's dims; by default the shape of the first array (without the components of its elements). A callable
+        gets the arguments.
+    output_dims : int, tuple of int or dict, optional
+        Shape of the outputs, or a shape for each by name; the launch dims by default.
+    in_out_argnames : sequence of str, optional
+        Arrays that the kernel changes: they are passed and returned, and the caller's array stays as it was.
+    vmap_method : str, optional
+        As for ``jax.ffi.ffi_call``. All methods give the result of a loop over the batch, and one native call does it;
+        ``broadcast_all`` and ``expand_dims`` make batches of unbatched arguments first.
+    enable_backward : bool, optional
+        Whether the function may be differentiated.
+
+    Returns
+    -------
+    callable
+        Its calls take ``launch_dims``, ``output_dims`` and ``vmap_method`` as well, in place of those given here.
+
+    Raises
+    ------
+    ImportError
+        If JAX 0.5 or later is not installed.
+    LaunchError
+        If the parameters cannot be divided like that.
+    """
+    _require()
+    from diffkern.interop.jax.kernel import JaxKernel
+
+    return JaxKernel(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, vmap_method, enable_backward)
+
+
+def register(directory: str | os.PathLike[str] | None = None) -> int:
+    """Let this process run the calls that another one made: exported programs, and executables from JAX's cache.
+
+    Nothing is traced or compiled for them, and no compiler is imported.
+
+    Parameters
+    ----------
+    directory : str or path, optional
+        A cache directory, or a copy of one; the cache of this process by default.
+
+    Returns
+    -------
+    int
+        How many calls are known now from that directory.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such directory.
+    """
+    _require()
+    from diffkern.interop.jax import registry
+    from diffkern.interop.jax.programs import enter_stored
+    from diffkern.specialize import cache_directory
+
+    registry.start()
+    entered, _ = enter_stored(cache_directory() if directory is None else Path(directory).expanduser())
+    return entered
+
+
+def _require() -> None:
+    try:
+        import jax
+    except ImportError as error:
+        raise ImportError('JAX is not installed; install it with pip install "diffkern[jax]"') from error
+    if jax.__version_info__ < _OLDEST:
+        raise ImportError(f'JAX {jax.__version__} is too old; install a later one with pip install "diffkern[jax]"')

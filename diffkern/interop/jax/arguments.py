@@ -1,0 +1,326 @@
+"""Arguments of a kernel as JAX values: which parameters are passed, of what types and shapes, and what comes out.
+
+In: a kernel's parameters and JAX values (or tracers). Out: the values in the types of their parameters, the type keys
+by which programs are found, the launch's dims and the shapes of the outputs; or an error that names kernel and
+parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from diffkern import abi
+from diffkern.errors import LaunchError
+from diffkern.interop.jax.call import Buffer
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.kernel import Kernel
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.arguments import NO_DEFAULT, Parameter
+from diffkern.runtime.array import register_type
+
+__all__ = [
+    "Arguments", "Output", "Signature", "bytes_of_value", "convert", "resolve_dims", "signature_of", "static_form",
+    "value_buffer",
+]  # fmt: skip
+
+Dims = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Which parameters of a kernel are inputs, in-out and outputs.
+
+    Attributes
+    ----------
+    inputs
+        Positions of the parameters that are passed: inputs and in-out.
+    inouts
+        Positions of those that are also returned.
+    outputs
+        Positions of those that are returned only.
+    """
+
+    kernel: str
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[int, ...]
+    inouts: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters' names."""
+        return tuple(p.name for p in self.parameters)
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array that is returned: the parameter it is, its type, its shape with the axes of its elements."""
+
+    index: int
+    element: Element
+    axes: int
+    shape: Dims
+    dtype: Any
+    is_inout: bool
+
+
+def signature_of(kernel: Kernel, num_outputs: int, in_out_argnames: Sequence[str] | str | None) -> Signature:
+    """Divide a kernel's parameters; the last ones are the outputs.
+
+    Raises
+    ------
+    LaunchError
+        If there are no such parameters, or they are of types that JAX has no arrays of.
+    """
+    parameters = kernel.parameters
+    names = [p.name for p in parameters]
+    chosen = [in_out_argnames] if isinstance(in_out_argnames, str) else list(in_out_argnames or ())
+    unknown = [name for name in chosen if name not in names]
+    if unknown:
+        raise LaunchError(f"kernel {kernel.name!r} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
+    pure = num_outputs - len(set(chosen))
+    if num_outputs < 1 or pure < 0 or pure > len(names):
+        raise LaunchError(
+            f"kernel {kernel.name!r}: num_outputs={num_outputs} with {len(chosen)} in-out arguments and "
+            f"{len(names)} parameters",
+            remedy="num_outputs counts the in-out arguments and the last parameters, which are outputs; at least one",
+        )
+    count = len(names) - pure
+    inouts = tuple(k for k, name in enumerate(names) if name in chosen)
+    for p in parameters:
+        _check_parameter(p, p.index in inouts, p.index >= count)
+    return Signature(kernel.name, tuple(parameters), tuple(range(count)), inouts, tuple(range(count, len(names))))
+
+
+def _check_parameter(p: Parameter, is_inout: bool, is_output: bool) -> None:
+    element = p.annotation.dtype if isinstance(p.annotation, ArrayAnnotation) else p.annotation
+    if isinstance(element, Struct):
+        raise p.error("JAX has no arrays of structs", "pass the fields as arrays")
+    if is_inout and is_output:
+        raise p.error("an in-out argument stands before the outputs", "move the parameter, or leave out its name")
+    if is_output and not (isinstance(p.annotation, ArrayAnnotation) and p.annotation.dtype is not None):
+        raise p.error("an output needs an annotation that says what it is", "write dk.array(dtype=…, ndim=…)")
+    if is_inout and p.annotation is not None and not p.is_array:
+        raise p.error("an in-out argument is an array", "take it out of in_out_argnames")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The values passed, and for each its element type and axes (-1 for a value)."""
+
+    signature: Signature
+    values: tuple[Any, ...]
+    elements: tuple[Element, ...]
+    axes: tuple[int, ...]
+
+    def shape(self, k: int) -> Dims:
+        """The shape of an array without the axes of its elements."""
+        return tuple(self.values[k].shape[: self.axes[k]])
+
+    def outputs(self, dims: Dims, output_dims: Any) -> tuple[Output, ...]:
+        """Return what comes out of a launch over `dims`."""
+        s = self.signature
+        out = []
+        for index in s.inouts:
+            value, k = self.values[index], index
+            out.append(Output(index, self.elements[k], self.axes[k], tuple(value.shape), value.dtype, True))
+        given = (
+            output_dims
+            if isinstance(output_dims, Mapping)
+            else dict.fromkeys(map(s.names.__getitem__, s.outputs), output_dims)
+        )
+        unknown = set(given) - {s.names[i] for i in s.outputs}
+        if unknown:
+            raise LaunchError(f"kernel {s.kernel!r} has no output {min(unknown)!r}")
+        for index in s.outputs:
+            p = s.parameters[index]
+            annotation = p.annotation
+            assert isinstance(annotation, ArrayAnnotation)
+            element = annotation.dtype
+            assert element is not None
+            assert not isinstance(element, Struct)
+            own = given.get(p.name)
+            shape = dims if own is None else _as_dims(own)
+            if len(shape) != annotation.ndim:
+                raise p.error(
+                    f"has {annotation.ndim} axes; {'output' if own is not None else 'launch'} dims are {shape}",
+                    "pass output_dims",
+                )
+            dtype = _jax_dtype(p, scalar_of(element))
+            out.append(Output(index, element, annotation.ndim, (*shape, *_components(element)), dtype, False))
+        return tuple(out)
+
+    def keys(self, outputs: Sequence[Output]) -> tuple[str, ...]:
+        """Return the type keys of all parameters, in their order."""
+        found = {i: (e, n) for i, e, n in zip(self.signature.inputs, self.elements, self.axes, strict=True)}
+        found.update({o.index: (o.element, o.axes) for o in outputs})
+        types = [found[k] for k in range(len(self.signature.parameters))]
+        return tuple(register_type(Array(e, n) if n >= 0 else e) for e, n in types)
+
+
+def convert(signature: Signature, args: Sequence[Any]) -> Arguments:
+    """Return the arguments in the types of their parameters.
+
+    Raises
+    ------
+    LaunchError
+        If one does not fit its parameter.
+    """
+    wanted = [signature.parameters[i] for i in signature.inputs]
+    given = list(args)
+    given += [p.default for p in wanted[len(given) :] if p.default is not NO_DEFAULT]
+    if len(given) != len(wanted):
+        names = ", ".join(p.name for p in wanted)
+        raise LaunchError(
+            f"kernel {signature.kernel!r} takes {len(wanted)} arguments ({names}), not {len(args)}",
+            remedy="pass the inputs and in-out arguments; the outputs are returned",
+        )
+    values, elements, axes = [], [], []
+    for p, value in zip(wanted, given, strict=True):
+        x, element, n = _array(p, value) if p.is_array else _value(p, value)
+        values.append(x)
+        elements.append(element)
+        axes.append(n)
+    return Arguments(signature, tuple(values), tuple(elements), tuple(axes))
+
+
+def _array(p: Parameter, value: Any) -> tuple[Any, Element, int]:
+    annotation = p.annotation
+    assert isinstance(annotation, ArrayAnnotation)
+    x = _as_jax(p, value)
+    element = annotation.dtype if annotation.dtype is not None else _scalar(p, x.dtype)
+    assert not isinstance(element, Struct)
+    scalar, components = scalar_of(element), _components(element)
+    if np.dtype(x.dtype) != _jax_dtype(p, scalar):
+        raise p.error(f"takes {annotation}, not JAX's array of {x.dtype}", f"convert it with astype({scalar.name!r})")
+    if x.ndim != annotation.ndim + len(components) or tuple(x.shape[annotation.ndim :]) != components:
+        inside = f", the last {len(components)} of them {components}" if components else ""
+        raise p.error(
+            f"takes {annotation}, which is JAX's array with {annotation.ndim + len(components)} axes{inside}; "
+            f"the argument has shape {tuple(x.shape)}",
+            "reshape it",
+        )
+    return x, element, annotation.ndim
+
+
+def _value(p: Parameter, value: Any) -> tuple[Any, Element, int]:
+    x = _as_jax(p, value)
+    element = p.annotation
+    if element is None:
+        element = _scalar(p, x.dtype)
+        if x.ndim:
+            return x, element, x.ndim
+    assert not isinstance(element, (Struct, ArrayAnnotation))
+    if tuple(x.shape) != _components(element):
+        shape = f"of shape {_components(element)}" if _components(element) else "without axes"
+        raise p.error(f"takes {element} by value, which is JAX's array {shape}, not {tuple(x.shape)}")
+    passed = abi.passed_type(element)
+    target = _jax_dtype(p, scalar_of(passed))
+    number = scalar_of(element)
+    if jnp.issubdtype(x.dtype, jnp.floating) and not number.is_float:
+        raise p.error(f"takes an integer ({element}), not JAX's {x.dtype}", "convert it with astype")
+    if np.dtype(x.dtype) == np.bool_ and number.name != "bool":
+        raise p.error(f"takes a number ({element}), not a bool")
+    return x.astype(target), element, -1
+
+
+def _as_jax(p: Parameter, value: Any) -> Any:
+    if value is None or isinstance(value, (str, bytes)):
+        raise p.error(f"takes JAX arrays and numbers, not {value!r}")
+    try:
+        return jnp.asarray(value)
+    except TypeError as error:
+        raise p.error(str(error), "pass a JAX array, or a number") from None
+
+
+def _scalar(p: Parameter, dtype: Any) -> Scalar:
+    found = SCALARS.get(np.dtype(dtype).name)
+    if found is None:
+        raise p.error(f"kernels have no type for JAX's {dtype}", "convert it with astype")
+    return found
+
+
+def _jax_dtype(p: Parameter, scalar: Scalar) -> Any:
+    name: Any = jnp.bfloat16 if scalar.name == "bfloat16" else scalar.name
+    dtype = np.dtype(name)
+    if scalar.bits == 64 and not jax.config.jax_enable_x64:
+        raise p.error(f"is of type {scalar}, which JAX has not enabled", 'jax.config.update("jax_enable_x64", True)')
+    return dtype
+
+
+def _components(element: Element) -> tuple[int, ...]:
+    return element.shape if isinstance(element, (Vec, Mat)) else ()
+
+
+def bytes_of_value(t: Element) -> int:
+    """Return the bytes of a parameter by value, as it is passed."""
+    passed = abi.passed_type(t)
+    assert isinstance(passed, (Scalar, Vec, Mat))
+    return passed.itemsize
+
+
+def value_buffer(t: Element) -> Buffer:
+    """Return the buffer of a parameter by value."""
+    passed = abi.passed_type(t)
+    assert isinstance(passed, (Scalar, Vec, Mat))
+    scalar = scalar_of(passed)
+    return Buffer(scalar.name, len(_components(passed)), scalar.itemsize)
+
+
+# -- dims --------------------------------------------------------------------------------------------------------------
+
+
+def resolve_dims(signature: Signature, args: Arguments, launch_dims: Any) -> Dims:
+    """Return the dims of the launch: those given, else the shape of the first array.
+
+    Raises
+    ------
+    LaunchError
+        If there are none, or too many.
+    """
+    if callable(launch_dims):
+        launch_dims = launch_dims(*args.values)
+    if launch_dims is None:
+        arrays = [k for k, n in enumerate(args.axes) if n >= 0]
+        if not arrays:
+            raise LaunchError(
+                f"kernel {signature.kernel!r}: no argument is an array, so the launch dims are not known",
+                remedy="pass launch_dims",
+            )
+        dims = args.shape(arrays[0])
+    else:
+        dims = _as_dims(launch_dims)
+    if not 1 <= len(dims) <= abi.MAX_DIMS:
+        raise LaunchError(f"kernel {signature.kernel!r}: a launch has 1 to 4 dims, not {len(dims)}")
+    for d in dims:
+        if isinstance(d, int) and not 0 <= d < 2**31:
+            raise LaunchError(
+                f"kernel {signature.kernel!r}: each launch dim is at least 0 and less than 2**31, not {d}"
+            )
+    return dims
+
+
+def _as_dims(dims: Any) -> Dims:
+    if isinstance(dims, (tuple, list)):
+        return tuple(_extent(d) for d in dims)
+    return (_extent(dims),)
+
+
+def _extent(d: Any) -> Any:
+    if isinstance(d, (float, str, bool)) or d is None:
+        raise LaunchError(f"dims are integers, not {d!r}")
+    return d.__index__() if isinstance(d, np.integer) else d
+
+
+def static_form(dims: Any) -> Any:
+    """Return dims in a form that can be hashed and compared."""
+    if isinstance(dims, Mapping):
+        return tuple(sorted((name, static_form(d)) for name, d in dims.items()))
+    return tuple(dims) if isinstance(dims, list) else dims

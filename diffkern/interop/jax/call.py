@@ -1,0 +1,166 @@
+"""What one custom call does: its operands and results, and the launches, copies and clears in between.
+
+In: programs and how their parameters are bound to buffers. Out: a frozen :class:`Call`, whose content alone makes its
+key: the same in every process and on every machine, so that an exported JAX program finds it again. Shapes and launch
+dims are not part of it, but for views of buffers, which calls of several launches may have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from diffkern.cache.key import key
+from diffkern.interop.jax.spelling import array_type
+from diffkern.ir.types import Element, Scalar, scalar_of
+
+__all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "bind_array", "buffer_of"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An operand or a result: the name of its scalar type, its axes (those of composite elements included)."""
+
+    dtype: str
+    rank: int
+    item: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A parameter of a program and the buffer it is.
+
+    Attributes
+    ----------
+    kind : str
+        ``array``, ``value`` or ``view``.
+    buffer : int
+        The buffer: operands first, then results.
+    count : int
+        Axes of an array, bytes of a value.
+    item : int
+        Bytes of an element of an array.
+    start : int
+        Where a view begins.
+    extents : tuple of int
+        Shape and strides of a view.
+    """
+
+    kind: str
+    buffer: int
+    count: int
+    item: int = 0
+    start: int = 0
+    extents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The contents of an operand for those of a result; nothing happens where XLA gave them the same memory."""
+
+    source: int
+    goal: int
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Zeros for a result, unless the launch overwrites it: its first `axes` dims are the result's (0: never)."""
+
+    buffer: int
+    axes: int
+    launch: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch of a program.
+
+    Attributes
+    ----------
+    plain : str
+        The program's identity.
+    atomic : str
+        The identity of the program that accumulates atomically, or nothing.
+    dims : int
+        Axes of the launch.
+    params : tuple of Bound
+        The program's parameters in order.
+    """
+
+    plain: str
+    atomic: str
+    dims: int
+    params: tuple[Bound, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A custom call."""
+
+    name: str
+    operands: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    steps: tuple[Copy | Clear | Launch, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The launches in order."""
+        return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def key(self) -> str:
+        """The key: 64 hexadecimal digits."""
+        return key([("diffkern call", json.dumps(self.to_json(), sort_keys=True).encode())])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the call as JSON values."""
+        steps = [{"do": type(step).__name__, **asdict(step)} for step in self.steps]
+        buffers = {"operands": [asdict(b) for b in self.operands], "results": [asdict(b) for b in self.results]}
+        return {"format": FORMAT, "name": self.name, **buffers, "steps": steps}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Call:
+        """Return the call that JSON values describe.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If they describe none.
+        """
+        if content["format"] != FORMAT:
+            raise ValueError(f"the call has format {content['format']}, not {FORMAT}")
+        return Call(
+            content["name"],
+            tuple(Buffer(**b) for b in content["operands"]),
+            tuple(Buffer(**b) for b in content["results"]),
+            tuple(_step(dict(step)) for step in content["steps"]),
+        )
+
+
+def _step(content: dict[str, Any]) -> Copy | Clear | Launch:
+    kind = content.pop("do")
+    if kind == "Launch":
+        params = [Bound(**{**p, "extents": tuple(p["extents"])}) for p in content.pop("params")]
+        return Launch(**content, params=tuple(params))
+    if kind == "Copy":
+        return Copy(**content)
+    if kind == "Clear":
+        return Clear(**content)
+    raise ValueError(f"a call has no step {kind!r}")
+
+
+def buffer_of(element: Element, axes: int) -> Buffer:
+    """Return the buffer of an array of `element` along `axes` axes."""
+    scalar = scalar_of(element)
+    shape = () if isinstance(element, Scalar) else element.shape
+    return Buffer(scalar.name, axes + len(shape), scalar.itemsize)
+
+
+def bind_array(spelling: str, buffer: int) -> Bound:
+    """Return a whole buffer as the array parameter of a program, by the spelling of the parameter's type."""
+    t = array_type(spelling)
+    return Bound("array", buffer, t.ndim, t.dtype.itemsize)

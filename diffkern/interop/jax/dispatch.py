@@ -1,0 +1,126 @@
+"""From a call to JAX operations: the custom call itself, what ``vmap`` makes of it, and why it has no derivative.
+
+In: a call's key, operands, launch dims. Out: results as JAX values. A batch is carried to the native handler, which
+loops over its elements with the shapes and dims of a call without the batch: that is right for every kernel, whatever
+it reads. Batches of batches are one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+
+from diffkern.interop.jax import layout
+from diffkern.interop.jax.manual import spread, varying_axes
+from diffkern.interop.jax.registry import TARGET, key_words
+
+__all__ = ["VMAP_METHODS", "CustomCall", "is_static"]
+
+VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all")
+_MAX_OPERANDS = 62
+_MAX_DIMS = 4
+
+Dims = tuple[Any, ...]
+
+
+def is_static(dims: Sequence[Any]) -> bool:
+    """Whether all dims are numbers, rather than symbols of an exported program."""
+    return all(isinstance(d, (int, np.integer)) for d in dims)
+
+
+@dataclass(frozen=True)
+class CustomCall:
+    """A custom call with everything but its operands.
+
+    Attributes
+    ----------
+    key : str
+        The call's key in the registry.
+    results : tuple of jax.ShapeDtypeStruct
+        The results.
+    dims : tuple of tuple
+        The dims of each launch, as numbers or symbols.
+    aliases : tuple of (int, int)
+        Operands and the results that take their memory.
+    vmap_method : str
+        One of :data:`VMAP_METHODS`.
+    """
+
+    key: str
+    results: tuple[Any, ...]
+    dims: tuple[Dims, ...]
+    aliases: tuple[tuple[int, int], ...]
+    vmap_method: str
+
+    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+        """Return the results."""
+        axes = varying_axes(operands)
+        given = [spread(x, axes) for x in operands]
+        return tuple(spread(y, axes) for y in self._batched(None, (False,) * len(given), given))
+
+    def _batched(self, size: Any, mask: tuple[bool, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the results of a batch of `size` of those operands that `mask` says; of none where it is None."""
+
+        def call(*given: Any) -> tuple[Any, ...]:
+            return self._bind(size, mask, given)
+
+        def rule(axis_size: Any, in_batched: Sequence[bool], *given: Any) -> tuple[Any, Any]:
+            out = self._merge(axis_size, size, mask, tuple(in_batched), given)
+            return out, (True,) * len(out)
+
+        run = custom_vmap(call)
+        run.def_vmap(rule)
+        return tuple(run(*operands))
+
+    def _merge(
+        self, outer: Any, inner: Any, mask: tuple[bool, ...], batched: tuple[bool, ...], operands: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Run a batch (`outer`, the first axis) of batches (`inner`, the one after it)."""
+        everywhere = self.vmap_method in ("broadcast_all", "expand_dims")
+        aliased = {i for i, _ in self.aliases}
+        whole = outer if inner is None else outer * inner
+        merged, new_mask = [], []
+        for k, (x, has_outer, has_inner) in enumerate(zip(operands, batched, mask, strict=True)):
+            wanted = has_outer or has_inner or everywhere or k in aliased
+            new_mask.append(wanted)
+            if not wanted:
+                merged.append(x)
+                continue
+            own = x.shape[has_outer + has_inner :]
+            if inner is None:
+                merged.append(x if has_outer else jnp.broadcast_to(x, (outer, *own)))
+                continue
+            x = x.reshape((outer if has_outer else 1, inner if has_inner else 1, *own))
+            merged.append(jnp.broadcast_to(x, (outer, inner, *own)).reshape((whole, *own)))
+        out = self._batched(whole, tuple(new_mask), merged)
+        if inner is None:
+            return out
+        return tuple(y.reshape((outer, inner, *y.shape[1:])) for y in out)
+
+    def _bind(self, size: Any, mask: tuple[bool, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
+        flags = 0
+        results = self.results
+        if size is not None:
+            if len(operands) > _MAX_OPERANDS:
+                raise NotImplementedError(f"vmap of a call with more than {_MAX_OPERANDS} operands")
+            flags = layout.HAS_BATCH
+            results = tuple(jax.ShapeDtypeStruct((size, *r.shape), r.dtype) for r in results)
+        bits = sum(1 << k for k, is_batched in enumerate(mask) if is_batched)
+        words = [*key_words(self.key), bits, flags]
+        carriers: list[Any] = []
+        if all(is_static(dims) for dims in self.dims):
+            for dims in self.dims:
+                words += [int(d) for d in (*dims, 1, 1, 1)[:_MAX_DIMS]]
+        else:
+            # An operand without elements costs nothing, and its shape is known wherever the call runs.
+            carriers = [jnp.zeros((0, *dims), jnp.int8) for dims in self.dims]
+        call = jax.ffi.ffi_call(
+            TARGET, results, vmap_method="sequential", input_output_aliases=dict(self.aliases) or None
+        )
+        return tuple(call(*operands, *carriers, call=np.array(words, np.int64)))

@@ -1,0 +1,389 @@
+"""``dk.jax_kernel``: a kernel as a differentiable JAX function.
+
+In: a kernel, which of its parameters are outputs, launch dims. Out: a function of JAX arrays. Tracing it makes a custom
+call of the forward program and, for a gradient, one of the adjoint; what the adjoint needs of the forward are its
+residuals: the inputs and outputs that it reads, and the entry contents of inputs that the kernel overwrites.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from diffkern.errors import AutodiffError, LaunchError
+from diffkern.interop.jax import programs
+from diffkern.interop.jax.arguments import (
+    Output,
+    Signature,
+    bytes_of_value,
+    convert,
+    resolve_dims,
+    signature_of,
+    static_form,
+    value_buffer,
+)
+from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, bind_array, buffer_of
+from diffkern.interop.jax.dispatch import VMAP_METHODS, CustomCall, is_static
+from diffkern.interop.jax.manual import agree
+from diffkern.interop.jax.programs import Program
+from diffkern.interop.jax.spelling import array_type, type_of
+from diffkern.ir.types import Array, scalar_of
+from diffkern.kernel import Kernel
+from diffkern.runtime.config import config
+
+__all__ = ["JaxKernel"]
+
+_UNSET: Any = object()
+_MAX_COMPILED = 256
+
+
+class JaxKernel:
+    """A kernel as a function of JAX arrays; made by :func:`diffkern.jax_kernel`."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        num_outputs: int,
+        launch_dims: Any,
+        output_dims: Any,
+        in_out_argnames: Sequence[str] | str | None,
+        vmap_method: str,
+        enable_backward: bool,
+    ) -> None:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
+        self.kernel = kernel
+        self.signature = signature_of(kernel, num_outputs, in_out_argnames)
+        self.enable_backward = enable_backward and kernel.enable_backward
+        self._launch_dims = launch_dims
+        self._output_dims = output_dims
+        self._vmap_method = _checked_method(vmap_method)
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._state: tuple[int, str | None] = (-1, None)
+        functools.update_wrapper(self, kernel.func)
+
+    def __repr__(self) -> str:
+        return f"<dk.jax_kernel of {self.kernel.name}>"
+
+    def __call__(
+        self, *args: Any, launch_dims: Any = _UNSET, output_dims: Any = _UNSET, vmap_method: Any = _UNSET
+    ) -> tuple[Any, ...]:
+        """Return the outputs: in-out arguments first, then pure outputs.
+
+        Parameters
+        ----------
+        *args
+            The inputs and in-out arguments, in the order of the kernel's parameters.
+        launch_dims, output_dims, vmap_method : optional
+            Other values for this call than the function was made with.
+        """
+        launch_dims = self._launch_dims if launch_dims is _UNSET else launch_dims
+        output_dims = self._output_dims if output_dims is _UNSET else output_dims
+        method = self._vmap_method if vmap_method is _UNSET else _checked_method(vmap_method)
+        state = (self.kernel.generation(), config.mode)
+        if state != self._state:
+            # What the kernel captured has changed, or the mode: what was compiled is of no use any more.
+            self._compiled, self._state = {}, state
+        form = (static_form(launch_dims), static_form(output_dims), method)
+        try:
+            compiled = self._compiled.get(form)
+        except TypeError:  # symbolic dims of a foreign kind, or an unhashable callable
+            return self._trace(launch_dims, output_dims, method, *args)
+        if compiled is None:
+            if len(self._compiled) >= _MAX_COMPILED:
+                self._compiled.clear()
+            traced = functools.partial(self._trace, launch_dims, output_dims, method)
+            traced.__name__ = self.kernel.name  # type: ignore[attr-defined]
+            compiled = self._compiled[form] = jax.jit(traced)
+        out: tuple[Any, ...] = compiled(*args)
+        return out
+
+    def _trace(self, launch_dims: Any, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
+        plan = _Plan(self, convert(self.signature, args), launch_dims, output_dims, method)
+        return plan.function()(*agree(plan.args))
+
+
+def _checked_method(method: Any) -> str:
+    if method not in VMAP_METHODS:
+        raise ValueError(f"vmap_method is one of {', '.join(map(repr, VMAP_METHODS))}, not {method!r}")
+    return str(method)
+
+
+@dataclass(frozen=True)
+class _Residuals:
+    """What the forward leaves for the adjoint: arrays by role and parameter, and the inputs that have gradients."""
+
+    arrays: Mapping[tuple[str, int], Any]
+    active: tuple[int, ...]
+
+    def flatten(self) -> tuple[Any, Any]:
+        names = tuple(sorted(self.arrays))
+        return tuple(self.arrays[n] for n in names), (names, self.active)
+
+    @classmethod
+    def unflatten(cls, aux: Any, children: Any) -> _Residuals:
+        names, active = aux
+        return cls(dict(zip(names, children, strict=True)), active)
+
+
+jax.tree_util.register_pytree_node(_Residuals, _Residuals.flatten, _Residuals.unflatten)
+
+
+class _Plan:
+    """One tracing: arguments of known types and shapes."""
+
+    def __init__(self, owner: JaxKernel, args: Any, launch_dims: Any, output_dims: Any, method: str) -> None:
+        self.owner, self.kernel, self.method = owner, owner.kernel, method
+        self.signature: Signature = owner.signature
+        self.args: tuple[Any, ...] = args.values
+        self.dims = resolve_dims(self.signature, args, launch_dims)
+        self.outputs: tuple[Output, ...] = args.outputs(self.dims, output_dims)
+        self.keys: tuple[str, ...] = args.keys(self.outputs)
+        self.inputs = self.signature.inputs  # positions of the parameters that are passed
+
+    # -- the function and its derivative -------------------------------------------------------------------------------
+
+    def function(self) -> Callable[..., tuple[Any, ...]]:
+        """Return the function of the inputs, with its derivative."""
+
+        def primal(*given: Any) -> tuple[Any, ...]:
+            return self.forward(given)
+
+        def fwd(*given: Any) -> tuple[Any, Any]:
+            perturbed = tuple(i for i, x in zip(self.inputs, given, strict=True) if x.perturbed)
+            values = tuple(x.value for x in given)
+            self.check_differentiable()
+            # The function itself, so that a second derivative meets the adjoint rather than a bare custom call.
+            out = run(*values)
+            return out, self.residuals(perturbed, values, out)
+
+        run = jax.custom_vjp(primal)
+        run.defvjp(fwd, self.backward, symbolic_zeros=True)
+        made: Callable[..., tuple[Any, ...]] = run
+        return made
+
+    def check_differentiable(self) -> None:
+        if not self.owner.enable_backward:
+            raise AutodiffError(
+                f"kernel {self.kernel.name!r} is not differentiated: it was made with enable_backward=False",
+                remedy="leave that option out, or stop the gradient with jax.lax.stop_gradient",
+            )
+
+    # -- forward -------------------------------------------------------------------------------------------------------
+
+    def forward(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        program = programs.forward(self.kernel, self.keys)
+        manifest = program.manifest
+        self.check_sizes(manifest)
+        operands = [self.buffer(i) for i in self.inputs]
+        results = [self.buffer(o.index) for o in self.outputs]
+        place = {i: k for k, i in enumerate(self.inputs)}
+        place.update({o.index: len(operands) + k for k, o in enumerate(self.outputs)})
+        steps: list[Copy | Clear | Launch] = []
+        aliases = []
+        whole = manifest["whole"]
+        for k, o in enumerate(self.outputs):
+            goal = len(operands) + k
+            if o.is_inout:
+                source = self.inputs.index(o.index)
+                steps.append(Copy(source, goal))
+                aliases.append((source, k))
+            else:
+                steps.append(Clear(goal, whole.get(str(o.index), 0), 0))
+        params = tuple(_bound(entry["type"], place[entry["of"]]) for entry in manifest["params"])
+        steps.append(Launch(program.identity, "", len(self.dims), params))
+        call = Call(self.kernel.name, tuple(operands), tuple(results), tuple(steps))
+        name = programs.keep(call, {program.identity: program})
+        types = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in self.outputs)
+        return CustomCall(name, types, (self.dims,), tuple(aliases), self.method)(*given)
+
+    def check_sizes(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse outputs that are smaller than what the kernel stores to them."""
+        for o in self.outputs:
+            axes = manifest["whole"].get(str(o.index), 0)
+            dims, shape = self.dims[:axes], o.shape[:axes]
+            if is_static((*dims, *shape)) and any(d > n for d, n in zip(dims, shape, strict=False)):
+                raise LaunchError(
+                    f"kernel {self.kernel.name!r}, output {self.signature.names[o.index]!r}: a launch over "
+                    f"{tuple(self.dims)} stores to elements outside its shape {tuple(shape)}",
+                    remedy="pass output_dims at least as large as launch_dims",
+                )
+
+    def buffer(self, index: int) -> Buffer:
+        """The buffer of a parameter of the kernel."""
+        return _buffer(self.keys[index])
+
+    # -- backward ------------------------------------------------------------------------------------------------------
+
+    def active(self, perturbed: Sequence[int]) -> frozenset[int]:
+        """The parameters with a cotangent: the inputs that are differentiated for, and the outputs."""
+        outputs = {o.index for o in self.outputs if jnp.issubdtype(o.dtype, jnp.floating)}
+        return frozenset(outputs.union(perturbed))
+
+    def adjoint(self, perturbed: Sequence[int]) -> tuple[Program, Program | None]:
+        """The adjoint that accumulates plainly, and the one with atomics where it may be needed."""
+        active = self.active(perturbed)
+        plain = programs.reverse(self.kernel, self.keys, active, "plain")
+        conflicts = plain.manifest["conflicts"].values()
+        apart = len(self.dims) <= plain.manifest["tid_arity"]
+        if apart and not any(entry["class"] == "general" for entry in conflicts):
+            return plain, None
+        if all(entry["class"] == "reduce" for entry in conflicts):
+            return plain, None
+        return plain, programs.reverse(self.kernel, self.keys, active, "atomic")
+
+    def residuals(self, perturbed: tuple[int, ...], given: Sequence[Any], out: Sequence[Any]) -> _Residuals:
+        kept: dict[tuple[str, int], Any] = {}
+        if perturbed:
+            plain, _ = self.adjoint(perturbed)
+            entry = dict(zip(self.inputs, given, strict=True))
+            after = {**entry, **{o.index: y for o, y in zip(self.outputs, out, strict=True)}}
+            active, read = self.active(perturbed), set(plain.manifest["post"])
+            for param in plain.manifest["params"]:
+                role, of = param["role"], param["of"]
+                # Of an array that is not read the shape is needed all the same; its cotangent has the same one.
+                if role == "param" and (of in read or of not in active or not _is_array(param)):
+                    kept[role, of] = after[of]
+                elif role == "saved" and of in entry:
+                    kept[role, of] = entry[of]
+        return _Residuals(kept, perturbed)
+
+    def backward(self, residuals: _Residuals, cotangents: Any) -> tuple[Any, ...]:
+        """Return the cotangents of the inputs."""
+        perturbed = residuals.active
+        if not perturbed:
+            return (None,) * len(self.inputs)
+        plain, atomic = self.adjoint(perturbed)
+        given = {
+            o.index: _instantiated(ct, o)
+            for o, ct in zip(self.outputs, cotangents, strict=True)
+            if jnp.issubdtype(o.dtype, jnp.floating)
+        }
+        run = _AdjointCall(self, plain, atomic, residuals, given)
+        out = run()
+        return tuple(out.get(i) for i in self.inputs)
+
+
+class _AdjointCall:
+    """One custom call of an adjoint."""
+
+    def __init__(
+        self, plan: _Plan, plain: Program, atomic: Program | None, residuals: _Residuals, cotangents: Mapping[int, Any]
+    ) -> None:
+        self.plan, self.plain, self.atomic = plan, plain, atomic
+        self.cotangents = cotangents
+        self.operands: list[Any] = []
+        self.buffers: list[Buffer] = []
+        self.where: dict[tuple[str, int], int] = {}
+        manifest = plain.manifest
+        self.types = {(p["role"], p["of"]): p["type"] for p in manifest["params"]}
+        for (role, of), value in residuals.arrays.items():
+            self.add(role, of, value)
+        for role, of in self.types:
+            if role == "saved" and (role, of) not in self.where:
+                # A pure output holds zeros when the kernel begins.
+                o = next(o for o in plan.outputs if o.index == of)
+                self.add(role, of, jnp.zeros(o.shape, o.dtype))
+        for of, value in cotangents.items():
+            self.add("given", of, value, self.types["cotangent", of])
+
+    def add(self, role: str, of: int, value: Any, spelling: str | None = None) -> None:
+        self.where[role, of] = len(self.operands)
+        self.operands.append(value)
+        self.buffers.append(_buffer(spelling or self.types[role, of]))
+
+    def __call__(self) -> dict[int, Any]:
+        plan, count = self.plan, len(self.operands)
+        results, shapes, aliases = [], [], []
+        steps: list[Copy | Clear | Launch] = []
+        owned = [of for role, of in self.types if role == "cotangent"]
+        ct_place = {of: count + k for k, of in enumerate(owned)}
+        for k, of in enumerate(owned):
+            t = array_type(self.types["cotangent", of])
+            results.append(buffer_of(t.dtype, t.ndim))
+            shapes.append(jax.ShapeDtypeStruct(self.shape(of, t), np.dtype(_jax_name(scalar_of(t).name))))
+            if of in self.cotangents:
+                source = self.where["given", of]
+                steps.append(Copy(source, count + k))
+                aliases.append((source, k))
+            else:
+                steps.append(Clear(count + k, 0, 0))
+        params = []
+        for param in self.plain.manifest["params"]:
+            role, of = param["role"], param["of"]
+            place = ct_place[of] if role == "cotangent" else self.where.get((role, of), ct_place.get(of, -1))
+            params.append(_bound(param["type"], place))
+        atomic = "" if self.atomic is None else self.atomic.identity
+        launch = Launch(self.plain.identity, atomic, len(plan.dims), tuple(params))
+        name = f"adjoint of {plan.kernel.name}"
+        call = Call(name, tuple(self.buffers), tuple(results), (*steps, launch))
+        used = [self.plain] if self.atomic is None else [self.plain, self.atomic]
+        key = programs.keep(call, {p.identity: p for p in used})
+        run = CustomCall(key, tuple(shapes), (plan.dims,), tuple(aliases), plan.method)
+        out = _first_order(plan.kernel.name, run)(*self.operands)
+        inputs = dict(zip(plan.inputs, plan.args, strict=True))
+        return {
+            of: ct.reshape(inputs[of].shape).astype(inputs[of].dtype)
+            for of, ct in zip(owned, out, strict=True)
+            if of in inputs
+        }
+
+    def shape(self, of: int, t: Array) -> tuple[Any, ...]:
+        """The shape of a cotangent: that of its array, or one element."""
+        plan = self.plan
+        for o in plan.outputs:
+            if o.index == of:
+                return o.shape
+        value = plan.args[plan.inputs.index(of)]
+        if isinstance(type_of(plan.keys[of]), Array):
+            return tuple(value.shape)
+        return (1, *value.shape)
+
+
+def _first_order(name: str, run: CustomCall) -> Callable[..., Any]:
+    """Return the adjoint as a function that says why it has no derivative of its own."""
+
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise AutodiffError(
+            f"the gradient of kernel {name!r} cannot be differentiated again: diffkern has no second derivatives",
+            remedy="take differences of the gradient, or keep it out of what is differentiated with stop_gradient",
+        )
+
+    adjoint = jax.custom_jvp(run.__call__)
+    adjoint.defjvp(refuse)
+    once: Callable[..., Any] = adjoint
+    return once
+
+
+def _instantiated(ct: Any, output: Output) -> Any:
+    if isinstance(ct, jax.custom_derivatives.SymbolicZero):
+        return jnp.zeros(output.shape, output.dtype)
+    return ct
+
+
+def _is_array(param: Mapping[str, Any]) -> bool:
+    return isinstance(type_of(param["type"]), Array)
+
+
+def _jax_name(name: str) -> Any:
+    return jnp.bfloat16 if name == "bfloat16" else name
+
+
+def _buffer(spelling: str) -> Buffer:
+    t = type_of(spelling)
+    if isinstance(t, Array):
+        return buffer_of(t.dtype, t.ndim)
+    return value_buffer(t)
+
+
+def _bound(spelling: str, place: int) -> Bound:
+    t = type_of(spelling)
+    if isinstance(t, Array):
+        return bind_array(spelling, place)
+    return Bound("value", place, bytes_of_value(t))

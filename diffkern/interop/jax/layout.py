@@ -1,0 +1,93 @@
+"""The words of a call's description, as native code reads them.
+
+In: nothing. Out: the positions of the fields, in bytes, of the records that :mod:`~diffkern.interop.jax.table` writes
+and :mod:`~diffkern.interop.jax.handler` reads. All fields are 64-bit words; what is called an address is one within the
+process, what is called an offset counts bytes from the beginning of the description.
+
+A call is a list of steps over buffers: the operands, then the results. A step copies an operand to a result, clears a
+result, or launches a program.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+WORD: Final = 8
+
+# -- the attribute ``call`` of a custom call: an array of words --------------------------------------------------------
+CALL_KEY: Final = 0  # two words
+CALL_BATCHED: Final = 2  # bit k: operand k has a leading batch axis
+CALL_FLAGS: Final = 3  # bit 0: there is a batch
+CALL_DIMS: Final = 4  # four dims per launch; none where operands carry them
+HAS_BATCH: Final = 1
+
+# -- the registry: mask, then slots of (key, key, address of the description) ------------------------------------------
+SLOT_WORDS: Final = 3
+
+# -- a description -----------------------------------------------------------------------------------------------------
+OPERANDS: Final = 0  # operands, without those that carry dims
+RESULTS: Final = 8
+LAUNCHES: Final = 16
+STEPS: Final = 24  # number of steps
+FIRST_STEP: Final = 32  # offset
+BUFFERS: Final = 40  # offset of the buffers
+NAME: Final = 48  # address of a C string
+POOL: Final = 56  # address of the thread pool's entry, 0 without one
+HEADER: Final = 64
+
+# A buffer.
+BUFFER_TYPE: Final = 0  # XLA_FFI_DataType
+BUFFER_RANK: Final = 8
+BUFFER_ITEM: Final = 16  # bytes of one scalar
+BUFFER_BYTES: Final = 24
+
+# A step.
+STEP_KIND: Final = 0
+STEP_BYTES: Final = 8  # to the next step
+STEP_HEAD: Final = 16
+COPY, CLEAR, LAUNCH = 0, 1, 2
+COPY_FROM: Final = 16
+COPY_TO: Final = 24
+CLEAR_BUFFER: Final = 16
+CLEAR_AXES: Final = (
+    24  # the launch overwrites all if its first dims are that many axes of the shape; 0 if it never does
+)
+CLEAR_LAUNCH: Final = 32
+
+LAUNCH_INDEX: Final = 16
+LAUNCH_PLAIN: Final = 24  # a program that accumulates plainly
+LAUNCH_ATOMIC: Final = 64  # one that does so atomically, or zeros
+LAUNCH_ARITY: Final = 104
+LAUNCH_FLAGS: Final = 112
+LAUNCH_REACH: Final = 120  # four words
+LAUNCH_PARAMS: Final = 152
+LAUNCH_BLOCK: Final = 160  # bytes of the argument block
+LAUNCH_MESSAGES: Final = 168  # address of the messages of a debug program, 0 in release
+LAUNCH_SITES: Final = 176
+LAUNCH_STAMPS: Final = 184  # number of stamps; their parameters follow the parameters
+LAUNCH_BYTES: Final = 192
+IS_ADJOINT: Final = 1
+IS_GENERAL: Final = 2
+
+# A program.
+PROGRAM_FUNCTION: Final = 0
+PROGRAM_FINISH: Final = 8
+PROGRAM_SUMS: Final = 16
+PROGRAM_CHUNK: Final = 24  # threads that are worth a chunk
+PROGRAM_UNUSED: Final = 32
+
+# A parameter of a launch.
+PARAM_KIND: Final = 0
+PARAM_BUFFER: Final = 8
+PARAM_COUNT: Final = 16  # axes of an array, bytes of a value
+PARAM_ITEM: Final = 24  # bytes of an element
+PARAM_WORDS: Final = 32  # address of shape and strides of a view
+PARAM_START: Final = 40  # where a view begins in the buffer, in bytes
+PARAM_BYTES: Final = 48
+ARRAY, VALUE, VIEW = 0, 1, 2
+
+# A message of a debug program: address of a format with up to twelve numbers, then which of the sixteen they are.
+MESSAGE_FORMAT: Final = 0
+MESSAGE_ORDER: Final = 8
+MESSAGE_NUMBERS: Final = 12
+MESSAGE_BYTES: Final = 8 + 8 * MESSAGE_NUMBERS

@@ -1,0 +1,109 @@
+"""A call's description in the words that native code reads.
+
+In: a :class:`~diffkern.interop.jax.call.Call` and its programs in memory. Out: a block of words, with all that it
+points to, which has to live as long as the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array as words
+from collections.abc import Mapping
+from typing import Any
+
+from diffkern import abi
+from diffkern.interop.jax import ffi_api, layout
+from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
+from diffkern.interop.jax.messages import messages
+from diffkern.interop.jax.spelling import array_type, type_of
+from diffkern.runtime.program import Executable
+from diffkern.runtime.schedule import chunk_work, conflicts_of
+
+__all__ = ["Description"]
+
+_KINDS = {"array": layout.ARRAY, "value": layout.VALUE, "view": layout.VIEW}
+
+
+class Description:
+    """The words of a call; ``address`` is where they lie."""
+
+    def __init__(self, call: Call, programs: Mapping[str, Executable], pool: int) -> None:
+        self._kept: list[Any] = []
+        steps = words("q")
+        launches = 0
+        for step in call.steps:
+            if isinstance(step, Launch):
+                steps.extend(self._launch(step, programs, launches))
+                launches += 1
+            elif isinstance(step, Clear):
+                steps.extend((layout.CLEAR, 40, step.buffer, step.axes, step.launch))
+            else:
+                assert isinstance(step, Copy)
+                steps.extend((layout.COPY, 32, step.source, step.goal))
+        buffers = words("q")
+        for b in (*call.operands, *call.results):
+            buffers.extend((ffi_api.DATA_TYPES[b.dtype], b.rank, b.item))
+        first = layout.HEADER + 8 * len(buffers)
+        head = (
+            len(call.operands), len(call.results), launches, len(call.steps), first, layout.HEADER,
+            self._string(call.name), pool,
+        )  # fmt: skip
+        self._words = words("q", head) + buffers + steps
+        self.address = self._words.buffer_info()[0]
+
+    def _string(self, text: str) -> int:
+        held = ctypes.create_string_buffer(text.encode())
+        self._kept.append(held)
+        return ctypes.addressof(held)
+
+    def _launch(self, launch: Launch, programs: Mapping[str, Executable], index: int) -> words[int]:
+        plain = programs[launch.plain]
+        manifest = plain.manifest
+        adjoint = "conflicts" in manifest
+        flags = 0
+        reach: tuple[int, ...] = (0,) * abi.MAX_DIMS
+        if adjoint:
+            conflicts = conflicts_of(manifest, (1,) * launch.dims, all_general=False)
+            flags = layout.IS_ADJOINT | (layout.IS_GENERAL if conflicts.general else 0)
+            reach = (*conflicts.reach, 0, 0, 0, 0)[: abi.MAX_DIMS]
+        fields, size = abi.layout([type_of(p["type"]) for p in manifest["params"]])
+        stamps, texts, sites = self._checks(launch, manifest, fields)
+        out = words("q", (layout.LAUNCH, 0, index))
+        out.extend(_program(plain))
+        out.extend(_program(programs[launch.atomic]) if launch.atomic else (0,) * 5)
+        out.extend((manifest["tid_arity"], flags, *reach, len(launch.params), size, texts, sites, len(stamps)))
+        for bound in launch.params:
+            out.extend(self._param(bound))
+        out.extend(stamps)
+        out[1] = 8 * len(out)
+        return out
+
+    def _param(self, bound: Bound) -> tuple[int, ...]:
+        extents = 0
+        if bound.extents:
+            held = words("q", bound.extents)
+            self._kept.append(held)
+            extents = held.buffer_info()[0]
+        return _KINDS[bound.kind], bound.buffer, bound.count, bound.item, extents, bound.start
+
+    def _checks(self, launch: Launch, manifest: Mapping[str, Any], fields: Any) -> tuple[list[int], int, int]:
+        """Stamps, address of the messages, and number of sites of a debug program."""
+        checks = manifest.get("checks")
+        if checks is None:
+            return [], 0, 0
+        repeated = launch.dims > manifest["tid_arity"]
+        stamps = []
+        for entry in checks["stamps"]:
+            t = array_type(manifest["params"][entry["array"]]["type"])
+            place = fields[entry["array"]].offset + 8
+            stamps.append(0 if entry["proved"] and not repeated else t.ndim << 32 | place)
+        table = words("q")
+        for text, order in messages(manifest, launch.dims):
+            table.append(self._string(text))
+            table.extend((*order, *(0,) * (layout.MESSAGE_NUMBERS - len(order))))
+        self._kept.append(table)
+        return stamps, table.buffer_info()[0], max(1, len(checks["sites"]))
+
+
+def _program(program: Executable) -> tuple[int, ...]:
+    return program.address, program.finish, program.sites, chunk_work(program.cost), 0

@@ -1,0 +1,389 @@
+"""The GPUs of this process, and what each does for arrays and launches.
+
+In: a driver. Out: one :class:`CudaDevice` for each GPU, with its primary context, which other libraries share: it
+allocates and frees in the order of streams, keeps them in order where they meet over memory, and knows loaded programs.
+Nothing is asked of the driver before a device is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from diffkern.errors import CudaError
+from diffkern.runtime.cuda import driver as drivers
+from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
+from diffkern.runtime.cuda.stream import CudaStream, current_stream
+from diffkern.runtime.device import Device
+from diffkern.runtime.state import current
+
+__all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
+
+_local = threading.local()
+_lock = threading.RLock()
+_devices: list[CudaDevice] | None = None
+
+
+class _HoldsPrograms(Protocol):
+    def forget_programs(self) -> None: ...
+
+
+_watching: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
+
+
+class CudaDevice(Device):
+    """A GPU.
+
+    Attributes
+    ----------
+    ordinal : int
+        Its number.
+    name : str
+        Its name, as the driver gives it.
+    arch : int
+        Its compute capability, 90 for 9.0.
+    target : str
+        What its programs are compiled for, ``sm_90``.
+    """
+
+    is_cpu = False
+    is_cuda = True
+
+    def __init__(self, driver: Driver, ordinal: int, alone: bool) -> None:
+        self.driver = driver
+        self.ordinal = ordinal
+        self.alias = f"cuda:{ordinal}"
+        self.name = driver.device_name(ordinal)
+        major, minor = (self._attribute(a) for a in (Attribute.COMPUTE_MAJOR, Attribute.COMPUTE_MINOR))
+        self.arch = 10 * major + minor
+        self.target = driver.target(ordinal)
+        self._alone = alone
+        self._context = 0
+        self._null: CudaStream | None = None
+        self._for_memory: CudaStream | None = None
+        self._functions: dict[str, int] = {}
+        self._peers: set[int] = set()
+        self._captures = 0
+        self._kept: list[Any] | None = None
+        self._later: list[tuple[int, CudaStream, Sequence[CudaStream]]] = []
+        self.closed = False
+        # Names of the last launches, for the message of an error that a later call reports.
+        self.recent: deque[str] = deque(maxlen=4)
+
+    def _attribute(self, attribute: Attribute) -> int:
+        return self.driver.device_attribute(self.ordinal, attribute)
+
+    # -- description -------------------------------------------------------------------------------------------------
+
+    @property
+    def sm_count(self) -> int:
+        """Number of multiprocessors."""
+        return self._attribute(Attribute.SM_COUNT)
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes of shared memory a block can have."""
+        return self._attribute(Attribute.MAX_SHARED_OPT_IN)
+
+    @property
+    def is_uva(self) -> bool:
+        """Whether host and device share one address space."""
+        return bool(self._attribute(Attribute.UNIFIED_ADDRESSING))
+
+    @property
+    def is_mempool_supported(self) -> bool:
+        """Whether it has memory pools; diffkern needs them."""
+        return bool(self._attribute(Attribute.MEMORY_POOLS))
+
+    @property
+    def memory_bandwidth(self) -> float:
+        """Bytes a second between the GPU and its memory, as the product of clock and width; 0 if not known."""
+        return 2e3 * self._attribute(Attribute.MEMORY_CLOCK_RATE) * self._attribute(Attribute.MEMORY_BUS_WIDTH) / 8
+
+    @property
+    def uuid(self) -> str:
+        """Its identity, as NVIDIA's tools print it."""
+        return self.driver.device_uuid(self.ordinal)
+
+    @property
+    def pci_bus_id(self) -> str:
+        """Where it is plugged in."""
+        where = (Attribute.PCI_DOMAIN_ID, Attribute.PCI_BUS_ID, Attribute.PCI_DEVICE_ID)
+        domain, bus, slot = (self._attribute(a) for a in where)
+        return f"{domain:08X}:{bus:02X}:{slot:02X}"
+
+    @property
+    def total_memory(self) -> int:
+        """Bytes of its memory."""
+        return self.driver.total_memory(self.ordinal)
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes of its memory that nobody has."""
+        self.activate()
+        return self.driver.memory_info()[0]
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether work for it is being captured."""
+        return self._captures > 0
+
+    @property
+    def context(self) -> int:
+        """The driver's handle of its primary context."""
+        if not self._context:
+            if not self.is_mempool_supported:
+                raise CudaError(f"{self.alias} ({self.name}) has no memory pools, which diffkern needs")
+            with _lock:
+                if not self._context:
+                    self._context = self.driver.primary_context(self.ordinal)
+        return self._context
+
+    def activate(self) -> None:
+        """Make its context current in this thread."""
+        context = self._context or self.context
+        # With one GPU nobody else changes it; with several, another library may have.
+        if not (self._alone and getattr(_local, "context", None) == (id(self.driver), context)):
+            self.driver.set_context(context)
+            _local.context = id(self.driver), context
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    @property
+    def null_stream(self) -> CudaStream:
+        """The default stream."""
+        if self._null is None:
+            self._null = CudaStream(self, cuda_stream=0)
+        return self._null
+
+    @property
+    def stream(self) -> CudaStream:
+        """The current stream in this thread."""
+        return current_stream(self)
+
+    @stream.setter
+    def stream(self, stream: CudaStream) -> None:
+        from diffkern.runtime.stream import set_stream
+
+        set_stream(stream, self)
+
+    def order(self, first: CudaStream, second: CudaStream) -> None:
+        """Let what a stream is given from now on come after what another has so far."""
+        if first is second or (first.is_default and second.is_blocking) or (second.is_default and first.is_blocking):
+            return
+        if self._captures and (first.is_capturing or second.is_capturing):
+            return  # what is captured runs later; what it works with is there by then
+        self.activate()
+        event = self.driver.event_create(False)
+        try:
+            self.driver.event_record(event, first.cuda_stream)
+            self.driver.stream_wait_event(second.cuda_stream, event)
+        finally:
+            self.driver.event_destroy(event)
+
+    def synchronize(self) -> None:
+        """Wait for all its work."""
+        if self._context:
+            self.activate()
+            try:
+                self.driver.synchronize()
+            except CudaError as error:
+                raise self.explained(error) from None
+
+    def explained(self, error: CudaError) -> CudaError:
+        """Return an error that a wait reported, with the launches it may come from."""
+        if error.code not in STICKY or not self.recent:
+            return error
+        names = ", ".join(dict.fromkeys(reversed(self.recent)))
+        return CudaError(
+            f"{error.message}; kernels launched before on {self.alias}, last one first: {names}",
+            remedy=error.remedy, call=error.call, code=error.code,
+        )  # fmt: skip
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
+        """Return the address of new memory, and the stream in whose order it is there."""
+        self.activate()
+        if nbytes == 0:
+            return 0, self.null_stream
+        home = self.memory_stream if self._captures else current_stream(self)
+        try:
+            address = self.driver.alloc(nbytes, home.cuda_stream)
+        except CudaError as error:
+            if error.code != 2:
+                raise
+            gc.collect()  # arrays in cycles of references
+            self.driver.synchronize()
+            try:
+                address = self.driver.alloc(nbytes, home.cuda_stream)
+            except CudaError as again:
+                text = f"{again.message}; {nbytes} bytes were asked for on {self.alias}"
+                raise CudaError(text, remedy=again.remedy, call=again.call, code=again.code) from None
+        if zero:
+            self.driver.fill(address, b"\0", nbytes, home.cuda_stream)
+        if self._captures:
+            home.synchronize()
+        return address, home
+
+    @property
+    def memory_stream(self) -> CudaStream:
+        """A stream of its own for memory that is allocated while a capture goes on."""
+        if self._for_memory is None:
+            self._for_memory = CudaStream(self, non_blocking=True)
+        return self._for_memory
+
+    def release(self, address: int, home: CudaStream, users: Sequence[CudaStream]) -> None:
+        """Free memory when the streams that worked with it have come so far."""
+        if self.closed:
+            return
+        if self._captures:
+            self._later.append((address, home, tuple(users)))
+            return
+        try:
+            self.activate()
+            if not home.is_blocking:
+                self.order(self.null_stream, home)
+            for user in users:
+                self.order(user, home)
+            self.driver.free(address, home.cuda_stream)
+        except CudaError as error:
+            if error.code not in STICKY:  # then the context is gone, and the memory with it
+                raise
+
+    def release_host(self, address: int) -> None:
+        """Free pinned memory."""
+        if not self.closed:
+            self.activate()
+            self.driver.free_host(address)
+
+    def destroy(self, call: str, handle: int) -> None:
+        """Give a stream, an event or a graph back."""
+        if not self.closed:
+            try:
+                self.activate()
+                getattr(self.driver, call)(handle)
+            except CudaError as error:
+                if error.code not in STICKY:
+                    raise
+
+    # -- captures ----------------------------------------------------------------------------------------------------
+
+    def capture_started(self, kept: list[Any]) -> None:
+        """Keep alive from now on what is used, and free nothing."""
+        self._captures += 1
+        self._kept = kept
+
+    def capture_ended(self) -> None:
+        """Free what has been waiting."""
+        self._captures -= 1
+        if not self._captures:
+            self._kept = None
+            later, self._later = self._later, []
+            for address, home, users in later:
+                self.release(address, home, users)
+
+    def keep(self, thing: Any) -> None:
+        """Keep something alive as long as the graph that is being captured, if one is."""
+        if self._kept is not None:
+            self._kept.append(thing)
+
+    # -- programs and peers ------------------------------------------------------------------------------------------
+
+    def function(self, image: bytes, symbol: str) -> int:
+        """Return the function of a program, loaded once for each symbol; symbols are named from the program's key."""
+        found = self._functions.get(symbol)
+        if found is None:
+            self.activate()
+            with _lock:
+                found = self._functions.get(symbol)
+                if found is None:
+                    found = self.driver.function(self.driver.load_module(image), symbol)
+                    self._functions[symbol] = found
+        return found
+
+    def can_access(self, other: Device) -> bool:
+        """Whether its kernels can reach another device's memory."""
+        if other is self:
+            return True
+        return isinstance(other, CudaDevice) and self.driver.can_access_peer(self.ordinal, other.ordinal)
+
+    def is_peer_access_enabled(self, other: CudaDevice) -> bool:
+        """Whether its kernels may reach another device's memory."""
+        return other.ordinal in self._peers
+
+    def enable_peer_access(self, other: CudaDevice) -> None:
+        """Let its kernels reach another device's memory."""
+        if other is not self and other.ordinal not in self._peers:
+            self.activate()
+            self.driver.enable_peer(self.ordinal, other.ordinal)
+            self._peers.add(other.ordinal)
+
+    def __repr__(self) -> str:
+        return f"dk.Device({self.alias!r}, {self.name!r})"
+
+
+def devices() -> list[CudaDevice]:
+    """Return all GPUs; none without a driver."""
+    global _devices
+    if _devices is None:
+        found = drivers.active()
+        count = 0 if found is None else found.device_count()
+        with _lock:
+            if _devices is None:
+                _devices = [] if found is None else [CudaDevice(found, k, count == 1) for k in range(count)]
+    return _devices
+
+
+def device(ordinal: int) -> CudaDevice:
+    """Return a GPU by its number.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the text says why.
+    """
+    known = devices()
+    if not known:
+        raise ValueError(f"there is no device 'cuda:{ordinal}': {drivers.why_not()}")
+    if not 0 <= ordinal < len(known):
+        raise ValueError(f"there is no device 'cuda:{ordinal}'; the GPUs are cuda:0 to cuda:{len(known) - 1}")
+    return known[ordinal]
+
+
+def used_devices() -> list[CudaDevice]:
+    """Return the GPUs that anything was done with."""
+    return [d for d in _devices or () if d._context]
+
+
+def watch(holder: _HoldsPrograms) -> None:
+    """Have something that holds programs forget them when another driver is used."""
+    _watching.add(holder)
+
+
+def use_driver(driver: Driver | None) -> Driver | None:
+    """Use another driver, with devices of its own, and return the one before; for tests."""
+    global _devices
+    gc.collect()
+    _close()
+    before = drivers.replace(driver)
+    _devices = None
+    for each in tuple(_watching):
+        each.forget_programs()
+    current.device = current.streams = None
+    _local.__dict__.clear()
+    return before
+
+
+def _close() -> None:
+    """End with all devices: what is freed from now on ends with the process, or with its driver."""
+    for each in _devices or ():
+        each.closed = True
+
+
+atexit.register(_close)

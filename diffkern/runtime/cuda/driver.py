@@ -1,0 +1,252 @@
+"""What the run time asks of a CUDA driver: one interface, and the one driver that is in use.
+
+In: calls with integers (handles, addresses, sizes). Out: integers, or a :class:`CudaError` that names the call. Two
+classes have this interface: :class:`diffkern.runtime.cuda.bindings.Bindings` over ``cuda.bindings``, and
+:class:`diffkern.testing.fake_cuda.FakeDriver` in host memory, with which the run time is tested where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Protocol
+
+from diffkern.errors import CudaError
+
+__all__ = [
+    "LEGACY_STREAM", "STICKY", "Attribute", "Driver", "FunctionAttribute", "active", "failure", "replace", "why_not",
+]  # fmt: skip
+
+LEGACY_STREAM = 0
+"""The default stream: its work waits for all work of other (blocking) streams, and they wait for it."""
+
+STICKY = {
+    214: "uncorrectable memory error", 220: "NVLink error", 226: "contained memory error",
+    700: "access to an illegal address", 702: "a kernel ran too long", 710: "a device-side assertion failed",
+    714: "hardware stack error", 715: "illegal instruction", 716: "misaligned address",
+    717: "invalid address space", 718: "invalid program counter", 719: "a kernel failed",
+}  # fmt: skip
+"""Errors after which a context cannot be used any more."""
+
+
+class Attribute(IntEnum):
+    """Attributes of a device, with the driver's numbers."""
+
+    MAX_THREADS_PER_BLOCK = 1
+    MAX_SHARED_PER_BLOCK = 8
+    WARP_SIZE = 10
+    CLOCK_RATE = 13
+    SM_COUNT = 16
+    UNIFIED_ADDRESSING = 41
+    PCI_BUS_ID = 33
+    PCI_DEVICE_ID = 34
+    PCI_DOMAIN_ID = 50
+    MEMORY_CLOCK_RATE = 36
+    MEMORY_BUS_WIDTH = 37
+    L2_CACHE_SIZE = 38
+    COMPUTE_MAJOR = 75
+    COMPUTE_MINOR = 76
+    MAX_SHARED_OPT_IN = 97
+    MEMORY_POOLS = 115
+
+
+class FunctionAttribute(IntEnum):
+    """Attributes of a function, with the driver's numbers."""
+
+    MAX_THREADS_PER_BLOCK = 0
+    SHARED_BYTES = 1
+    LOCAL_BYTES = 3
+    REGISTERS = 4
+    MAX_DYNAMIC_SHARED = 8
+
+
+class Driver(Protocol):
+    """A CUDA driver. Handles are integers; a stream 0 is the default stream of the current context."""
+
+    name: str
+
+    # -- devices and contexts
+    def version(self) -> int:
+        """Return the CUDA version that the driver supports, 13000 for 13.0."""
+        ...
+
+    def device_count(self) -> int: ...
+    def device_name(self, ordinal: int) -> str: ...
+    def device_uuid(self, ordinal: int) -> str: ...
+    def device_attribute(self, ordinal: int, attribute: int) -> int: ...
+    def total_memory(self, ordinal: int) -> int: ...
+
+    def target(self, ordinal: int) -> str:
+        """Return the target that programs of a device are compiled for, ``sm_90``."""
+        ...
+
+    def primary_context(self, ordinal: int) -> int:
+        """Retain the primary context of a device."""
+        ...
+
+    def set_context(self, context: int) -> None:
+        """Make a context current in this thread."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for all work of the current context."""
+        ...
+
+    def memory_info(self) -> tuple[int, int]:
+        """Return the free and the total bytes of the current device."""
+        ...
+
+    def can_access_peer(self, ordinal: int, peer: int) -> bool: ...
+    def enable_peer(self, ordinal: int, peer: int) -> None:
+        """Let kernels on a device, and its memory pool, reach a peer's memory."""
+        ...
+
+    # -- streams and events
+    def priority_range(self) -> tuple[int, int]:
+        """Return the least and the greatest priority; greater ones are lower numbers."""
+        ...
+
+    def stream_create(self, priority: int, non_blocking: bool) -> int: ...
+    def stream_destroy(self, stream: int) -> None: ...
+    def stream_synchronize(self, stream: int) -> None: ...
+    def stream_query(self, stream: int) -> bool:
+        """Return whether all work of a stream has run."""
+        ...
+
+    def stream_wait_event(self, stream: int, event: int) -> None: ...
+    def event_create(self, timing: bool) -> int: ...
+    def event_destroy(self, event: int) -> None: ...
+    def event_record(self, event: int, stream: int) -> None: ...
+    def event_query(self, event: int) -> bool: ...
+    def event_synchronize(self, event: int) -> None: ...
+    def event_elapsed(self, start: int, end: int) -> float:
+        """Return the milliseconds between two events."""
+        ...
+
+    # -- memory
+    def alloc(self, nbytes: int, stream: int) -> int:
+        """Allocate from the device's pool, in the order of a stream."""
+        ...
+
+    def free(self, address: int, stream: int) -> None: ...
+    def alloc_host(self, nbytes: int) -> int:
+        """Allocate host memory that the device can reach (pinned)."""
+        ...
+
+    def free_host(self, address: int) -> None: ...
+    def copy_to_device(self, goal: int, source: int, nbytes: int, stream: int) -> None:
+        """Copy from the host; the source may change after the call unless it is pinned."""
+        ...
+
+    def copy_to_host(self, goal: int, source: int, nbytes: int, stream: int) -> None:
+        """Copy to the host; the goal is complete after the call unless it is pinned."""
+        ...
+
+    def copy(self, goal: int, source: int, nbytes: int, stream: int) -> None: ...
+    def copy_peer(self, goal: int, to: int, source: int, of: int, nbytes: int, stream: int) -> None:
+        """Copy between contexts."""
+        ...
+
+    def fill(self, goal: int, pattern: bytes, count: int, stream: int) -> None:
+        """Write a pattern of 1, 2 or 4 bytes `count` times."""
+        ...
+
+    # -- programs
+    def load_module(self, image: bytes) -> int: ...
+    def unload_module(self, module: int) -> None: ...
+    def function(self, module: int, name: str) -> int: ...
+    def function_attribute(self, function: int, attribute: int) -> int: ...
+    def set_function_attribute(self, function: int, attribute: int, value: int) -> None: ...
+    def occupancy(self, function: int, threads: int, shared: int) -> int:
+        """Return how many blocks fit on one multiprocessor."""
+        ...
+
+    def launch(self, function: int, blocks: int, threads: int, shared: int, stream: int, block: bytes) -> None:
+        """Launch over a one-dimensional grid; `block` holds the parameters as the kernel has them."""
+        ...
+
+    # -- graphs
+    def capture_begin(self, stream: int) -> None: ...
+    def capture_end(self, stream: int) -> int:
+        """Return the graph of what the stream was given since, or raise if that cannot be captured."""
+        ...
+
+    def is_capturing(self, stream: int) -> bool: ...
+    def graph_nodes(self, graph: int) -> int:
+        """Return how many nodes a graph has."""
+        ...
+
+    def graph_destroy(self, graph: int) -> None: ...
+    def graph_instantiate(self, graph: int) -> int: ...
+    def graph_update(self, executable: int, graph: int) -> bool:
+        """Give an instantiated graph the parameters of another of the same shape; return whether that was possible."""
+        ...
+
+    def graph_exec_destroy(self, executable: int) -> None: ...
+    def graph_launch(self, executable: int, stream: int) -> None: ...
+
+    def has_conditional_nodes(self) -> bool:
+        """Return whether graphs can have conditional nodes."""
+        ...
+
+    def conditional_handle(self, stream: int, context: int) -> int:
+        """Make a handle for a condition in the graph that a stream captures."""
+        ...
+
+    def conditional_body(self, stream: int, body_stream: int, context: int, handle: int, loop: bool) -> None:
+        """Add the node of a handle behind what a stream has captured, and let `body_stream` capture its body."""
+        ...
+
+    def set_condition(self, handle: int, address: int, negate: bool, stream: int) -> None:
+        """Enqueue that a condition becomes whether the int32 at an address is (or is not) 0."""
+        ...
+
+
+_driver: Driver | None = None
+_looked = False
+_reason = ""
+
+
+def active() -> Driver | None:
+    """Return the driver, looked for at the first call; None where there is none."""
+    global _driver, _looked, _reason
+    if not _looked:
+        _looked = True
+        from diffkern.runtime.cuda.bindings import find
+
+        found = find()
+        if isinstance(found, str):
+            _reason = found
+        else:
+            _driver = found
+    return _driver
+
+
+def why_not() -> str:
+    """Return why there is no driver, as the end of a sentence."""
+    active()
+    return _reason or "no CUDA device was found"
+
+
+def replace(driver: Driver | None, reason: str = "the driver was taken away") -> Driver | None:
+    """Use another driver from now on (None: none at all) and return the one before."""
+    global _driver, _looked, _reason
+    before = _driver
+    _driver, _looked, _reason = driver, True, reason
+    return before
+
+
+def failure(call: str, code: int, name: str, text: str) -> CudaError:
+    """Return the exception for an error that a call of the driver reported."""
+    remedy = None
+    if code in STICKY:
+        remedy = (
+            "the error may come from any launch before this call, and the GPU context cannot be used any more: start "
+            "a new process; dk.config.mode = 'debug' names the kernel, the thread and the array"
+        )
+    elif code == 2:
+        remedy = "free arrays, or make fewer and smaller ones; other programs on the GPU take memory as well"
+    elif code in (200, 209, 218, 222):
+        remedy = "the program was compiled for another architecture, or with a newer toolkit than the driver knows"
+    elif 900 <= code <= 908:
+        remedy = "what was done inside the capture cannot be part of a graph, such as waiting or reading an array"
+    return CudaError(f"{call} failed: {name} ({code}): {text}", remedy=remedy, call=call, code=code)

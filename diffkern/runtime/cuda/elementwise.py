@@ -1,0 +1,29 @@
+"""The kernels by which arrays on a GPU are copied and added where the driver has no call for it.
+
+In: a name and a number of axes. Out: a kernel. The kernels are diffkern's own (:mod:`diffkern.elementwise`), above the
+run time; whoever loads the compiler says here where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diffkern.runtime.launch import Launchable
+
+__all__ = ["elementwise", "set_source"]
+
+_source: Callable[[str, int], Launchable] | None = None
+
+
+def set_source(source: Callable[[str, int], Launchable]) -> None:
+    """Say what gives the kernels."""
+    global _source
+    _source = source
+
+
+def elementwise(name: str, ndim: int) -> Launchable:
+    """Return the kernel ``copy`` or ``add`` for arrays of one to four axes."""
+    assert _source is not None
+    return _source(name, ndim)

@@ -1,0 +1,119 @@
+"""Arrays of other libraries on a GPU, by ``__cuda_array_interface__`` (version 3, and earlier without streams).
+
+In: an object with the interface: of CuPy, numba, PyTorch. Out: an array over the same memory that keeps the object
+alive, and whose device has let its current stream wait for what the object's stream was given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from diffkern.ir.structs import Stored, Struct
+from diffkern.ir.types import scalar_of
+from diffkern.runtime.array import _make, array
+from diffkern.runtime.convert import component_shape, element_of, stored_type
+from diffkern.runtime.cuda.context import CudaDevice, devices
+from diffkern.runtime.cuda.memory import View, foreign
+from diffkern.runtime.cuda.stream import CudaStream
+from diffkern.runtime.device import placed
+
+__all__ = ["imported", "over_address", "wait_for"]
+
+
+def imported(value: Any, element: Stored | None) -> array:
+    """Return an array over the memory of an object with ``__cuda_array_interface__``.
+
+    Raises
+    ------
+    TypeError
+        If kernels cannot work on its elements.
+    """
+    given = value.__cuda_array_interface__
+    address, read_only = given["data"]
+    strides = given.get("strides")
+    if given.get("mask") is not None:
+        raise TypeError("arrays with a mask have no counterpart")
+    device = _device_of(value)
+    made = over_address(
+        device, address, tuple(given["shape"]), np.dtype(given["typestr"]), strides, element, value, bool(read_only)
+    )
+    stream = given.get("stream")
+    if stream is not None:
+        wait_for(device, int(stream))
+    return made
+
+
+def over_address(
+    device: CudaDevice,
+    address: int,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    strides: tuple[int, ...] | None,
+    element: Stored | None,
+    owner: Any,
+    read_only: bool = False,
+) -> array:
+    """Return an array over memory of a GPU that somebody else owns; `owner` is kept alive as long as it is used.
+
+    Parameters
+    ----------
+    device : CudaDevice
+        Where the memory is.
+    address : int
+        The first element.
+    shape, dtype, strides
+        As of a NumPy array; strides in bytes, None for contiguous elements.
+    element : element type, optional
+        Of the array; its components are the last axes.
+    owner
+        What keeps the memory alive.
+    read_only : bool, optional
+        Whether kernels may not write to it.
+    """
+    if element is None:
+        element = element_of(dtype)
+        if element is None:
+            raise TypeError(f"no element type for {dtype!r}")
+    inner = component_shape(element)
+    if dtype != stored_type(element):
+        named = element.name if isinstance(element, Struct) else scalar_of(element)
+        raise TypeError(f"elements of type {dtype.str!r} are not {named}")
+    if inner and tuple(shape[len(shape) - len(inner) :]) != inner:
+        raise TypeError(f"the last axes of shape {shape} are not the components {inner} of {element}")
+    view = View.over(address, shape, dtype, strides)
+    if inner and view.size and not view[(0,) * (view.ndim - len(inner))].flags.c_contiguous:
+        raise TypeError(f"the components of each {element} are not next to each other in memory")
+    if address % dtype.alignment:
+        raise TypeError("the elements are not aligned in memory")
+    made = _make(view, element, foreign(device, address, view.nbytes, owner), not read_only)  # type: ignore[arg-type]
+    if made._memory.address and made._range[1] - made._range[0] > made._memory.nbytes:
+        made._memory.nbytes = made._range[1] - made._range[0]
+    return made
+
+
+def wait_for(device: CudaDevice, stream: int) -> None:
+    """Let the current stream of a device wait for what a stream of the driver has so far (1 is the default stream)."""
+    if stream == 2:
+        # The default stream of this thread is not one that diffkern uses; its work is waited for here.
+        device.synchronize()
+        return
+    other = CudaStream(device, cuda_stream=0 if stream == 1 else stream, non_blocking=True)
+    mine = device.stream
+    if other.cuda_stream != mine.cuda_stream:
+        mine.wait_event(other.record_event())
+
+
+def _device_of(value: Any) -> CudaDevice:
+    """The GPU that has an object's memory: what the object says, else the only one, else the current one."""
+    where = getattr(value, "device", None)
+    ordinal = getattr(where, "index", None)
+    if ordinal is None:
+        ordinal = getattr(where, "id", None)
+    known = devices()
+    if isinstance(ordinal, int) and 0 <= ordinal < len(known):
+        return known[ordinal]
+    found = placed("cuda")
+    assert found is not None
+    return found

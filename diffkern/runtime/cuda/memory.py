@@ -1,0 +1,212 @@
+"""Memory of a GPU, and what describes an array in it.
+
+In: a device and sizes, or somebody else's address. Out: a :class:`DeviceMemory`, freed in the order of the streams that
+used it, and a :class:`View` that has the shape, strides and type of an array there but not its contents: the run time
+computes addresses with it as with a NumPy array, and whoever tries to read it gets an error instead of a crash.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffkern.runtime.memory import Memory
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.cuda.stream import CudaStream
+
+__all__ = ["DeviceMemory", "Pinned", "PinnedMemory", "View", "allocate", "allocate_pinned", "foreign"]
+
+
+_ALIGNMENT = 256
+
+
+class _Raw:
+    """Bytes at an address, for NumPy to describe and nobody to read."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        data = (address, False)
+        self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": data, "version": 3}
+
+
+class View:
+    """Shape, strides and type of elements in device memory.
+
+    It is backed by a NumPy array over the device's address whose contents nobody may touch; slicing and reshaping it
+    computes with numbers only.
+    """
+
+    __slots__ = ("_shadow",)
+
+    def __init__(self, shadow: np.ndarray[Any, Any]) -> None:
+        self._shadow = shadow
+
+    @staticmethod
+    def over(address: int, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...] | None) -> View:
+        """Return the view of elements at an address."""
+        low, high = 0, dtype.itemsize
+        if strides is not None:
+            for extent, stride in zip(shape, strides, strict=True):
+                low, high = low + min(0, (extent - 1) * stride), high + max(0, (extent - 1) * stride)
+        else:
+            high *= max(1, int(np.prod(shape, dtype=np.int64)))
+        raw = np.asarray(_Raw((address or _ALIGNMENT) + low, high - low))
+        return View(np.ndarray(shape, dtype, raw, -low, strides))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self._shadow.shape
+        return shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self._shadow.strides
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self._shadow.dtype
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._shadow.ndim
+
+    @property
+    def size(self) -> int:
+        return self._shadow.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._shadow.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        return self._shadow.itemsize
+
+    @property
+    def flags(self) -> Any:
+        return self._shadow.flags
+
+    @property
+    def ctypes(self) -> Any:
+        return self._shadow.ctypes
+
+    def __getitem__(self, index: Any) -> View:
+        # With an ellipsis NumPy makes a view even of a single element, instead of reading it.
+        plain = isinstance(index, (str, tuple)) or index is Ellipsis
+        return View(self._shadow[index if plain else (index, Ellipsis)])
+
+    def reshape(self, shape: Any) -> View:
+        return View(self._shadow.reshape(shape))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Raise: there is nothing to read here."""
+        raise TypeError("the array lies on a GPU; .numpy() copies it to the host")
+
+    def __repr__(self) -> str:
+        return f"<elements on a GPU, shape {self.shape}, {self.dtype}>"
+
+
+class DeviceMemory(Memory):
+    """A block of a device's memory.
+
+    Attributes
+    ----------
+    device, gpu
+        Whose memory it is.
+    home
+        The stream it was allocated on, and where it will be freed.
+    owner
+        What keeps it alive if somebody else allocated it.
+    """
+
+    __slots__ = ("_owned", "device", "gpu", "home", "owner", "users")
+
+    def __init__(
+        self, device: CudaDevice, address: int, nbytes: int, home: CudaStream, zero: bool = False, owner: Any = None
+    ) -> None:
+        super().__init__(address, nbytes, zero, foreign=owner is not None)
+        self.device = self.gpu = device
+        self.home = home
+        self.owner = owner
+        self.users: list[CudaStream] = []
+        self._owned = owner is None and nbytes > 0
+
+    def use(self, stream: CudaStream) -> None:
+        """Note that a stream works with it: it begins after the memory is there, which stays until it ends."""
+        if stream is not self.home and stream not in self.users:
+            if self.owner is None:
+                self.gpu.order(self.home, stream)
+            self.users.append(stream)
+
+    def __del__(self) -> None:
+        if self._owned:
+            self._owned = False
+            self.gpu.release(self.address, self.home, self.users)
+
+
+def allocate(device: CudaDevice, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[View, DeviceMemory]:
+    """Return a new contiguous array on a device, and its memory."""
+    nbytes = dtype.itemsize
+    for extent in shape:
+        nbytes *= extent
+    address, home = device.allocate(nbytes, zero)
+    return View.over(address, shape, dtype, None), DeviceMemory(device, address, nbytes, home, zero)
+
+
+_known: weakref.WeakValueDictionary[tuple[int, int, int], DeviceMemory] = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def foreign(device: CudaDevice, address: int, nbytes: int, owner: Any) -> DeviceMemory:
+    """Return the memory of an array that somebody else allocated, the same for the same bytes; it keeps the owner."""
+    key = (device.ordinal, address, nbytes)
+    with _lock:
+        memory = _known.get(key)
+        if memory is None:
+            memory = _known[key] = DeviceMemory(device, address, nbytes, device.null_stream, owner=owner)
+        return memory
+
+
+class Pinned:
+    """Host memory that devices reach by themselves; freed with the last NumPy array over it."""
+
+    def __init__(self, device: CudaDevice, nbytes: int) -> None:
+        device.activate()
+        self._device = device
+        self._nbytes = max(nbytes, 1)
+        self.address = device.driver.alloc_host(self._nbytes)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self._nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._device.release_host(self.address)
+
+
+class PinnedMemory(Memory):
+    """A block of pinned host memory."""
+
+    __slots__ = ()
+
+    is_pinned = True
+
+
+def allocate_pinned(
+    device: CudaDevice, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool
+) -> tuple[np.ndarray[Any, Any], Memory]:
+    """Return a new contiguous array in pinned host memory, and its memory."""
+    nbytes = dtype.itemsize
+    for extent in shape:
+        nbytes *= extent
+    raw = np.asarray(Pinned(device, nbytes))[:nbytes]
+    if zero:
+        raw[...] = 0
+    data = raw.view(dtype).reshape(shape)
+    return data, PinnedMemory(data.ctypes.data, nbytes, zero)

@@ -1,0 +1,211 @@
+"""Programs on a GPU: what a launch runs there.
+
+In: a cubin, its symbol and its manifest, and a device. Out: a :class:`CudaExecutable`, which has the calls of
+:class:`diffkern.runtime.program.Executable`. The argument block is the CPU's, byte for byte: it is what the driver
+copies as the kernel's parameters. Debug programs get a record in device memory, looked at after each launch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from diffkern import abi
+from diffkern.errors import CudaError, LaunchError
+from diffkern.runtime.checked import error_of, stamp_counts
+from diffkern.runtime.cuda.context import CudaDevice
+from diffkern.runtime.cuda.driver import FunctionAttribute
+from diffkern.runtime.cuda.memory import View, allocate
+from diffkern.runtime.cuda.stream import current_stream
+from diffkern.runtime.cuda.transfer import download_view
+from diffkern.runtime.native.replay import Step
+from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.schedule import Cut, cut, normalize_dim
+
+__all__ = ["BLOCK_DIM", "CheckedCudaExecutable", "CudaExecutable", "executable"]
+
+BLOCK_DIM = 256
+_header = struct.Struct(abi.HEADER_FORMAT).pack
+_STATIC_SHARED = 48 << 10
+_MOST_BLOCKS = 2**31 - 1
+_WAVES = 8
+
+
+class CudaExecutable(Executable):
+    """A program on one GPU.
+
+    The parts of a :data:`Geometry` are here: threads of the launch, threads of a block, header, blocks.
+
+    Parameters
+    ----------
+    device : CudaDevice
+        Where it runs.
+    image : bytes
+        The cubin.
+    symbol : str
+        Its function.
+    manifest : mapping
+        The program's facts.
+    """
+
+    __slots__ = ("_grids", "_resident", "_shared", "_threads", "gpu", "title")
+
+    def __init__(self, device: CudaDevice, image: bytes, symbol: str, manifest: Mapping[str, Any]) -> None:
+        self.title = str(manifest.get("title", symbol))
+        try:
+            function = device.function(image, symbol)
+            super().__init__(function, 0, manifest)
+            self.device = self.gpu = device
+            self._shared = int(manifest.get("dynamic_shared_bytes", 0))
+            if self._shared > _STATIC_SHARED:
+                self._allow_shared()
+            limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
+        except CudaError as error:
+            raise self._named(error) from None
+        self._threads = limit
+        self._grids: dict[Any, Geometry] = {}
+        self._resident: dict[int, int] = {}
+
+    def _allow_shared(self) -> None:
+        most = self.gpu.max_shared_memory_per_block
+        if self._shared > most:
+            raise LaunchError(
+                f"{self.title} needs {self._shared} bytes of shared memory for each block; {self.gpu} has {most}",
+                remedy="use smaller tiles or local arrays",
+            )
+        driver = self.gpu.driver
+        driver.set_function_attribute(self.address, FunctionAttribute.MAX_DYNAMIC_SHARED, self._shared)
+
+    def _named(self, error: CudaError) -> CudaError:
+        text = f"{self.title}: {error.message}"
+        return CudaError(text, remedy=error.remedy, call=error.call, code=error.code)
+
+    # -- geometry ----------------------------------------------------------------------------------------------------
+
+    def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
+        """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
+        dims = normalize_dim(dim)
+        key = dims, config
+        found = self._grids.get(key)
+        if found is None:
+            found = self._grid(cut(dims, self.cost), config)
+            if len(self._grids) >= 256:
+                self._grids.clear()
+            self._grids[key] = found
+        return found
+
+    def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
+        """Return the grid of the threads of a cut."""
+        return self._grid(c, config)
+
+    def _grid(self, c: Cut, config: tuple[int, int] | None) -> Geometry:
+        threads, most = config or (0, 0)
+        fixed = int(self.manifest.get("block_dim", 0) or 0)
+        threads = threads or fixed or min(BLOCK_DIM, self._threads // 32 * 32)
+        if fixed and threads != fixed and self.manifest.get("fixed_block_dim", False):
+            raise ValueError(f"{self.title} was compiled for block_dim={fixed}, not {threads}")
+        if threads % 32 or not 32 <= threads <= self._threads:
+            raise ValueError(f"block_dim is a multiple of 32 from 32 to {self._threads}, not {threads}")
+        blocks = max(1, -(-c.n // threads))
+        if self.sites:
+            # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
+            blocks = min(blocks, _WAVES * self._fitting(threads))
+        blocks = min(blocks, _MOST_BLOCKS, most if most > 0 else _MOST_BLOCKS)
+        return c.n, threads, _header(0, *c.dims, 0, 0), blocks
+
+    def _fitting(self, threads: int) -> int:
+        """How many blocks run on the GPU at once."""
+        found = self._resident.get(threads)
+        if found is None:
+            self.gpu.activate()
+            each = self.gpu.driver.occupancy(self.address, threads, self._shared)
+            found = self._resident[threads] = max(1, each * self.gpu.sm_count)
+        return found
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, geometry: Geometry, arguments: bytes) -> None:
+        """Give a launch to the current stream of the device."""
+        n, threads, header, blocks = geometry
+        if n:
+            self.enqueue(blocks, threads, header + arguments)
+
+    def enqueue(self, blocks: int, threads: int, block: bytes | bytearray) -> None:
+        """Give a launch to the current stream of the device; the driver copies the block."""
+        device = self.gpu
+        device.activate()
+        device.recent.append(self.title)
+        stream = current_stream(device).cuda_stream
+        try:
+            device.driver.launch(self.address, blocks, threads, self._shared, stream, block)  # type: ignore[arg-type]
+        except CudaError as error:
+            raise self._named(error) from None
+
+    def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
+        """Run with one argument block."""
+        (block,) = arguments
+        self.run(geometry, block)
+
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
+        """Return None: a GPU's launch is no native step of the CPU."""
+        return None
+
+    def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
+        """Return the argument block for a launch that repeats."""
+        return bytearray(geometry[2] + arguments)
+
+
+class CheckedCudaExecutable(CudaExecutable):
+    """A debug program on one GPU."""
+
+    __slots__ = ()
+
+    def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
+        """Return nothing: every launch has a record of its own."""
+        return bytearray()
+
+    def run(self, geometry: Geometry, arguments: bytes) -> None:
+        """Run with a fresh record, and wait.
+
+        Raises
+        ------
+        KernelRuntimeError
+            If a thread made a mistake.
+        """
+        n, threads, header, blocks = geometry
+        if not n:
+            return
+        device = self.gpu
+        if device.is_capturing:
+            raise LaunchError(
+                f"{self.title} is a debug program, whose record is looked at after each launch: it cannot be captured",
+                remedy="capture with dk.config.mode = 'release'",
+            )
+        dims = struct.unpack_from(f"{abi.MAX_DIMS}q", header, abi.DIMS)
+        # Whatever is looked at below has to stay until the launch has ended.
+        stamps = [self._zeros(count) for count in stamp_counts(self.manifest, arguments, dims)]
+        record, memory = self._zeros(abi.RECORD_STAMPS + len(stamps)) or (None, None)
+        assert record is not None
+        assert memory is not None
+        addresses = np.array([0 if s is None else s[1].address for s in stamps], np.int64)
+        if stamps:
+            at = memory.address + 8 * abi.RECORD_STAMPS
+            device.driver.copy_to_device(
+                at, addresses.ctypes.data, addresses.nbytes, current_stream(device).cuda_stream
+            )
+        self.enqueue(blocks, threads, struct.pack("q", memory.address) + header[8:] + arguments)
+        found = download_view(device, record)
+        if found[abi.RECORD_CODE]:
+            raise error_of(self.manifest, [int(field) for field in found], dims)
+
+    def _zeros(self, count: int) -> tuple[View, Any] | None:
+        return allocate(self.gpu, (count,), np.dtype(np.int64), True) if count else None
+
+
+def executable(device: CudaDevice, image: bytes, symbol: str, manifest: Mapping[str, Any]) -> CudaExecutable:
+    """Return a program on a device, from what its artifact holds."""
+    made = CheckedCudaExecutable if "checks" in manifest else CudaExecutable
+    return made(device, image, symbol, manifest)

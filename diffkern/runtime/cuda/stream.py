@@ -1,0 +1,193 @@
+"""Streams and events of a GPU.
+
+In: the calls of :class:`diffkern.runtime.stream.Stream` and ``Event``. Out: the driver's streams and events, with the
+same meaning as on the CPU: work of one stream is ordered, and the default stream waits for all others and they for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from diffkern.runtime.device import placed
+from diffkern.runtime.state import current
+from diffkern.runtime.stream import Event, Stream
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+
+__all__ = ["CudaEvent", "CudaStream", "current_stream"]
+
+
+class CudaStream(Stream):
+    """A stream of a GPU. ``dk.Stream("cuda:0")`` makes it.
+
+    Attributes
+    ----------
+    cuda_stream : int
+        The driver's handle.
+    """
+
+    __slots__ = ("_device", "_owned", "cuda_stream", "is_blocking", "priority")
+
+    def __init__(
+        self, device: Any = None, priority: int = 0, *, non_blocking: bool = False, cuda_stream: int | None = None
+    ) -> None:
+        place = placed(device)
+        if place is None:
+            raise ValueError(f"a CUDA stream needs a CUDA device, not {device!r}")
+        self._device = place
+        self.is_blocking = not non_blocking
+        self.is_default = cuda_stream == 0
+        self._owned = cuda_stream is None
+        place.activate()
+        if cuda_stream is None:
+            least, greatest = place.driver.priority_range()
+            # As with the field's names: greater numbers are more urgent from outside, the driver has it the other way.
+            priority = max(greatest, min(least, priority))
+            cuda_stream = place.driver.stream_create(priority, non_blocking)
+        self.priority = priority
+        self.cuda_stream = cuda_stream
+
+    @property
+    def device(self) -> CudaDevice:
+        """Where it runs."""
+        return self._device
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all its work has run."""
+        self._device.activate()
+        return self._device.driver.stream_query(self.cuda_stream)
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether its work is being captured."""
+        return self._device.driver.is_capturing(self.cuda_stream)
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        """Call what gives work to the current stream, while this is the current stream."""
+        streams = current.streams
+        if streams is None:
+            streams = current.streams = {}
+        ordinal = self._device.ordinal
+        before = streams.get(ordinal)
+        streams[ordinal] = self
+        try:
+            work()
+        finally:
+            if before is None:
+                del streams[ordinal]
+            else:
+                streams[ordinal] = before
+
+    def synchronize(self) -> None:
+        """Wait until all its work has run."""
+        self._device.activate()
+        self._device.driver.stream_synchronize(self.cuda_stream)
+
+    def record_event(self, event: Event | None = None) -> CudaEvent:
+        """Let an event, a new one by default, happen when all work so far has run."""
+        made = CudaEvent(self._device) if event is None else event
+        if not isinstance(made, CudaEvent) or made.device is not self._device:
+            raise ValueError(f"an event of {self._device} is needed here; make it with dk.Event({str(self._device)!r})")
+        self._device.activate()
+        self._device.driver.event_record(made.cuda_event, self.cuda_stream)
+        made._mark = _DeviceMark(made)
+        return made
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work wait for what an event was last recorded on."""
+        if not isinstance(event, CudaEvent):
+            event.synchronize()  # of a stream of the CPU
+        elif event._mark is not None:
+            self._device.activate()
+            self._device.driver.stream_wait_event(self.cuda_stream, event.cuda_event)
+
+    def __repr__(self) -> str:
+        which = "default" if self.is_default else f"{self.cuda_stream:#x}"
+        return f"<dk.Stream {which} of {self._device}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_owned", False):
+            self._device.destroy("stream_destroy", self.cuda_stream)
+
+
+class _DeviceMark:
+    """A happening of an event on a GPU, for streams of the CPU to wait for."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: CudaEvent) -> None:
+        self._event = event
+
+    @property
+    def done(self) -> _DeviceMark:
+        return self
+
+    def is_set(self) -> bool:
+        return self._event.is_complete
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+class CudaEvent(Event):
+    """An event of a GPU. ``dk.Event("cuda:0")`` makes it.
+
+    Attributes
+    ----------
+    cuda_event : int
+        The driver's handle.
+    """
+
+    __slots__ = ("_device", "cuda_event", "enable_timing")
+
+    _mark: Any
+
+    def __init__(self, device: Any = None, enable_timing: bool = False) -> None:
+        place = placed(device)
+        if place is None:
+            raise ValueError(f"a CUDA event needs a CUDA device, not {device!r}")
+        self._device = place
+        self._mark = None
+        self.enable_timing = enable_timing
+        place.activate()
+        self.cuda_event = place.driver.event_create(enable_timing)
+
+    @property
+    def device(self) -> CudaDevice:
+        """Where it belongs."""
+        return self._device
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what it was last recorded on has run; True if it was never recorded."""
+        if self._mark is None:
+            return True
+        self._device.activate()
+        return self._device.driver.event_query(self.cuda_event)
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+        if self._mark is not None:
+            self._device.activate()
+            self._device.driver.event_synchronize(self.cuda_event)
+
+    def _since(self, start: Event) -> float:
+        if not isinstance(start, CudaEvent) or start._device is not self._device:
+            raise ValueError("the time between events of different devices is not known")
+        if not (self.enable_timing and start.enable_timing):
+            raise RuntimeError("events of a GPU keep their time if made with dk.Event(device, enable_timing=True)")
+        self._device.activate()
+        return self._device.driver.event_elapsed(start.cuda_event, self.cuda_event)
+
+    def __del__(self) -> None:
+        if hasattr(self, "cuda_event"):
+            self._device.destroy("event_destroy", self.cuda_event)
+
+
+def current_stream(device: CudaDevice) -> CudaStream:
+    """Return the current stream of a device in this thread."""
+    streams = current.streams
+    return device.null_stream if streams is None else streams.get(device.ordinal, device.null_stream)

@@ -1,0 +1,254 @@
+"""Copies, fills and sums of arrays where a GPU is involved.
+
+In: arrays of one element type and shape, on any devices. Out: work on the current stream of the GPU (of the goal, where
+there are two). What lies contiguous is copied by the driver; other layouts go through kernels of diffkern itself, or
+through a contiguous array on the way to or from the host. Copies to and from ordinary host memory have ended when the
+call returns; those of pinned memory go on beside the program, and whatever looks at that memory waits for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import CudaError, LaunchError
+from diffkern.ir.structs import Struct
+from diffkern.runtime.array import _make, array, new
+from diffkern.runtime.convert import component_shape, element_of, stored_type
+from diffkern.runtime.cuda.context import CudaDevice
+from diffkern.runtime.cuda.elementwise import elementwise
+from diffkern.runtime.cuda.memory import DeviceMemory, View
+from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
+from diffkern.runtime.launch import Launch
+from diffkern.runtime.memory import overlaps
+from diffkern.runtime.stream import on_its_way, settle_queues
+
+__all__ = ["add", "assign", "copy", "download", "download_view"]
+
+_LITTLE = 1 << 12
+
+
+def copy(goal: array, source: array) -> None:
+    """Copy the elements of one array to another of the same type and shape."""
+    if not goal.size:
+        return
+    here, there = goal._memory.device, source._memory.device
+    if here is not None and there is not None:
+        if here is there:
+            _within(here, goal, source)
+        else:
+            _between(here, there, goal, source)
+    elif here is not None:
+        settle_queues()
+        _upload(here, goal, source._data, source._memory.is_pinned)
+    else:
+        assert there is not None
+        settle_queues()
+        _download(there, goal, source)
+
+
+def _within(device: CudaDevice, goal: array, source: array) -> None:
+    if overlaps(goal._data, source._data):
+        if goal._same_place(source):
+            return
+        source = _contiguous_copy(device, source)
+    if goal.is_contiguous and source.is_contiguous:
+        device.activate()
+        stream = device.stream.cuda_stream
+        device.driver.copy(goal._range[0], source._range[0], goal._data.nbytes, stream)
+    else:
+        _each(device, "copy", goal, source)
+
+
+def _between(here: CudaDevice, there: CudaDevice, goal: array, source: array) -> None:
+    """Copy from one GPU to another, in the order of the current streams of both."""
+    if not source.is_contiguous:
+        source = _contiguous_copy(there, source)
+    direct = goal if goal.is_contiguous else new(goal.shape, goal._element, False, here)
+    _order(there.stream, here.stream)
+    nbytes = goal._data.nbytes
+    here.activate()
+    here.driver.copy_peer(
+        direct._range[0], here.context, source._range[0], there.context, nbytes, here.stream.cuda_stream
+    )
+    _order(here.stream, there.stream)
+    if direct is not goal:
+        here.keep(direct)
+        _each(here, "copy", goal, direct)
+
+
+def _order(first: CudaStream, second: CudaStream) -> None:
+    event = CudaEvent(first.device)
+    first.record_event(event)
+    second.wait_event(event)
+
+
+def _upload(device: CudaDevice, goal: array, values: np.ndarray[Any, Any], pinned: bool = False) -> None:
+    """Copy from the host."""
+    direct = goal if goal.is_contiguous else new(goal.shape, goal._element, False, device)
+    if not values.flags.c_contiguous:
+        values, pinned = np.ascontiguousarray(values), False
+    device.activate()
+    stream = device.stream
+    device.driver.copy_to_device(direct._range[0], values.ctypes.data, values.nbytes, stream.cuda_stream)
+    device.keep((values, direct))
+    if pinned and not device.is_capturing:
+        on_its_way(stream.record_event())
+    if direct is not goal:
+        _each(device, "copy", goal, direct)
+
+
+def _download(device: CudaDevice, goal: array, source: array) -> None:
+    """Copy to an array of the host."""
+    if not source.is_contiguous:
+        source = _contiguous_copy(device, source)
+    data = goal._data
+    direct = data if data.flags.c_contiguous else np.empty(data.shape, data.dtype)
+    if device.is_capturing and not (direct is data and goal._memory.is_pinned):
+        raise LaunchError(
+            f"a copy from {device} to ordinary host memory cannot be part of a graph",
+            remedy="copy to a contiguous array made with pinned=True",
+        )
+    device.activate()
+    stream = device.stream
+    device.driver.copy_to_host(direct.ctypes.data, source._range[0], direct.nbytes, stream.cuda_stream)
+    if direct is data and goal._memory.is_pinned:
+        if not device.is_capturing:
+            on_its_way(stream.record_event())
+        return
+    stream.synchronize()
+    if direct is not data:
+        data[...] = direct
+
+
+def _contiguous_copy(device: CudaDevice, source: array) -> array:
+    made = new(source.shape, source._element, False, device)
+    _within(device, made, source)
+    device.keep(made)
+    return made
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def _each(device: CudaDevice, name: str, goal: array, source: array) -> None:
+    """Run one of the elementwise kernels, for structs on each field."""
+    if not goal.size:
+        return
+    if isinstance(goal._element, Struct):
+        for part, other in zip(goal._leaves(), source._leaves(), strict=True):
+            _each(device, name, part, other)
+        return
+    launch = Launch(elementwise(name, goal.ndim), goal.shape, (goal, source))
+    device.keep(launch)
+    launch.execute()
+
+
+def add(goal: array, source: array) -> None:
+    """Add the elements of one array to those of another."""
+    device = goal._memory.device
+    assert device is not None
+    if overlaps(goal._data, source._data) and not goal._same_place(source):
+        source = _contiguous_copy(device, source)
+    _each(device, "add", goal, source)
+
+
+def assign(goal: array, values: np.ndarray[Any, Any]) -> None:
+    """Set the elements to values of the host, which are broadcast to the array's shape."""
+    device = goal._memory.device
+    assert device is not None
+    if not goal.size:
+        return
+    inner = component_shape(goal._element)
+    values = np.asarray(values, dtype=stored_type(goal._element))
+    if values.ndim > len(inner) and values.size != _count(inner):
+        _upload(device, goal, np.broadcast_to(values, goal._data.shape))
+        return
+    element = np.ascontiguousarray(np.broadcast_to(values.reshape(values.shape[values.ndim - len(inner) :]), inner))
+    pattern = _short_pattern(element.tobytes())
+    if goal.is_contiguous and pattern is not None:
+        device.activate()
+        stream = device.stream.cuda_stream
+        device.driver.fill(goal._range[0], pattern, goal._data.nbytes // len(pattern), stream)
+        return
+    if goal._data.nbytes <= _LITTLE:
+        _upload(device, goal, np.broadcast_to(element, goal._data.shape))
+        return
+    one = new((1,), goal._element, False, device)
+    _upload(device, one, element.reshape((1, *inner)))
+    # The same element everywhere: an array all of whose strides are 0.
+    everywhere = View.over(one._range[0], goal._data.shape, element.dtype, (*(0,) * goal.ndim, *one._data.strides[1:]))
+    _each(device, "copy", goal, _make(everywhere, goal._element, one._memory, True))  # type: ignore[arg-type]
+    device.keep(one)
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _short_pattern(element: bytes) -> bytes | None:
+    """Return the 1, 2 or 4 bytes that an element repeats, or None."""
+    for width in (1, 2, 4):
+        if len(element) % width == 0 and element == element[:width] * (len(element) // width):
+            return element[:width]
+    return None
+
+
+# -- looking at contents -----------------------------------------------------------------------------------------------
+
+
+def download(source: array) -> np.ndarray[Any, Any]:
+    """Return the elements as a new NumPy array, after all work of the array's device on any stream."""
+    device = source._memory.device
+    assert device is not None
+    return download_view(device, source._data)  # type: ignore[arg-type]
+
+
+def download_view(device: CudaDevice, view: View) -> np.ndarray[Any, Any]:
+    """Return the elements of a view, after all work of its device on any stream."""
+    out = np.empty(view.shape, view.dtype)
+    if not out.size:
+        return out
+    if device.is_capturing:
+        raise LaunchError(
+            f"an array on {device} is read while work for it is captured, and what it will hold is not computed yet",
+            remedy="read it after the graph has run",
+        )
+    if view.flags.c_contiguous:
+        _fetch(device, int(view.ctypes.data), out)
+        return out
+    low, high = _span(view)
+    if high - low <= 2 * out.nbytes + _LITTLE or view.dtype.names or view.ndim > 4:
+        raw = np.empty(high - low, np.uint8)
+        _fetch(device, low, raw)
+        out[...] = np.ndarray(view.shape, view.dtype, raw.data, int(view.ctypes.data) - low, view.strides)
+        return out
+    packed = _contiguous_copy(device, _plain(device, view))
+    _fetch(device, packed._range[0], out)
+    return out
+
+
+def _plain(device: CudaDevice, view: View) -> array:
+    """Return an array of single numbers over a view."""
+    element = element_of(view.dtype)
+    assert element is not None
+    memory = DeviceMemory(device, int(view.ctypes.data), view.nbytes, device.null_stream, owner=view)
+    return _make(view, element, memory, False)  # type: ignore[arg-type]
+
+
+def _span(view: View) -> tuple[int, int]:
+    low = high = int(view.ctypes.data)
+    for extent, stride in zip(view.shape, view.strides, strict=True):
+        low, high = low + min(0, (extent - 1) * stride), high + max(0, (extent - 1) * stride)
+    return low, high + view.itemsize
+
+
+def _fetch(device: CudaDevice, address: int, out: np.ndarray[Any, Any]) -> None:
+    # On the default stream, which waits for all others, as every look at contents does on the CPU.
+    device.activate()
+    try:
+        device.driver.copy_to_host(out.ctypes.data, address, out.nbytes, device.null_stream.cuda_stream)
+        device.null_stream.synchronize()
+    except CudaError as error:
+        raise device.explained(error) from None
