@@ -19,6 +19,19 @@ from diffkern.errors import (
     KernelTypeError,
     LaunchError,
 )
+from diffkern.interop.public import (
+    device_from_torch,
+    device_to_torch,
+    dtype_from_torch,
+    dtype_to_torch,
+    from_dlpack,
+    from_torch,
+    stream_from_torch,
+    stream_to_torch,
+    to_dlpack,
+    to_torch,
+    torch_function,
+)
 from diffkern.kernel import Kernel, kernel
 from diffkern.lang import public_names as _public_names
 from diffkern.lang.func import constant, func
@@ -52,7 +65,16 @@ from diffkern.runtime.device import (
     set_device,
     set_peer_access_enabled,
 )
-from diffkern.runtime.launch import launch
+from diffkern.runtime.graph import (
+    Graph,
+    ScopedCapture,
+    capture_begin,
+    capture_end,
+    capture_if,
+    capture_launch,
+    capture_while,
+)
+from diffkern.runtime.launch import launch, launch_tiled
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
 from diffkern.runtime.stream import (
@@ -109,6 +131,7 @@ __all__ = [
     "CudaError",
     "Device",
     "Event",
+    "Graph",
     "Kernel",
     "KernelError",
     "KernelRuntimeError",
@@ -116,6 +139,7 @@ __all__ = [
     "KernelTypeError",
     "Launch",
     "LaunchError",
+    "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",
     "Sequence",
@@ -123,14 +147,25 @@ __all__ = [
     "Tape",
     "__version__",
     "array",
+    "capture_begin",
+    "capture_end",
+    "capture_if",
+    "capture_launch",
+    "capture_while",
     "clone",
     "config",
     "constant",
     "copy",
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_torch",
+    "dtype_to_torch",
     "empty",
     "empty_like",
     "force_load",
+    "from_dlpack",
     "from_numpy",
+    "from_torch",
     "full",
     "full_like",
     "func",
@@ -149,6 +184,7 @@ __all__ = [
     "jax_kernel",
     "kernel",
     "launch",
+    "launch_tiled",
     "load",
     "ones",
     "ones_like",
@@ -157,11 +193,16 @@ __all__ = [
     "set_device",
     "set_peer_access_enabled",
     "set_stream",
+    "stream_from_torch",
+    "stream_to_torch",
     "struct",
     "synchronize",
     "synchronize_device",
     "synchronize_event",
     "synchronize_stream",
+    "to_dlpack",
+    "to_torch",
+    "torch_function",
     "wait_event",
     "wait_stream",
     "zeros",

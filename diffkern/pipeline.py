@@ -29,10 +29,12 @@ from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lower
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
-from diffkern.ir.types import Array, is_differentiable
+from diffkern.ir.types import SHARED, Array, is_differentiable
+from diffkern.ops.memory import ATOMICS, LOADS, WRITES
+from diffkern.passes.blocks import blockwise_op, check_blocks
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.coverage import overwritten_whole
@@ -112,6 +114,7 @@ class Derivative:
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
     fn = lower(pyfunc, types)
+    check_blocks(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.attrs = {**fn.attrs, "unfused": True}
@@ -138,6 +141,13 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
+    together = blockwise_op(fn)
+    if together is not None:
+        raise AutodiffError(
+            f"kernel {fn.name} is not differentiated: its threads work together through shared memory or barriers",
+            loc=together.loc,
+            remedy="write it with tiles, whose operations have adjoints, or launch it with record_tape=False",
+        )
     default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
     budget = StackBudget(options.get("stack_bytes", default), options.get("stack_slots"))
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
@@ -288,7 +298,8 @@ def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject | c
         "sites": [
             {
                 "loc": None if op.loc is None else asdict(op.loc),
-                "array": position[op.operands[0]] if op.name in ("load", "store", "atomic", "accumulate") else None,
+                "array": position.get(op.operands[0]) if op.operands else None,
+                **_shared_array(op),
             }
             for op in compiled.check_sites
         ],
@@ -299,13 +310,22 @@ def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject | c
     }
 
 
+def _shared_array(op: Op) -> dict[str, Any]:
+    """Of an access to an array that a block shares: its name and number of axes."""
+    t = op.operands[0].type if op.operands else None
+    shared = isinstance(t, Array) and t.layout == SHARED
+    return {"shared": {"name": op.operands[0].name, "ndim": t.ndim}} if shared else {}  # type: ignore[union-attr]
+
+
 def _accesses(fn: Function) -> dict[str, list[int]]:
     position = {p: k for k, p in enumerate(fn.params)}
     reads, writes = set(), set()
     for op in walk(fn.body):
-        if op.name in ("load", "atomic"):
+        if op.operands[:1] and op.operands[0] not in position:
+            continue  # memory of a block
+        if op.name in LOADS | ATOMICS:
             reads.add(position[op.operands[0]])
-        if op.name in ("store", "atomic", "accumulate"):
+        if op.name in WRITES:
             writes.add(position[op.operands[0]])
     return {"reads": sorted(reads), "writes": sorted(writes)}
 
@@ -321,13 +341,14 @@ def _arguments(types: Sequence[Argument]) -> list[int]:
 
 def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]:
     arguments = _arguments(types)
-    return {
+    manifest = {
         "tid_arity": fn.tid_arity,
         "cost": thread_cost(fn),
         "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
         **_accesses(fn),
         "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
     }
+    return manifest if blockwise_op(fn) is None else {**manifest, "blockwise": True}
 
 
 def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from diffkern.backends.llvm import target
 from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
+from diffkern.backends.llvm.uniform import uniform_questions
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.passes.blocks import to_blocks
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.tile_lower import lower_tiles
 
 __all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
 
@@ -44,12 +47,13 @@ class CompiledObject:
     _source: str
     _weight: int
     _target: target.Target
+    _questions: float
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
 
     @functools.cached_property
     def llvm_ir(self) -> str:
-        return str(target.optimise(self._source, self._weight, self._target))
+        return str(target.optimise(self._source, self._weight, self._target, self._questions))
 
     def asm(self) -> str:
         """The assembly, for reading."""
@@ -89,8 +93,9 @@ def compile_function(
         If an operation has no form on this target.
     """
     t = target.target(target_name)
+    fn = expand_composites(to_blocks(lower_tiles(fn)))
     kernel = emit_kernel(
-        expand_composites(fn),
+        fn,
         symbol,
         triple=t.triple,
         data_layout=t.data_layout,
@@ -98,8 +103,10 @@ def compile_function(
         noalias=noalias,
         fma=t.fma,
         checking=checking,
+        vector_bytes=target.vector_bytes(t),
     )
-    code = target.object_code(target.optimise(kernel.text, kernel.weight, t), t)
+    questions = uniform_questions(fn)
+    code = target.object_code(target.optimise(kernel.text, kernel.weight, t, questions), t)
     return CompiledObject(
         code,
         kernel.symbols,
@@ -107,6 +114,7 @@ def compile_function(
         kernel.text,
         kernel.weight,
         t,
+        questions,
         kernel.check_sites,
         kernel.stamped,
     )

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 
 from diffkern.codegen import prims
-from diffkern.codegen.expression import ATOM, Expr, literal
+from diffkern.codegen.expression import ATOM, PRECEDENCE, Expr, literal
 from diffkern.codegen.names import Names
 from diffkern.codegen.python import Writer, function_name, import_lines
 from diffkern.errors import CompileError
@@ -33,6 +33,7 @@ from diffkern.ir.types import (
     Mat,
     Scalar,
     Stack,
+    Tile,
     Type,
     Vec,
     scalar_of,
@@ -41,6 +42,7 @@ from diffkern.ir.types import (
 from diffkern.passes.cuda_plan import Update, cuda_plan, summed_type
 from diffkern.passes.dce import eliminate
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.tile_uses import refuse_tiles
 
 __all__ = ["MAX_THREADS", "to_cuda_python"]
 
@@ -52,7 +54,7 @@ _WRAPS = frozenset({"add", "sub", "mul", "neg", "and", "or", "xor", "invert"})
 """Integer operations whose low bits depend on the low bits of the operands alone."""
 _KEEPS_TYPE = frozenset({"min", "max", "select", "const"})
 _ATOM = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
-_RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {"cuda", "range", "block_sum", "dim", "t"}
+_RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {"cuda", "range", "block_sum", "dim", "flat"}
 
 _BLOCK_SUM = '''\
 @cuda.jit(device=True)
@@ -88,6 +90,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
+    refuse_tiles(fn, "CUDA source")
     writer = _CudaWriter(eliminate(expand_composites(fn)))
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
@@ -120,11 +123,32 @@ class _CudaWriter(Writer):
             self.line = self.fn.loc.line
         for op in self.plan_of_updates.sums:
             self.start_sum(op)
+        shared = [op for op in self.fn.body.ops if op.name == "shared_new"]
+        for op in shared:
+            self.shared_new(op)
         total = " * ".join(f"dim[{k}]" for k in range(4))
-        self.emit(f"for t in range(cuda.grid(1), {total}, cuda.gridsize(1)):")
+        self.emit(f"for flat in range(cuda.grid(1), {total}, cuda.gridsize(1)):")
         self.nested(self.fn.body)
+        if shared:
+            self.emit("    cuda.syncthreads()  # before the next round writes to the shared arrays")
         self.finish_sums()
         return ["@cuda.jit", head, *self.lines]
+
+    def shared_new(self, op: Op) -> None:
+        t, shape = op.attrs["type"], list(op.attrs["shape"])
+        if isinstance(t.dtype, (Vec, Mat)):
+            shape.append(t.dtype.size)
+        name = self.names.fresh(op.result.name or "shared")
+        extents = f"({', '.join(map(str, shape))})" if len(shape) > 1 else str(shape[0])
+        self.emit(f"{name} = cuda.shared.array({extents}, {self.stored_dtype(t)})", op)
+        self.bind(op.result, name)
+
+    def stored_dtype(self, t: Array) -> str:
+        """The scalar type of an array's elements in memory."""
+        s = scalar_of(t)
+        if s in STORAGE_ONLY:
+            raise CompileError(f"a shared array of {s} has no numba-cuda form", loc=self.fn.loc)
+        return self.prim("bool_" if s == BOOL else s.name)
 
     def start_sum(self, op: Op) -> None:
         t = summed_type(op)
@@ -169,6 +193,12 @@ class _CudaWriter(Writer):
                 return self.constant(op.attrs["type"], op.attrs["value"])
             case "tid":
                 return self.thread_index(op.attrs["axis"])
+            case "block_dim":
+                return self.wrapped(INT32, Expr("cuda.blockDim.x"))
+            case "block_thread":
+                return self.wrapped(INT32, Expr("cuda.threadIdx.x"))
+            case "block_index":
+                return self.wrapped(INT32, Expr("flat // cuda.blockDim.x", PRECEDENCE["mul"]))
             case "shape":
                 length = Expr(f"{self.exprs[op.operands[0]].text}.shape[{op.attrs['axis']}]", reads=self.reads(op))
                 return self.wrapped(INT32, length)
@@ -198,7 +228,7 @@ class _CudaWriter(Writer):
 
     def thread_index(self, axis: int) -> Expr:
         inner = " * ".join(f"dim[{k}]" for k in range(axis + 1, 4))
-        text = "t" if not inner else f"t // {inner}" if axis == 2 else f"t // ({inner})"
+        text = "flat" if not inner else f"flat // {inner}" if axis == 2 else f"flat // ({inner})"
         return Expr(f"{self.prim('int32')}({text}{f' % dim[{axis}]' if axis else ''})")
 
     def element(self, t: Type, parts: Sequence[str], op: Op) -> Expr:
@@ -283,6 +313,10 @@ class _CudaWriter(Writer):
         match op.name:
             case "store":
                 self.store(op)
+            case "shared_new":
+                pass  # made before the loop
+            case "barrier":
+                self.emit("cuda.syncthreads()", op)
             case "atomic" if self.plan_of_updates.updates[op] is not Update.ATOMIC:
                 self.update(op, "-" if op.attrs["kind"] == "sub" else "+")
             case "stack_new":
@@ -333,6 +367,7 @@ class _CudaWriter(Writer):
         base = op.result.name or "kept"
         names = []
         for field in t.fields:
+            assert not isinstance(field, Tile)
             name = self.names.fresh(base)
             shape = str(t.slots) if isinstance(field, Scalar) else f"({t.slots}, {size_of(field)})"
             self.emit(f"{name} = cuda.local.array({shape}, {self.dtype(field)})", op)

@@ -16,7 +16,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ops.table import Effect, lookup
 
 _READS = frozenset({Effect.READ, Effect.STACK_READ})
-_WRITES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE})
+_WRITES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})
 
 
 @dataclass(slots=True)
@@ -50,6 +50,12 @@ def plan(fn: Function) -> Plan:
     for p in fn.params:
         out.home[p] = (fn.body, -1)
     _region(fn.body, [], uses, out)
+    for op in walk(fn.body):
+        body = op.attrs.get("body")
+        if body is not None:  # a function over the elements of tiles, of which other ops may have the same
+            inner: dict[Value, int] = {}
+            _count(body, inner)
+            _region(body, [], inner, out)
     return out
 
 
@@ -101,6 +107,8 @@ def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, i
 
 
 def _may_fold(op: Op) -> bool:
+    if op.name == "shared_new":
+        return False
     effect = lookup(op.name).effect
     return len(op.results) == 1 and not op.regions and (effect is Effect.PURE or effect in _READS)
 

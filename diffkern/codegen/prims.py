@@ -299,6 +299,17 @@ def accumulate(array: Any, index: Any, value: Any, mode: str = "plain") -> None:
     _atomic(array, index, value, mode, lambda old, new: old + new)
 
 
+def _together(*_: Any) -> Any:
+    """What only threads that run side by side can do."""
+    raise RuntimeError(
+        "threads of a block work together here, and this source runs one thread after the other: "
+        "print the kernel with target='cuda' and run it in numba's CUDA simulator"
+    )
+
+
+block_dim = thread_index = block_index = extent = shared_array = syncthreads = _together
+
+
 class Stack:
     """Slots that keep the carried values of a loop for the reverse sweep."""
 

@@ -16,7 +16,7 @@ from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.source import Source
-from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 
@@ -52,6 +52,7 @@ class Frame:
     env: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopState] = field(default_factory=list)
     returns_value: bool = False
+    tile_parameters: Names = frozenset()  # parameters of a func that are the caller's tiles
 
 
 class Context:
@@ -87,6 +88,9 @@ class Context:
         self.shapes: dict[tuple[tuple[ast.AST, ...], str], Any] = {}
         self.call_path: tuple[ast.AST, ...] = ()
         self.tid: tuple[int, Loc] | None = None
+        self.tile_views: dict[Value, frozenset[str]] = {}  # a view of a tile → variables that hold that tile
+        self.tile_lines: dict[Value, int] = {}  # where a tile was made
+        self.in_map = False
         self._uid = 0
 
     @property
@@ -154,6 +158,8 @@ class Context:
 def _name(term: Term, name: str) -> None:
     if isinstance(term, Val) and not term.value.name:
         term.value.name = name
+    elif isinstance(term, View) and not term.base.name:
+        term.base.name = name
     elif isinstance(term, Rec):
         for field, item in zip(term.struct.names, term.items, strict=True):
             _name(item, f"{name}.{field}")

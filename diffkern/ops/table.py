@@ -24,6 +24,7 @@ class Effect(enum.Enum):
     ATOMIC = "atomic"  # reads and writes an array element that other threads may write too
     STACK_READ = "stack read"
     STACK_WRITE = "stack write"
+    BARRIER = "barrier"  # orders this thread's accesses with those of others
     CONTROL = "control"  # whatever its regions do
 
 
@@ -34,6 +35,7 @@ class Diff(enum.Enum):
     ZERO = "zero"  # results carry no cotangent (integers, booleans) or the derivative is 0 almost everywhere
     SPECIAL = "special"  # control flow and memory: handled by the reverse pass itself
     INTERNAL = "internal"  # only occurs in adjoints
+    REFUSED = "refused"  # a kernel that contains it is not differentiated
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]

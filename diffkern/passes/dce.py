@@ -9,7 +9,7 @@ from __future__ import annotations
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ops.table import Effect, lookup
 
-_KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE})
+_KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})
 
 
 def has_effect(op: Op) -> bool:

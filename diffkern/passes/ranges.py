@@ -164,7 +164,7 @@ class _Ranges:
         match op.name:
             case "const":
                 return int(op.attrs["value"])
-            case "tid" | "shape":
+            case "tid" | "shape" | "block_dim" | "block_thread" | "block_index" | "extent":
                 return 0
             case "cast":
                 return low(0) if _keeps_value(op) else None

@@ -38,7 +38,12 @@ def invariant_values(fn: Function) -> dict[Value, Op | None]:
     """
     out: dict[Value, Op | None] = dict.fromkeys(fn.params)
     for op in walk(fn.body):
-        if op.name == "tid" or op.regions or lookup(op.name).effect is not Effect.PURE:
+        if (
+            op.name == "tid"
+            or op.regions
+            or lookup(op.name).family == "block"
+            or lookup(op.name).effect is not Effect.PURE
+        ):
             continue
         if all(v in out for v in op.operands):
             out.update(dict.fromkeys(op.results, op))
@@ -70,7 +75,7 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
         return False
     elif not all(_only_accumulates(other, used) for other in ops if op.operands[0] in other.operands):
         return False  # the thread may look at what it added
-    if scalar_of(op.operands[0].type) == BOOL:
+    if op.operands[0] not in invariant or scalar_of(op.operands[0].type) == BOOL:
         return False
     return all(v in invariant for v in index_operands(op))
 

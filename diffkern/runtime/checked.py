@@ -48,6 +48,8 @@ class CheckedExecutable(Executable):
         """
         n, chunk, header, chunks = geometry
         dims = struct.unpack_from(f"{abi.MAX_DIMS}q", header, abi.DIMS)
+        if self.blockwise:
+            dims = dims[:-1]  # the last is the number of threads of a block
         buffers = self._stamps(arguments[0], dims)
         record = np.zeros(abi.RECORD_STAMPS + len(buffers), np.int64)
         record[abi.RECORD_STAMPS :] = [0 if b is None else b.ctypes.data for b in buffers]
@@ -83,7 +85,7 @@ def error_of(manifest: Mapping[str, Any], record: Sequence[int], dims: Sequence[
     """Return the exception for the mistake that a record describes."""
     site = manifest["checks"]["sites"][record[abi.RECORD_SITE]]
     thread = record[abi.RECORD_THREAD]
-    text, remedy = _mistake(manifest, record, site["array"], dims)
+    text, remedy = _mistake(manifest, record, site, dims)
     loc = None if site["loc"] is None else Loc(**site["loc"])
     name = f"kernel {manifest['checks']['kernel']!r}"
     kernel = f"adjoint of {name}" if "cotangents" in manifest else name
@@ -92,7 +94,7 @@ def error_of(manifest: Mapping[str, Any], record: Sequence[int], dims: Sequence[
 
 
 def _mistake(
-    manifest: Mapping[str, Any], record: Sequence[int], array: int | None, dims: Sequence[int]
+    manifest: Mapping[str, Any], record: Sequence[int], site: Mapping[str, Any], dims: Sequence[int]
 ) -> tuple[str, str]:
     """What happened, and what to do instead."""
     code = record[abi.RECORD_CODE]
@@ -100,8 +102,10 @@ def _mistake(
         return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
     if code == abi.ZERO_STEP:
         return "the step of range is zero", "test the step first; a release program does not enter the loop"
-    assert array is not None
-    ndim, name = _ndim(manifest, array), _name(manifest, array)
+    if "shared" in site:
+        ndim, name = site["shared"]["ndim"], f"shared array {site['shared']['name']!r}"
+    else:
+        ndim, name = _ndim(manifest, site["array"]), _name(manifest, site["array"])
     index = record[abi.RECORD_INDEX : abi.RECORD_INDEX + ndim]
     shape = record[abi.RECORD_SHAPE : abi.RECORD_SHAPE + ndim]
     described = f"{name} with shape {tuple(shape)}"

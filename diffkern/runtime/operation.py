@@ -156,7 +156,7 @@ class Assign:
     def as_copy(self) -> list[Step] | None:
         """Return the native form that copies ``values``, which get the shape of the array."""
         data = self.goal._data
-        if not data.flags.c_contiguous:
+        if self.device is not None or not data.flags.c_contiguous:
             return None
         self.values = np.array(np.broadcast_to(self.values, data.shape), order="C")
         return _bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)

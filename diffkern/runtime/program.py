@@ -16,7 +16,7 @@ import numpy as np
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
-from diffkern.runtime.schedule import Cut, Plan, cut, normalize_dim
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM, Cut, Plan, cut, cut_blocks, normalize_dim
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -51,6 +51,8 @@ class Executable:
         Addresses of the kernel function and of the one that adds up partial sums (0 without).
     sites : int
         Number of uniform addresses that are accumulated to.
+    blockwise : bool
+        Whether threads of a block work together, so that a launch is whole blocks.
     writes, reads : tuple of int
         Parameters whose elements are stored or updated, and read.
     layout : tuple of (str, int)
@@ -64,8 +66,8 @@ class Executable:
     """
 
     __slots__ = (
-        "_geometry", "address", "contiguous_cotangents", "cost", "device", "finish", "layout", "manifest", "plans",
-        "reads", "sites", "writes",
+        "_geometry", "address", "blockwise", "contiguous_cotangents", "cost", "device", "finish", "layout", "manifest",
+        "plans", "reads", "sites", "writes",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Mapping[str, Any]) -> None:
@@ -75,6 +77,7 @@ class Executable:
         self.manifest = manifest
         self.sites = int(manifest.get("sites", 0))
         self.cost = float(manifest["cost"])
+        self.blockwise = bool(manifest.get("blockwise", False))
         self.reads: tuple[int, ...] = tuple(manifest["reads"])
         self.writes: tuple[int, ...] = tuple(manifest["writes"])
         self._geometry: dict[Any, Geometry] = {}
@@ -90,13 +93,16 @@ class Executable:
         return str(self.manifest["params"][index]["name"])
 
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
-        """Return how a launch over `dim` is cut; `config` is for GPUs.
+        """Return how a launch over `dim` is cut; of `config` the threads of a block count where they work together.
 
         Raises
         ------
         ValueError
             If `dim` is not a launch dimension.
         """
+        if self.blockwise:
+            block_dim = DEFAULT_BLOCK_DIM if config is None else config[0]
+            return self.prepared(cut_blocks(normalize_dim(dim), int(self.manifest["tid_arity"]), block_dim, self.cost))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
         found = self._geometry.get(key)

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Conflicts", "Cut", "Plan", "chunk_work", "cut", "normalize_dim", "plan_adjoint"]
+__all__ = [
+    "DEFAULT_BLOCK_DIM", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
+    "normalize_dim", "plan_adjoint",
+]  # fmt: skip
+
+DEFAULT_BLOCK_DIM = 256
+MAX_BLOCK_DIM = 1024
 
 MAX_CHUNKS = 256
 MAX_GROUPS = 32
@@ -120,6 +126,41 @@ def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
     if chunk > _ROUNDING:
         chunk = -(-chunk // _ROUNDING) * _ROUNDING
     return Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, min(chunk, max(n, at_least))))
+
+
+def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int) -> None:
+    """Check a launch whose threads work together in blocks.
+
+    Raises
+    ------
+    ValueError
+        If it is not whole blocks.
+    """
+    if not 1 <= block_dim <= MAX_BLOCK_DIM:
+        raise ValueError(f"block_dim is a number from 1 to {MAX_BLOCK_DIM}, not {block_dim!r}")
+    if len(dims) != max(arity, 1):
+        raise ValueError(f"its threads work in blocks and ask for {max(arity, 1)} axes; dim={dims!r} has {len(dims)}")
+    if math.prod(dims) % block_dim:
+        raise ValueError(
+            f"its threads work together in blocks of {block_dim}, and dim={dims!r} is not whole blocks: pass another "
+            "block_dim, or more threads that have nothing to do"
+        )
+
+
+def cut_blocks(dims: tuple[int, ...], arity: int, block_dim: int, cost: float) -> Cut:
+    """Return the chunks of a launch whose threads work together in blocks; what is counted are blocks.
+
+    The last of the four extents is the number of threads of a block.
+
+    Raises
+    ------
+    ValueError
+        If the launch is not whole blocks.
+    """
+    check_whole_blocks(dims, arity, block_dim)
+    blocks = cut((math.prod(dims) // block_dim,), cost * block_dim)
+    padded = (*dims, 1, 1)[:3]
+    return Cut((padded[0], padded[1], padded[2], block_dim), blocks.n, blocks.chunk)
 
 
 def conflicts_of(manifest: Mapping[str, Any], dims: tuple[int, ...], all_general: bool) -> Conflicts:

@@ -33,6 +33,8 @@ from diffkern.runtime.tape import Tape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from diffkern.runtime.graph import Graph
+
 __all__ = ["Recorder", "Sequence", "record"]
 
 
@@ -198,9 +200,14 @@ class _Program:
             begin = time.perf_counter_ns()
             if plan is None or not plan.is_native:
                 for index in indices:
+                    operation = self.items[index].operation
+                    if timed and operation.device is not None:
+                        operation.device.synchronize()
                     begin = time.perf_counter_ns()
-                    self.items[index].operation.execute()
+                    operation.execute()
                     if timed:
+                        if operation.device is not None:
+                            operation.device.synchronize()
                         self.times[index] = begin * 1e-9, (time.perf_counter_ns() - begin) * 1e-9
                 continue
             stamps = plan.run(timed)
@@ -220,8 +227,9 @@ class Sequence:
     """Recorded steps. Made by :func:`record`.
 
     ``sequence.replay(stream=None, timed=False)`` runs them all, with the contents that the arrays have then; with
-    ``timed=True`` each step's time is measured, for the table and the trace. ``sequence[i]`` is the record of a launch,
-    ``sequence[a:b]`` a sequence of the same steps: changes of parameters show in both.
+    ``timed=True`` each step's time is measured, for the table and the trace (on a GPU each step is waited for then).
+    ``sequence[i]`` is the record of a launch, ``sequence[a:b]`` a sequence of the same steps: changes of parameters
+    show in both.
     """
 
     __slots__ = ("__weakref__", "_program", "replay")
@@ -369,6 +377,18 @@ class Sequence:
             if item.prepared is not None:
                 item.prepared.fix()
         return Sequence(recorder.items)
+
+    def capture(self) -> Graph:
+        """Return the sequence as a graph: on a GPU a CUDA graph, on the CPU the sequence itself.
+
+        Raises
+        ------
+        LaunchError
+            If its steps run on several devices, or one of them cannot be part of a graph.
+        """
+        from diffkern.runtime.graph import capture
+
+        return capture(self)
 
     # -- showing -----------------------------------------------------------------------------------------------------
 

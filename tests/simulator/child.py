@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from block_corpus import BLOCKS
+from block_corpus import Case as Blocks
 from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
 
+from diffkern import pipeline
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import Simulated
@@ -52,11 +55,28 @@ def check(case: Case) -> None:
         compare(f"the gradient of {vjp.names[i]}", gradient, expected[i], rtol)
 
 
+def check_blocks(case: Blocks) -> None:
+    """A kernel whose threads work together, against what NumPy says."""
+    kernel = case.kernel
+    fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), kernel.options)
+    arguments = case.arguments()
+    expected = case.expected(*[np.copy(a) for a in arguments])
+    Simulated(fn, blocks=2, block_dim=case.block_dim).run(case.dim, arguments)
+    for name, found, wanted in zip(fn.param_names, arguments, expected, strict=True):
+        compare(name, found, wanted, 1e-5)
+
+
+WITHOUT_TILES = [name for name in sorted(CASES) if not name.startswith("tiles.")]
+
+
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or sorted(CASES):
+    for name in names or [*WITHOUT_TILES, *sorted(BLOCKS)]:
         try:
-            check(CASES[name])
+            if name in BLOCKS:
+                check_blocks(BLOCKS[name])
+            else:
+                check(CASES[name])
             verdicts[name] = ""
         except Exception:
             verdicts[name] = traceback.format_exc()

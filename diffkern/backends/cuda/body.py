@@ -6,17 +6,22 @@ same, with atomic updates as the hardware has them: ``red`` where nothing asks f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diffkern.backends.cuda.registers import add_quietly
-from diffkern.backends.llvm.function import BodyEmitter
-from diffkern.backends.llvm.memory import atomic_element, component
-from diffkern.backends.llvm.types import F32, F64, I32, I64, Builder
-from diffkern.ir.nodes import Op
-from diffkern.ir.types import STORAGE_ONLY, Element, scalar_of
+from llvmlite import ir
 
+from diffkern.backends.cuda.registers import add_and_fetch, add_quietly, synchronize
+from diffkern.backends.llvm.function import BodyEmitter
+from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
+from diffkern.backends.llvm.types import F32, F64, I32, I64, Builder, i64, memory_type
+from diffkern.ir.nodes import Op
+from diffkern.ir.types import SHARED, STORAGE_ONLY, Array, Element, scalar_of
+
+SHARED_MEMORY = 3
+"""The address space of the memory of a block."""
 _QUIET = (F32, F64, I32, I64)
 
 
@@ -32,7 +37,27 @@ class CudaBody(BodyEmitter):
 
     quiet: frozenset[int] = frozenset()
 
+    def barrier(self, op: Op) -> None:
+        synchronize(self.builder)
+
+    def shared_new(self, op: Op) -> None:
+        """Memory that the threads of the block share."""
+        t, shape = op.result.type, op.attrs["shape"]
+        assert isinstance(t, Array)
+        s, b = scalar_of(t.dtype), self.builder
+        count = element_size(t.dtype) * math.prod(shape)
+        memory = ir.ArrayType(memory_type(s), count)
+        name = b.module.get_unique_name(f"{b.function.name}_shared")
+        block = ir.GlobalVariable(b.module, memory, name, addrspace=SHARED_MEMORY)
+        block.linkage, block.align = "internal", 16
+        block.initializer = ir.Constant(memory, ir.Undefined)
+        block.type = ir.PointerType(addrspace=SHARED_MEMORY)
+        self.arrays[op.result] = ArrayRef(t, block, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
+
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+        array = op.operands[0].type
+        if isinstance(array, Array) and array.layout == SHARED:
+            return atomic(self.builder, t, pointer, kind, parts)
         if op.name == "accumulate" or id(op) in self.quiet:
             return add_element(self.builder, t, pointer, kind, parts)
         return atomic(self.builder, t, pointer, kind, parts)
@@ -40,9 +65,15 @@ class CudaBody(BodyEmitter):
 
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
     """An atomic update of the components of an element; returns the old ones."""
-    if kind == "sub" and scalar_of(t).is_float and scalar_of(t) not in STORAGE_ONLY:
-        kind, parts = "add", [b.fneg(v) for v in parts]  # the hardware has no subtraction
-    return atomic_element(b, t, pointer, kind, parts)
+    s = scalar_of(t)
+    if not s.is_float or s in STORAGE_ONLY or kind not in ("add", "sub", "exch"):
+        return atomic_element(b, t, pointer, kind, parts)
+    places = [(component(b, s, pointer, k), part) for k, part in enumerate(parts)]
+    if kind == "exch":
+        bits = ir.IntType(s.bits)
+        return [b.bitcast(b.atomic_rmw("xchg", p, b.bitcast(v, bits), "monotonic"), v.type) for p, v in places]
+    # The hardware has no subtraction.
+    return [add_and_fetch(b, p, v if kind == "add" else b.fneg(v)) for p, v in places]
 
 
 def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:

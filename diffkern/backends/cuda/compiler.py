@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import llvmlite
@@ -18,6 +19,7 @@ from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.llvm.checks import Checking
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.tile_uses import refuse_tiles
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,15 @@ class CudaObject:
     shared_bytes: int
     arch: str
     llvm_ir: str
-    launch_bounds: tuple[int, int] | None = None
+    launch_bounds: tuple[int, int] | None
+    _source: str
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
+
+    @functools.cached_property
+    def ltoir(self) -> bytes:
+        """The kernel as LTO code, for linking with other such code."""
+        return toolchain.ltoir(self._source, self.symbols[0], self.arch)
 
 
 def compile_function(
@@ -63,6 +71,7 @@ def compile_function(
     lineinfo: bool = False,
     launch_bounds: tuple[int, int] | None = None,
     may_alias: bool = True,
+    link_with: Sequence[bytes] = (),
 ) -> CudaObject:
     """Compile a function for a GPU; no GPU and no driver is needed.
 
@@ -84,12 +93,15 @@ def compile_function(
         The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
     may_alias : bool, optional
         Whether array parameters may overlap. False promises that no two do.
+    link_with : sequence of bytes, optional
+        LTO code of functions that the kernel calls; it is inlined.
 
     Raises
     ------
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
+    refuse_tiles(fn, arch)
     kernel = emit_kernel(
         expand_composites(fn),
         symbol,
@@ -104,8 +116,20 @@ def compile_function(
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
     llvm_ir = str(module)
     code = toolchain.ptx(module, arch)
-    cubin = toolchain.link(code, arch, symbol, lineinfo=lineinfo)
-    return CudaObject(cubin, code, (symbol,), 0, arch, llvm_ir, launch_bounds, kernel.check_sites, kernel.stamped)
+    inputs = [toolchain.ltoir(kernel.text, symbol, arch), *link_with] if link_with else [code]
+    cubin = toolchain.link(inputs, arch, symbol, lineinfo=lineinfo)
+    return CudaObject(
+        cubin,
+        code,
+        (symbol,),
+        kernel.shared_bytes,
+        arch,
+        llvm_ir,
+        launch_bounds,
+        kernel.text,
+        kernel.check_sites,
+        kernel.stamped,
+    )
 
 
 @functools.cache

@@ -12,6 +12,9 @@ the kernel does not ask for repeat the thread.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +25,7 @@ from llvmlite.ir import values
 from diffkern import abi
 from diffkern.backends.cuda.body import CudaBody, add_element
 from diffkern.backends.cuda.math import CudaScalars
-from diffkern.backends.cuda.registers import WARP, shuffle, special
+from diffkern.backends.cuda.registers import WARP, shuffle_down, special, synchronize
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
 from diffkern.backends.llvm.memory import (
@@ -34,20 +37,31 @@ from diffkern.backends.llvm.memory import (
     with_scopes,
 )
 from diffkern.backends.llvm.scalars import compare
-from diffkern.backends.llvm.types import I8, I32, I64, VOID, constant, i32, i64, value_type
+from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, VOID, constant, i32, i64, value_type
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.passes.blocks import blockwise_op, shared_bytes
+
+_TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
+"""llvmlite still spells the types of some pointers: of stack slots, globals and by-value parameters."""
 
 GLOBAL = 1
 """The address space of global memory."""
 
+SHARED = 3
+"""The address space of shared memory."""
+
+_SHARED_SUMS = 64
+"""More sums than this are added to memory by every warp, not by every block: 64 take 16 KiB of shared memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class CudaModule:
-    """An LLVM module as text, and what is checked while it runs."""
+    """An LLVM module as text, the shared memory of a block in bytes, and what is checked while it runs."""
 
     text: str
+    shared_bytes: int
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
 
@@ -90,9 +104,10 @@ def emit_kernel(
     if launch_bounds is not None:
         _annotate(module, kernel.function, launch_bounds)
     checks = kernel.checks
+    text = _TYPED_POINTER.sub(r"ptr\1", str(module))
     if checks is None:
-        return CudaModule(str(module))
-    return CudaModule(str(module), tuple(checks.sites), tuple(checks.stamps))
+        return CudaModule(text, kernel.shared_bytes)
+    return CudaModule(text, kernel.shared_bytes, tuple(checks.sites), tuple(checks.stamps))
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
@@ -100,6 +115,16 @@ def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None
     for name, value in zip(("maxntidx", "minctasm"), bounds, strict=True):
         if value:
             named.add(module.add_metadata([function, name, i32(value)]))
+
+
+def alignment(t: Array) -> int:
+    """Bytes to which the elements of an array are aligned: a launch checks the address of its first one.
+
+    Elements of C-contiguous arrays as far as their size and the widest access (16 bytes) allow; scalars otherwise.
+    """
+    if t.layout != "C":
+        return scalar_of(t).itemsize
+    return math.gcd(t.dtype.itemsize, 16)
 
 
 class _Kernel:
@@ -121,11 +146,15 @@ class _Kernel:
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.scalars = CudaScalars(self.builder, module, flags)
         self.checks: Checks | None = None
+        self.together = blockwise_op(fn) is not None
+        self.shared_bytes = shared_bytes(fn)
+        self.position: Any = None
         self.arrays: dict[Value, ArrayRef] = {}
         self.values: dict[Value, tuple[Any, ...]] = {}
         for p, place in zip(fn.params, fields, strict=True):
             if isinstance(p.type, Array):
-                self.arrays[p] = load_array(self.builder, self.block, place.offset, p.type, GLOBAL)
+                array = load_array(self.builder, self.block, place.offset, p.type, GLOBAL)
+                self.arrays[p] = dataclasses.replace(array, align=alignment(p.type))
             else:
                 self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
 
@@ -149,7 +178,12 @@ class _Kernel:
         if checking is not Checking.NONE:
             self.checks = Checks(checking, self.module, b, self.header(abi.STATUS))
         if noalias:
-            self.arrays = with_scopes(self.module, self.arrays)
+            written = {op.operands[0] for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
+            nothing = self.module.add_metadata([])
+            self.arrays = {
+                p: a if p in written else dataclasses.replace(a, invariant=nothing)
+                for p, a in with_scopes(self.module, self.arrays).items()
+            }
         stacks = {
             level: b.alloca(ir.ArrayType(I64, (size + 7) // 8))
             for level, size in sorted(self.facts.stack_bytes.items())
@@ -160,10 +194,22 @@ class _Kernel:
         with self.threads() as tid:
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+            if self.together:
+                body.launch = self.in_block(tid)
             body.region(self.fn.body)
-        for op in self.facts.reduced:
-            self.finish(op, sums[id(op)])
+            if self.shared_bytes:
+                synchronize(b)  # before the next round writes to the shared arrays
+        self.finish(sums)
         b.ret_void()
+
+    def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
+        """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""
+        b = self.builder
+        ntid = special(b, "ntid.x")
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(len(tid))]
+        flat = self.flat(list(zip(tid, dims, strict=True))) if tid else self.position
+        index = b.trunc(b.udiv(flat, b.zext(ntid, I64)), I32)
+        return {"block_dim": ntid, "block_thread": special(b, "tid.x"), "block_index": index}
 
     # -- sums into uniform addresses -----------------------------------------------------------------------------------
 
@@ -174,16 +220,60 @@ class _Kernel:
             b.store(constant(s, 0), slot)
         return slots
 
-    def finish(self, op: Op, slots: list[Any]) -> None:
-        """Add up the threads' sums of a warp; one of its threads adds the total to the destination."""
+    def finish(self, sums: dict[int, list[Any]]) -> None:
+        """Add up the threads' sums of a block; its first thread adds the totals to their destinations."""
+        if not sums:
+            return
+        b = self.builder
+        tid, ntid = special(b, "tid.x"), special(b, "ntid.x")
+        lane, first = b.and_(tid, i32(WARP - 1)), b.and_(tid, i32(-WARP))
+        lanes = b.sub(ntid, first)  # the last warp of a block may be short
+        last = b.sub(b.select(b.icmp_unsigned("<", lanes, i32(WARP)), lanes, i32(WARP)), i32(1))
+        slots = [(slot, _summed_type(op)) for op in self.facts.reduced for slot in sums[id(op)]]
+        values = [self.warp_sum(s, b.load(slot, typ=value_type(s)), last) for slot, s in slots]
+        if len(values) <= _SHARED_SUMS:
+            values = self.block_sums(values, [s for _, s in slots], tid, lane, ntid)
+            chosen = b.icmp_unsigned("==", tid, i32(0))
+        else:
+            chosen = b.icmp_unsigned("==", lane, i32(0))
+        with b.if_then(chosen):
+            for op in self.facts.reduced:
+                count = _width(op)
+                self.deliver(op, values[:count])
+                values = values[count:]
+
+    def block_sums(self, values: list[Any], types: list[Scalar], tid: Any, lane: Any, ntid: Any) -> list[Any]:
+        """The sums over the warps of a block, in its first thread; the other threads hold parts of them."""
+        b = self.builder
+        warp = b.lshr(tid, i32(5))
+        warps = b.lshr(b.add(ntid, i32(WARP - 1)), i32(5))
+        places = [self.shared(k, value.type) for k, value in enumerate(values)]
+        with b.if_then(b.icmp_unsigned("==", lane, i32(0))):
+            for value, place in zip(values, places, strict=True):
+                b.store(value, b.gep(place, [i32(0), warp], inbounds=True))
+        synchronize(b)
+        totals = []
+        for s, value, place in zip(types, values, places, strict=True):  # every warp does the same: no branch
+            part = b.load(b.gep(place, [i32(0), lane], inbounds=True), typ=value.type)
+            totals.append(self.warp_sum(s, part, b.sub(warps, i32(1))))
+        return totals
+
+    def shared(self, k: int, ty: Any) -> Any:
+        """Shared memory with a value for each warp of a block."""
+        kind = ir.ArrayType(ty, WARP)
+        self.shared_bytes += WARP * (8 if ty in (F64, I64) else 4 if ty in (F32, I32) else ty.width // 8)
+        place = ir.GlobalVariable(self.module, kind, f"dk_sum_{k}", addrspace=SHARED)
+        place.linkage, place.initializer = "internal", ir.Constant(kind, ir.Undefined)
+        return place
+
+    def deliver(self, op: Op, totals: list[Any]) -> None:
+        """Add a total to its destination."""
         b, s = self.builder, _summed_type(op)
-        totals = [self.warp_sum(s, b.load(slot, typ=value_type(s))) for slot in slots]
-        lane = b.and_(special(b, "tid.x"), i32(WARP - 1))
         # Nothing to add may mean that no thread reached the site, for instance because the element does not exist.
         wanted: Any = ir.Constant(ir.IntType(1), 0)
         for total in totals:
             wanted = b.or_(wanted, b.not_(compare(b, s, "==", total, constant(s, 0))))
-        with b.if_then(b.and_(b.icmp_unsigned("==", lane, i32(0)), wanted)):
+        with b.if_then(wanted):
             body = self.body()
             for needed in invariant_ops(op, self.facts):
                 body.op(needed)
@@ -192,12 +282,13 @@ class _Kernel:
             pointer = address(b, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
             add_element(b, array.type.dtype, pointer, "add", totals)
 
-    def warp_sum(self, s: Scalar, value: Any) -> Any:
-        """The sum over a warp whose threads are all here; the number of threads of a block is a multiple of 32."""
+    def warp_sum(self, s: Scalar, value: Any, last: Any) -> Any:
+        """The sum over the lanes up to ``last``, in lane 0; the other lanes hold parts of it."""
         b = self.builder
         for distance in (16, 8, 4, 2, 1):
-            other = shuffle(b, value, i32(distance))
-            value = b.fadd(value, other) if s.is_float else b.add(value, other)
+            other, present = shuffle_down(b, value, i32(distance), last)
+            total = b.fadd(value, other) if s.is_float else b.add(value, other)
+            value = b.select(present, total, value)
         return value
 
     # -- the loop over threads -----------------------------------------------------------------------------------------
@@ -216,6 +307,7 @@ class _Kernel:
                 total = b.mul(total, d)
             with self.loop(b.zext(first, I64), total, b.zext(stride, I64)) as t:
                 self.note(t)
+                self.position = t
                 yield ()
         elif arity == 1:
             with self.loop(first, b.trunc(dims[0], I32), stride) as i, self.repeated(dims[1:], [(i, dims[0])]):

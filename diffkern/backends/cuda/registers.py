@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern.backends.llvm.types import F32, F64, I32, I64, VOID, Builder, i32
+from diffkern.backends.llvm.types import F32, F64, I1, I32, I64, VOID, Builder, i32, i64
 
 FULL_WARP = -1
 WARP = 32
@@ -17,45 +17,97 @@ def special(b: Builder, name: str) -> Any:
     return b.call(function(b.module, f"llvm.nvvm.read.ptx.sreg.{name}", I32, []), [])
 
 
+def synchronize(b: Builder) -> None:
+    """Wait for all threads of the block; what they wrote is seen afterwards."""
+    b.call(function(b.module, "llvm.nvvm.barrier0", VOID, []), [])
+
+
 def function(module: ir.Module, name: str, result: Any, args: list[Any]) -> Any:
     """A declared function, declared on first use."""
     known = module.globals.get(name)
     return known if known is not None else ir.Function(module, ir.FunctionType(result, args), name)
 
 
-def shuffle(b: Builder, value: Any, mask: Any) -> Any:
-    """The value of the lane whose number differs by ``mask``, for any type of 32 or 64 bits; all lanes take part."""
-    if value.type.__class__ is ir.IntType and value.type.width < 32:
-        return b.trunc(shuffle(b, b.zext(value, I32), mask), value.type)
+def shuffle_down(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any, Any]:
+    """The value of the lane that is ``distance`` further, and whether that lane is not behind ``last``.
+
+    All lanes take part; values are of any type of at most 64 bits.
+    """
+    if isinstance(value.type, ir.IntType) and value.type.width < 32:
+        moved, present = shuffle_down(b, b.zext(value, I32), distance, last)
+        return b.trunc(moved, value.type), present
     if value.type in (F32, I32):
-        bits = value if value.type == I32 else b.bitcast(value, I32)
-        moved = _shuffle_word(b, bits, mask)
-        return moved if value.type == I32 else b.bitcast(moved, F32)
-    bits = value if value.type == I64 else b.bitcast(value, I64)
-    low, high = b.trunc(bits, I32), b.trunc(b.lshr(bits, ir.Constant(I64, 32)), I32)
-    low, high = (b.zext(_shuffle_word(b, part, mask), I64) for part in (low, high))
-    moved = b.or_(low, b.shl(high, ir.Constant(I64, 32)))
-    return moved if value.type == I64 else b.bitcast(moved, value.type)
+        moved, present = _shuffle_word(b, _cast(b, value, I32), distance, last)
+        return _cast(b, moved, value.type), present
+    bits = _cast(b, value, I64)
+    low, present = _shuffle_word(b, b.trunc(bits, I32), distance, last)
+    high, _ = _shuffle_word(b, b.trunc(b.lshr(bits, i64(32)), I32), distance, last)
+    moved = b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), i64(32)))
+    return _cast(b, moved, value.type), present
 
 
-def _shuffle_word(b: Builder, value: Any, mask: Any) -> Any:
-    fn = function(b.module, "llvm.nvvm.shfl.sync.bfly.i32", I32, [I32] * 4)
-    return b.call(fn, [i32(FULL_WARP), value, mask, i32(WARP - 1)])
+def _cast(b: Builder, value: Any, ty: Any) -> Any:
+    return value if value.type == ty else b.bitcast(value, ty)
 
 
-_RED = {F32: ("f32", "f"), F64: ("f64", "d"), I32: ("u32", "r"), I64: ("u64", "l")}
+def _shuffle_word(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any, Any]:
+    result = ir.LiteralStructType([I32, I1])
+    fn = function(b.module, "llvm.nvvm.shfl.sync.down.i32p", result, [I32] * 4)
+    pair = b.call(fn, [i32(FULL_WARP), value, distance, last])
+    return b.extract_value(pair, 0), b.extract_value(pair, 1)
+
+
+_NUMBERS = {F32: ("f32", "f"), F64: ("f64", "d"), I32: ("u32", "r"), I64: ("u64", "l")}
+_PLACES = {1: "gpu.global", 3: "cta.shared"}
+"""The scope and the memory of an atomic operation, by address space."""
 
 
 def add_quietly(b: Builder, pointer: Any, value: Any) -> None:
-    """Add to a number in global memory atomically, without asking for the old value."""
-    name, letter = _RED[value.type]
-    symbol = f"dk_red_add_{name}"
+    """Add to a number in memory atomically, without asking for the old value."""
+    name, letter = _NUMBERS[value.type]
+    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} [$0], $1;"
+    b.call(
+        _instruction(b.module, f"dk_red_add_{name}", VOID, pointer.type, value.type, text, f"l,{letter}"),
+        [pointer, value],
+    )
+
+
+def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:
+    """Add to a number in memory atomically; returns the old value."""
+    name, letter = _NUMBERS[value.type]
+    text = f"atom.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} $0, [$1], $2;"
+    operands = f"={letter},l,{letter}"
+    fn = _instruction(b.module, f"dk_atom_add_{name}", value.type, pointer.type, value.type, text, operands)
+    return b.call(fn, [pointer, value])
+
+
+def _instruction(module: ir.Module, name: str, result: Any, place: Any, value: Any, text: str, operands: str) -> Any:
+    """A function that is one instruction on an address and a value."""
+    symbol = f"{name}_{place.addrspace}"
+    known = module.globals.get(symbol)
+    if known is not None:
+        return known
+    fn = ir.Function(module, ir.FunctionType(result, [place, value]), symbol)
+    fn.linkage = "internal"
+    fn.attributes.add("alwaysinline")
+    b = ir.IRBuilder(fn.append_basic_block("entry"))
+    out = b.asm(fn.function_type, text, operands, fn.args, True)
+    if result == VOID:
+        b.ret_void()
+    else:
+        b.ret(out)
+    return fn
+
+
+def approximate(b: Builder, name: str, x: Any) -> Any:
+    """The hardware's approximation ``rcp`` or ``rsqrt`` of a float32, which takes and gives no subnormal numbers."""
+    symbol = f"dk_approximate_{name}"
     fn = b.module.globals.get(symbol)
     if fn is None:
-        fn = ir.Function(b.module, ir.FunctionType(VOID, [pointer.type, value.type]), symbol)
+        fn = ir.Function(b.module, ir.FunctionType(F32, [F32]), symbol)
         fn.linkage = "internal"
-        fn.attributes.add("alwaysinline")
+        for attribute in ("alwaysinline", "nounwind", "readnone"):
+            fn.attributes.add(attribute)
         inner = ir.IRBuilder(fn.append_basic_block("entry"))
-        inner.asm(fn.function_type, f"red.relaxed.gpu.global.add.{name} [$0], $1;", f"l,{letter}", fn.args, True)
-        inner.ret_void()
-    b.call(fn, [pointer, value])
+        inner.ret(inner.asm(fn.function_type, f"{name}.approx.ftz.f32 $0, $1;", "=f,f", fn.args, False))
+    return b.call(fn, [x])

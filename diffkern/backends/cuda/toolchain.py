@@ -1,17 +1,20 @@
 """The compilers for CUDA, named here and nowhere else.
 
-LLVM's own NVPTX back end (of llvmlite) makes PTX, nvJitLink makes a cubin of it. No driver is needed.
+LLVM's own NVPTX back end (of llvmlite) makes PTX, and nvJitLink a cubin of it. Where other LTO code is to be inlined,
+libNVVM makes LTO code of the same module and nvJitLink links the two. No driver is needed.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from llvmlite import binding as llvm
 
+from diffkern.backends.cuda.dialect import convert
 from diffkern.errors import CompileError
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -20,6 +23,9 @@ DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 ARCHITECTURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_89": "+ptx81", "sm_90": "+ptx81",
                  "sm_100": "+ptx86", "sm_103": "+ptx88", "sm_120": "+ptx87"}  # fmt: skip
 """What can be compiled for, each with the version of PTX it goes through."""
+
+OPAQUE_SINCE = 100
+"""From this architecture on libNVVM reads pointers without element types."""
 
 _INSTALL = 'run: pip install "diffkern[cuda]"'
 _lock = threading.Lock()
@@ -66,18 +72,27 @@ def ptx(module: Any, arch: str) -> str:
         return str(machine(arch).emit_assembly(module))
 
 
+def _absent(error: Exception | None = None) -> CompileError:
+    return CompileError("the CUDA compilers are not installed" + (f": {error}" if error else ""), remedy=_INSTALL)
+
+
+@functools.cache
+def _libdevice_bitcode() -> bytes:
+    try:
+        from cuda.pathfinder import BitcodeLibNotFoundError, find_bitcode_lib
+    except ImportError as error:
+        raise _absent() from error
+    try:
+        return Path(find_bitcode_lib("device")).read_bytes()
+    except BitcodeLibNotFoundError as error:
+        raise _absent(error) from error
+
+
 @functools.cache
 def _libdevice() -> Any:
-    try:
-        import nvidia
-    except ImportError as error:
-        raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL) from error
-    for root in nvidia.__path__:
-        for path in Path(root).glob("cu*/nvvm/libdevice/libdevice.10.bc"):
-            module = llvm.parse_bitcode(path.read_bytes())
-            module.triple, module.data_layout = TRIPLE, DATA_LAYOUT
-            return module
-    raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL)
+    module = llvm.parse_bitcode(_libdevice_bitcode())
+    module.triple, module.data_layout = TRIPLE, DATA_LAYOUT
+    return module
 
 
 @functools.cache
@@ -94,28 +109,66 @@ def _library_function(name: str) -> bytes:
     return bytes(module.as_bitcode())
 
 
-def link(ptx_text: str, arch: str, name: str, *, lineinfo: bool = False) -> bytes:
-    """The cubin of a PTX module."""
+def ltoir(text: str, symbol: str, arch: str) -> bytes:
+    """LTO code of an unoptimised module, which nvJitLink can inline other LTO code into."""
+    try:
+        from cuda.bindings import nvvm
+    except ImportError as error:
+        raise _absent() from error
+    machine(arch)
+    number = arch.removeprefix("sm_")
+    code = convert(text, symbol, typed=int(number) < OPAQUE_SINCE).encode()
+    library = _libdevice_bitcode()
+    program = nvvm.create_program()
+    try:
+        nvvm.add_module_to_program(program, code, len(code), symbol)
+        nvvm.lazy_add_module_to_program(program, library, len(library), "libdevice")
+        options = [f"-arch=compute_{number}", "-opt=3", "-gen-lto"]
+        try:
+            nvvm.compile_program(program, len(options), options)
+        except nvvm.nvvmError as error:
+            log = bytearray(nvvm.get_program_log_size(program))
+            nvvm.get_program_log(program, log)
+            raise CompileError(f"libNVVM: {_text(log)} ({error})") from error
+        out = bytearray(nvvm.get_compiled_result_size(program))
+        nvvm.get_compiled_result(program, out)
+        return bytes(out)
+    finally:
+        nvvm.destroy_program(program)
+
+
+def link(inputs: Sequence[str | bytes], arch: str, name: str, *, lineinfo: bool = False) -> bytes:
+    """The cubin of one PTX module (str), or of LTO code (bytes) that is optimised together."""
     try:
         from cuda.bindings import nvjitlink
     except ImportError as error:
-        raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL) from error
-    options = [f"-arch={arch}", *(["-lineinfo"] if lineinfo else [])]
-    code = ptx_text.encode()
+        raise _absent() from error
+    options = [f"-arch={arch}", "-O3"]
+    if lineinfo:
+        options.append("-lineinfo")
+    if any(isinstance(code, bytes) for code in inputs):
+        options.append("-lto")
     handle = nvjitlink.create(len(options), options)
     try:
         try:
-            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), name)
+            for code in inputs:
+                kind = nvjitlink.InputType.PTX if isinstance(code, str) else nvjitlink.InputType.LTOIR
+                data = code.encode() if isinstance(code, str) else code
+                nvjitlink.add_data(handle, kind, data, len(data), name)
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
             log = bytearray(nvjitlink.get_error_log_size(handle))
             nvjitlink.get_error_log(handle, log)
-            raise CompileError(f"nvJitLink: {log.decode(errors='replace').strip(chr(0))} ({error})") from error
+            raise CompileError(f"nvJitLink: {_text(log)} ({error})") from error
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
         return bytes(cubin)
     finally:
         nvjitlink.destroy(handle)
+
+
+def _text(log: bytearray) -> str:
+    return log.decode(errors="replace").rstrip("\0").strip()
 
 
 def versions() -> dict[str, str]:
@@ -127,5 +180,5 @@ def versions() -> dict[str, str]:
         try:
             out[name] = version(name)
         except PackageNotFoundError as error:
-            raise CompileError("the CUDA compilers are not installed", remedy=_INSTALL) from error
+            raise _absent(error) from error
     return out

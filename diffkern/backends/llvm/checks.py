@@ -16,7 +16,7 @@ from diffkern import abi
 from diffkern.backends.llvm.memory import ArrayRef, wrap_index
 from diffkern.backends.llvm.types import I1, I64, PTR, VOID, Builder, i64
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import Scalar
+from diffkern.ir.types import SHARED, Array, Scalar
 
 _REPORT = "dk_report"
 
@@ -73,7 +73,7 @@ class Checks:
         self._report(abi.OUT_OF_BOUNDS, site, indices=indices, shape=array.shape)
         b.branch(done)
         b.position_at_end(within)
-        alone = self._stamp(op, site, array, indices, position) if op.name == "store" else ir.Constant(I1, 1)
+        alone = self._stamp(op, site, array, indices, position) if _is_stamped(op) else ir.Constant(I1, 1)
         end = b.block
         b.branch(done)
         b.position_at_end(done)
@@ -173,6 +173,12 @@ class Checks:
                     b.store(value, b.gep(record, [i64(k)], source_etype=I64))
         b.ret_void()
         return fn
+
+
+def _is_stamped(op: Op) -> bool:
+    """Whether two threads must not both do it: a plain store to an array of the launch."""
+    t = op.operands[0].type
+    return op.name == "store" and isinstance(t, Array) and t.layout != SHARED
 
 
 def _is_integer(v: Value) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern import abi
+from diffkern.backends.llvm.buffers import Scratch
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops
 from diffkern.backends.llvm.function import BodyEmitter
@@ -73,6 +74,7 @@ def emit_kernel(
     noalias: bool = False,
     fma: bool | None = None,
     checking: Checking = Checking.NONE,
+    vector_bytes: int = 16,
 ) -> KernelModule:
     """Spell a kernel in LLVM.
 
@@ -92,6 +94,8 @@ def emit_kernel(
         Whether the target has fused multiply-add instructions; by default, whether this machine has them.
     checking
         Which mistakes to look for at run time.
+    vector_bytes
+        How wide the target's vectors are.
     """
     module = TargetModule(symbol)
     module.fma = fma
@@ -100,7 +104,7 @@ def emit_kernel(
     # A replayed value that is compared with a stored one must be the same to the last bit.
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
     sites = sum(_width(op) for op in facts.reduced)
-    chunk = _Chunk(module, fn, facts, flags, noalias)
+    chunk = _Chunk(module, fn, facts, flags, noalias, vector_bytes)
     chunk.emit(symbol, checking)
     symbols: tuple[str, ...] = (symbol,)
     if sites:
@@ -198,9 +202,18 @@ def _untyped(slot: Any) -> Any:
 class _Chunk(_Frame):
     """The chunk function."""
 
-    def __init__(self, module: ir.Module, fn: Function, facts: Facts, flags: tuple[str, ...], noalias: bool) -> None:
-        self.flags, self.noalias = flags, noalias
+    def __init__(
+        self,
+        module: ir.Module,
+        fn: Function,
+        facts: Facts,
+        flags: tuple[str, ...],
+        noalias: bool,
+        vector_bytes: int,
+    ) -> None:
+        self.flags, self.noalias, self.vector_bytes = flags, noalias, vector_bytes
         self.checks: Checks | None = None
+        self.launch: dict[str, Any] = {}
         self._arguments = (module, fn, facts)
 
     def emit(self, symbol: str, checking: Checking) -> None:
@@ -215,10 +228,14 @@ class _Chunk(_Frame):
             for level, size in sorted(self.facts.stack_bytes.items())
         }
         sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
+        scratch = Scratch(self.module, b, self.facts.buffers)
         for tid in self.threads():
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+            body.buffers, body.vector_bytes = scratch.pointers, self.vector_bytes
+            body.launch = self.launch
             body.region(self.fn.body)
+        scratch.release()
         self.write_partials(sums)
         b.ret_void()
 
@@ -246,6 +263,7 @@ class _Chunk(_Frame):
         if arity == 0:
             with self.loop(self.lo, self.hi) as t:
                 self.note_thread(t)
+                self.launch = self.of_block(t)
                 yield ()
             return
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
@@ -261,6 +279,13 @@ class _Chunk(_Frame):
                     yield (i,)
             else:
                 yield from self.rows(first, last, dims[:arity], repeat, r)
+
+    def of_block(self, t: Any) -> dict[str, Any]:
+        """What a kernel whose threads are blocks may ask for; the last extent of the launch is the block's length."""
+        b = self.builder
+        extents = [b.trunc(self.header(abi.DIMS + 8 * k), I32) for k in range(abi.MAX_DIMS)]
+        names = {"block": t, "block_index": b.trunc(t, I32), "block_dim": extents[-1]}
+        return names | {f"extent{k}": extents[k] for k in range(abi.MAX_DIMS - 1)}
 
     def note_thread(self, index: Any, start: Any = None, repeat: Any = None, r: Any = None) -> None:
         """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""

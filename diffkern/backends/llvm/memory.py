@@ -7,6 +7,8 @@ element is as many scalars one after the other.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +30,8 @@ class ArrayRef:
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
     scopes: tuple[Any, Any] | None = None  # metadata: (alias scope, scopes of the other arrays)
+    invariant: Any = None  # empty metadata node, where nothing writes the elements while the kernel runs
+    align: int = 0  # bytes to which the elements are aligned; 0: as their scalars
 
 
 def element_size(t: Element) -> int:
@@ -45,7 +49,7 @@ def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[
     """Pointer to the first scalar of an element."""
     exact = ("nsw",)
     index = [wrap_index(b, i, n) if w else i for i, n, w in zip(indices, array.shape, wrap, strict=True)]
-    if array.type.layout != "C":
+    if array.type.layout == "A":
         offset: Any = i64(0)
         for i, stride in zip(index, array.strides, strict=True):
             offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)
@@ -64,27 +68,33 @@ def component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
     return pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
 
 
-def _tag(array: ArrayRef | None, instruction: Any) -> Any:
+def _tag(array: ArrayRef | None, instruction: Any, k: int) -> Any:
+    """Say of the access to component ``k`` what is known about its array."""
     if array is not None and array.scopes is not None:
         instruction.set_metadata("alias.scope", array.scopes[0])
         instruction.set_metadata("noalias", array.scopes[1])
+    if array is not None and array.align:
+        instruction.align = math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)
     return instruction
 
 
 def load_element(b: Builder, t: Element, pointer: Any, array: ArrayRef | None = None) -> list[Any]:
     """The components of an element as values."""
     s = scalar_of(t)
-    return [
-        from_memory(b, s, _tag(array, b.load(component(b, s, pointer, k), typ=memory_type(s))))
-        for k in range(element_size(t))
-    ]
+    out = []
+    for k in range(element_size(t)):
+        raw = _tag(array, b.load(component(b, s, pointer, k), typ=memory_type(s)), k)
+        if array is not None and array.invariant is not None:
+            raw.set_metadata("invariant.load", array.invariant)
+        out.append(from_memory(b, s, raw))
+    return out
 
 
 def store_element(b: Builder, t: Element, pointer: Any, values: Sequence[Any], array: ArrayRef | None = None) -> None:
     """Write the components of an element."""
     s = scalar_of(t)
     for k, value in enumerate(values):
-        _tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)))
+        _tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)), k)
 
 
 def add_element(b: Builder, array: ArrayRef, pointer: Any, values: Sequence[Any], flags: tuple[str, ...]) -> None:
@@ -182,5 +192,5 @@ def with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value,
     for p, a in arrays.items():
         own = module.add_metadata([scopes[p]])
         others = module.add_metadata([s for q, s in scopes.items() if q is not p])
-        out[p] = ArrayRef(a.type, a.data, a.shape, a.strides, (own, others))
+        out[p] = dataclasses.replace(a, scopes=(own, others))
     return out

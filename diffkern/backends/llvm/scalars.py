@@ -44,6 +44,10 @@ class ScalarEmitter:
         fn = self.module.declare_intrinsic(f"llvm.{name}", [ty], ir.FunctionType(ty, [a.type for a in args]))
         return self.builder.call(fn, args, fastmath=self.flags)
 
+    def quotient(self, t: Scalar, x: Any, y: Any) -> Any:
+        """A quotient, correctly rounded or nearly so."""
+        return self.builder.fdiv(x, y)
+
     def remainder(self, t: Scalar, x: Any, y: Any) -> Any:
         """The exact remainder of a truncated division, with the sign of the dividend."""
         return self.builder.frem(x, y)
@@ -64,7 +68,8 @@ def _const(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 def _arith(integer: str, floating: str) -> Spelling:
     def spell(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
         if t.is_float:
-            return getattr(e.builder, floating)(*args, flags=e.flags)
+            flags = (*e.flags, "reassoc") if op.attrs.get("reassoc") else e.flags
+            return getattr(e.builder, floating)(*args, flags=flags)
         return getattr(e.builder, integer)(*args)
 
     return spell
@@ -168,10 +173,10 @@ def _float_divmod(e: ScalarEmitter, t: Scalar, x: Any, y: Any) -> tuple[Any, Any
     other_sign = b.xor(b.fcmp_ordered("<", y, zero), b.fcmp_ordered("<", rest, zero))
     nonzero = b.fcmp_unordered("!=", rest, zero)
     fix = b.and_(nonzero, other_sign)
-    quotient = b.fdiv(b.fsub(x, rest), y)
+    quotient = e.quotient(t, b.fsub(x, rest), y)
     quotient = b.select(fix, b.fsub(quotient, one), quotient)
     rest = b.select(fix, b.fadd(rest, y), b.select(nonzero, rest, e.intrinsic("copysign", t, zero, y)))
-    plain = b.fdiv(x, y)
+    plain = e.quotient(t, x, y)
     floored = e.intrinsic("floor", t, quotient)
     floored = b.select(b.fcmp_ordered(">", b.fsub(quotient, floored), constant(t, 0.5)), b.fadd(floored, one), floored)
     floored = b.select(b.fcmp_ordered("==", quotient, zero), e.intrinsic("copysign", t, zero, plain), floored)

@@ -18,12 +18,17 @@ import numba
 from llvmlite import binding as llvm
 from numba.core.registry import cpu_target
 
+from diffkern.backends.llvm.apart import create_machine, optimise_apart, run_passes
+from diffkern.backends.llvm.uniform import ENDLESS
 from diffkern.backends.vecmath.masked import PREFIX
 from diffkern.errors import CompileError
 
 VECTORIZE_LIMIT = 2500
 """Kernels of more instructions and literals are compiled without the loop vectoriser, whose time grows with the square
 of a loop: 0.6 s at this limit, where the rest of the compilation takes 0.2 s."""
+
+APART_S = 6.0
+"""How long the passes may take in a process of its own. At the limit above they take a second on a quiet machine."""
 
 _FULL_WIDTH = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids"})
 """Processors whose 512-bit vectors are worth using. LLVM prefers 256 bits on all of Intel's because the early ones slow
@@ -68,13 +73,11 @@ def _named(name: str) -> Target:
     _, _, system = llvm.get_process_triple().partition("-")
     triple = f"{'arm64' if architecture == 'aarch64' and 'apple' in system else architecture}-{system}"
     try:
-        found = llvm.Target.from_triple(triple)
+        llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise CompileError(f"LLVM here cannot compile for {triple}: {error}") from error
     cpu, features = ("generic", "") if architecture == "aarch64" else (name, "")
-    machine = found.create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="static" if architecture == "x86_64" else "default", jit=True
-    )
+    machine = create_machine(triple, cpu, features)
     return Target(triple, str(machine.target_data), cpu, features, machine, fma=name != "x86-64-v2")
 
 
@@ -82,10 +85,17 @@ def _native() -> Target:
     triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
-    machine = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="static" if triple.startswith("x86_64") else "default", jit=True
-    )
+    machine = create_machine(triple, cpu, features)
     return Target(triple, str(machine.target_data), cpu, features, machine)
+
+
+def vector_bytes(t: Target) -> int:
+    """How wide the vectors are that code for a target should use."""
+    if t.cpu in ("x86-64-v3", "x86-64-v4"):
+        return 32
+    if "+avx512f" in t.features and t.cpu in _FULL_WIDTH:
+        return 64
+    return 32 if "+avx" in t.features.split(",") else 16
 
 
 def description() -> dict[str, str]:
@@ -100,23 +110,39 @@ def description() -> dict[str, str]:
     }
 
 
-def optimise(text: str, weight: int, t: Target) -> Any:
-    """Parse, verify and optimise a module; ``weight`` is the length of its kernel."""
+def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:
+    """Parse, verify and optimise a module.
+
+    Parameters
+    ----------
+    text : str
+        The module.
+    weight : int
+        The length of its kernel.
+    t : Target
+        What code is made for.
+    questions : float, optional
+        What ``uniform_questions`` says of it. Where the vectoriser may not come back it runs in a process that can be
+        ended, and what it does not finish is compiled without it.
+    """
+    vectorise = weight <= VECTORIZE_LIMIT
     with _lock:
-        module = llvm.parse_assembly(text)
-        module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.loop_vectorization = weight <= VECTORIZE_LIMIT
-        options.loop_interleaving = weight <= VECTORIZE_LIMIT
-        options.loop_unrolling = True
-        options.slp_vectorization = False
-        passes = llvm.create_pass_builder(t.machine, options)
-        passes.getModulePassManager().run(module, passes)
-        _inline_masked(module, passes)
+        if vectorise and questions >= ENDLESS:
+            code = optimise_apart(text, t.triple, t.cpu, t.features, APART_S)
+            vectorise = code is not None
+            module = llvm.parse_assembly(text) if code is None else llvm.parse_bitcode(code)
+            module.verify()
+            if code is None:
+                run_passes(module, t.machine, vectorise=False)
+        else:
+            module = llvm.parse_assembly(text)
+            module.verify()
+            run_passes(module, t.machine, vectorise)
+        _inline_masked(module, t)
         return module
 
 
-def _inline_masked(module: Any, passes: Any) -> None:
+def _inline_masked(module: Any, t: Target) -> None:
     """Inline the vector forms of rare calls where the vectoriser put them, and drop the others."""
     forms = [f for f in module.functions if f.name.startswith(PREFIX) and f.linkage == llvm.Linkage.external]
     if not forms:
@@ -126,7 +152,7 @@ def _inline_masked(module: Any, passes: Any) -> None:
     after = llvm.create_new_module_pass_manager()
     after.add_always_inliner_pass()
     after.add_global_dead_code_eliminate_pass()
-    after.run(module, passes)
+    after.run(module, llvm.create_pass_builder(t.machine, llvm.create_pipeline_tuning_options(speed_level=3)))
 
 
 def object_code(module: Any, t: Target) -> bytes:

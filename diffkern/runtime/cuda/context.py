@@ -172,6 +172,10 @@ class CudaDevice(Device):
 
         set_stream(stream, self)
 
+    def new_stream(self) -> CudaStream:
+        """Return a new stream that neither waits for the default stream nor it for the new one."""
+        return CudaStream(self, non_blocking=True)
+
     def order(self, first: CudaStream, second: CudaStream) -> None:
         """Let what a stream is given from now on come after what another has so far."""
         if first is second or (first.is_default and second.is_blocking) or (second.is_default and first.is_blocking):
@@ -235,7 +239,7 @@ class CudaDevice(Device):
     def memory_stream(self) -> CudaStream:
         """A stream of its own for memory that is allocated while a capture goes on."""
         if self._for_memory is None:
-            self._for_memory = CudaStream(self, non_blocking=True)
+            self._for_memory = self.new_stream()
         return self._for_memory
 
     def release(self, address: int, home: CudaStream, users: Sequence[CudaStream]) -> None:

@@ -23,7 +23,7 @@ from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download_view
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import Cut, cut, normalize_dim
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM, Cut, check_whole_blocks, cut, normalize_dim
 
 __all__ = ["BLOCK_DIM", "CheckedCudaExecutable", "CudaExecutable", "executable"]
 
@@ -88,6 +88,9 @@ class CudaExecutable(Executable):
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
+        if self.blockwise:
+            config = (DEFAULT_BLOCK_DIM, 0) if config is None else config
+            check_whole_blocks(dims, int(self.manifest["tid_arity"]), config[0])
         key = dims, config
         found = self._grids.get(key)
         if found is None:

@@ -22,6 +22,7 @@ from diffkern.runtime.cuda.memory import DeviceMemory, View
 from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import overlaps
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import on_its_way, settle_queues
 
 __all__ = ["add", "assign", "copy", "download", "download_view"]
@@ -210,7 +211,8 @@ def download_view(device: CudaDevice, view: View) -> np.ndarray[Any, Any]:
     out = np.empty(view.shape, view.dtype)
     if not out.size:
         return out
-    if device.is_capturing:
+    recorder = current.recorder
+    if device.is_capturing or (recorder is not None and not recorder.runs):
         raise LaunchError(
             f"an array on {device} is read while work for it is captured, and what it will hold is not computed yet",
             remedy="read it after the graph has run",

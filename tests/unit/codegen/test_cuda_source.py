@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from block_corpus import BLOCKS
 from conftest import require
 from grad.build import lower
 from grad.corpus import CASES
@@ -112,10 +113,41 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
     assert len(code) > 1000
 
 
+def together(name: str) -> Function:
+    kernel = BLOCKS[name].kernel
+    return pipeline.forward_ir(kernel.func, kernel.argument_types(), {})
+
+
+@pytest.mark.parametrize("name", sorted(BLOCKS))
+@pytest.mark.usefixtures("without_driver")
+def test_numba_cuda_compiles_kernels_whose_threads_work_together(name: str) -> None:
+    test_numba_cuda_compiles_it(name, together)
+
+
+def test_golden_source_with_shared_memory() -> None:
+    text = to_cuda_python(together("sum_by_halves"))
+    path = GOLDEN / "sum_by_halves.txt"
+    if os.environ.get("DIFFKERN_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
 def test_every_primitive_has_a_device_function() -> None:
     from diffkern.backends import device_library
 
-    elsewhere = {"Stack", "accumulate", "shape", "cast", "checkpoint_split"}  # spelled by the kernel itself
+    elsewhere = {
+        "Stack",
+        "accumulate",
+        "shape",
+        "cast",
+        "checkpoint_split",
+        "block_dim",
+        "thread_index",
+        "block_index",
+        "extent",
+        "shared_array",
+        "syncthreads",
+    }  # spelled by the kernel itself
     composites = {
         "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
         "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",

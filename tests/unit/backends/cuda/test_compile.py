@@ -7,6 +7,9 @@ from conftest import require
 
 import diffkern as dk
 from diffkern import pipeline
+from diffkern.backends import cuda
+from diffkern.backends.cuda import toolchain
+from diffkern.backends.cuda.cubin import resources
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -37,3 +40,16 @@ def test_forward_and_adjoint_become_cubins(arch: str) -> None:
         assert name in program.object_code
         assert program.symbols == (name.decode(),)
         assert program.manifest["target"] == arch
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
+def test_lto_code_links_to_the_same_kernel(arch: str) -> None:
+    d = pipeline.adjoint_ir(spring.func, spring.argument_types(), frozenset({0, 2, 3}), {"target": arch})
+    pipeline.use_atomics(d.fn, d.buffers)
+    compiled = cuda.compile_function(d.fn, "adjoint", arch=arch)
+    linked = toolchain.link([compiled.ltoir], arch, "adjoint")
+    assert resources(linked).keys() == {"adjoint"}
+    own, other = resources(compiled.cubin)["adjoint"], resources(linked)["adjoint"]
+    assert other.stack_bytes == own.stack_bytes == 0
+    assert other.parameter_bytes == own.parameter_bytes
+    assert other.shared_bytes == own.shared_bytes

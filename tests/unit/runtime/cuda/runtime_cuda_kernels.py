@@ -47,3 +47,16 @@ def countdown(left: dk.array(dtype=int), x: dk.array(dtype=float)):
     i = dk.tid()
     left[i] = left[i] - 1
     x[i] = 2.0 * x[i]
+
+
+@dk.struct
+class Pair:
+    x: dk.array(dtype=float)
+    y: dk.array(dtype=float)
+    a: float
+
+
+@dk.kernel
+def scale(p: Pair):
+    i = dk.tid()
+    p.y[i] = p.a * p.x[i]

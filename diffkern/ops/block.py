@@ -1,0 +1,47 @@
+"""Threads of a block that work together: their indices, shared arrays, barriers.
+
+A launch is cut into blocks of ``block_dim`` threads with consecutive flattened indices. A kernel with one of these
+operations is *blockwise*: its launches are whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from diffkern.ir.types import INT32, SHARED, Array, Type
+from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+
+Attrs = Mapping[str, Any]
+
+
+def _index(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return (INT32,)
+
+
+def _shared(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array, shape = attrs["type"], attrs["shape"]
+    if not isinstance(array, Array) or array.layout != SHARED:
+        raise TypeRuleError(f"makes a shared array, not {array}")
+    if len(shape) != array.ndim or min(shape) < 1:
+        raise TypeRuleError(f"{array} cannot have the shape {shape}")
+    return (array,)
+
+
+def _barrier(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return ()
+
+
+for _row in (
+    OpDef("block_dim", "block", 0, _index, diff=Diff.REFUSED, py="block_dim()"),  # threads of a block
+    OpDef(
+        "block_thread", "block", 0, _index, diff=Diff.REFUSED, py="thread_index()"
+    ),  # the thread's index in its block
+    OpDef("block_index", "block", 0, _index, diff=Diff.REFUSED, py="block_index()"),  # which block of the launch
+    OpDef("extent", "block", 0, _index, diff=Diff.REFUSED, py="extent({axis})"),  # of the launch. attrs: axis
+    # Memory of a block, with undefined contents. attrs: type, shape, number (no two arrays have the same)
+    OpDef("shared_new", "block", 0, _shared, diff=Diff.REFUSED),
+    # Every thread of the block waits for all others; what they wrote before is seen after it.
+    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.REFUSED),
+):
+    register(_row)

@@ -1,0 +1,407 @@
+"""Blocks of threads on a target without them: barriers are checked, and a whole block becomes one thread.
+
+``check_blocks`` refuses a barrier that some threads of a block may miss: it may stand only under conditions and in
+loops whose course is the same for all threads of a block.
+
+``to_blocks`` makes of such a function one whose *thread is a block*. In: a function that ``check_blocks`` accepts. Out:
+a function without thread index, barriers and block-thread indices. Between two barriers its threads run one after the
+other, in a loop of their own (a ``for`` with the attribute ``threads``); what a thread needs after a barrier is kept in
+an array with an element per thread; loops and branches around barriers go outside of the loops over threads. Shared
+arrays are memory of the block. What remains of the family ``block`` are ``block_index``, ``block_dim``, ``extent`` and
+``shared_new``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from diffkern.errors import KernelTypeError
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner, defined_in
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import INT32, INT64, SHARED, Array, Element
+from diffkern.ops.table import Effect, lookup
+from diffkern.passes.dce import has_effect
+
+__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_blocks"]
+
+MAX_BLOCK_DIM = 1024
+SHARED_BYTES = 48 * 1024
+"""What every GPU gives a block without being asked."""
+
+_PER_THREAD = frozenset({"tid", "block_thread"})
+
+
+def blockwise_op(fn: Function) -> Op | None:
+    """The first op by which threads of a block work together, if there is one."""
+    return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
+
+
+def shared_bytes(fn: Function) -> int:
+    """Bytes of the shared arrays of a block, each beginning at a multiple of 16."""
+    arrays = [op for op in fn.body.ops if op.name == "shared_new"]
+    return sum((math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize + 15) // 16 * 16 for op in arrays)
+
+
+def check_blocks(fn: Function) -> None:
+    """Check that barriers are reached by all threads of a block, and that shared arrays are made once.
+
+    Raises
+    ------
+    KernelTypeError
+        With the line of the barrier or array.
+    """
+    if blockwise_op(fn) is None:
+        return
+    if fn.tid_arity > 3:
+        raise KernelTypeError(
+            f"kernel {fn.name} works in blocks and asks for 4 axes; at most 3 are possible", loc=fn.loc
+        )
+    top = set(fn.body.ops)
+    for op in walk(fn.body):
+        if op.name == "shared_new" and op not in top:
+            raise KernelTypeError(
+                "a shared array is made inside a loop or under a condition",
+                loc=op.loc,
+                remedy="make it at the beginning of the kernel",
+            )
+    size = shared_bytes(fn)
+    if size > SHARED_BYTES:
+        raise KernelTypeError(
+            f"kernel {fn.name} has shared arrays of {size} bytes; a block has {SHARED_BYTES}",
+            loc=fn.loc,
+            remedy="make them smaller",
+        )
+    _check_region(fn.body, _uniform(fn), None)
+
+
+def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> None:
+    for op in region.ops:
+        if op.name == "barrier" and parting is not None:
+            where = f" in line {parting.loc.line}" if parting.loc is not None else ""
+            what = "the condition" if parting.name == "if" else "the loop"
+            raise KernelTypeError(
+                f"some threads of a block may miss this barrier: {what}{where} depends on the thread",
+                loc=op.loc,
+                remedy="let all threads reach it, and put what only some of them do under the condition",
+            )
+        for sub in op.regions:
+            _check_region(sub, uniform, parting or (None if _decided_for_all(op, uniform) else op))
+
+
+def _decided_for_all(op: Op, uniform: set[Value]) -> bool:
+    match op.name:
+        case "if":
+            return op.operands[0] in uniform
+        case "for":
+            return all(v in uniform for v in op.operands[:3])
+        case _:
+            return op.regions[0].yields[0] in uniform
+
+
+def _uniform(fn: Function) -> set[Value]:
+    """Values that are the same for all threads of a block: the greatest set that is closed."""
+    varying: set[Value] = set()
+
+    def spread(targets: Sequence[Value], *sources: Value) -> bool:
+        if not any(v in varying for v in sources):
+            return False
+        fresh = [v for v in targets if v not in varying]
+        varying.update(fresh)
+        return bool(fresh)
+
+    def visit(region: Region) -> bool:
+        changed = False
+        for op in region.ops:
+            own = op.regions and has_effect(op) and not _has_barrier(op)  # each thread runs it for itself
+            if own or op.name in _PER_THREAD or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC):
+                changed |= not varying.issuperset(op.results)
+                varying.update(op.results)
+            elif not op.regions:
+                changed |= spread(op.results, *op.operands)
+            elif op.name == "if":
+                for r, a, b in zip(op.results, op.regions[0].yields, op.regions[1].yields, strict=True):
+                    changed |= spread([r], a, b, op.operands[0])
+            else:
+                changed |= loop(op)
+            for sub in op.regions:
+                changed |= visit(sub)
+        return changed
+
+    def loop(op: Op) -> bool:
+        body = op.regions[-1]
+        deciding = op.operands[:3] if op.name == "for" else op.regions[0].yields
+        init = op.operands[3:] if op.name == "for" else op.operands
+        params = body.params[1:] if op.name == "for" else body.params
+        changed = spread(body.params[:1], *deciding) if op.name == "for" else False
+        also = [(p,) for p in op.regions[0].params] if op.name == "while" else [()] * len(params)
+        for r, p, i, y, more in zip(op.results, params, init, body.yields, also, strict=True):
+            changed |= spread([r, p, *more], i, y, r, *deciding)
+        return changed
+
+    while visit(fn.body):
+        pass
+    every = {*fn.params, *defined_in(fn.body)}
+    return every - varying
+
+
+# -- a block as one thread ---------------------------------------------------------------------------------------------
+
+
+def to_blocks(fn: Function) -> Function:
+    """The function whose threads are the blocks of ``fn``; ``fn`` itself where its threads do not work together."""
+    if blockwise_op(fn) is None:
+        return fn
+    return _Blocks(fn).function()
+
+
+def _has_barrier(op: Op) -> bool:
+    return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
+
+
+@dataclass(eq=False)
+class _Segment:
+    """Ops between barriers: first what is the same for all threads, then what each thread does."""
+
+    common: list[Op] = field(default_factory=list)
+    own: list[Op] = field(default_factory=list)
+
+
+class _Blocks:
+    def __init__(self, fn: Function) -> None:
+        self.fn = fn
+        self.uniform = _uniform(fn)
+        self.arrays: list[Op] = []  # what goes to the beginning: memory of the block
+        self.top = Region()
+        self.b = Builder(self.top)
+        self.env: dict[Value, Value] = {p: p for p in fn.params}
+        self.indices = {op.result: op for op in walk(fn.body) if op.name in _PER_THREAD}  # computed where needed
+        self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
+        self.needed_later = self.find_kept(fn.body)
+
+    def function(self) -> Function:
+        self.n = self.b.one("block_dim")
+        self.block = self.b.one("block_index")
+        self.extents = [self.b.one("extent", axis=k) for k in range(1, self.fn.tid_arity)]
+        self.first = self.b.mul(self.block, self.n)
+        self.items(self.fn.body)
+        self.top.ops[:0] = self.arrays
+        fn = self.fn
+        return Function(fn.name, fn.params, self.top, fn.loc, 0, fn.source_lines, fn.attrs)
+
+    # -- what is kept across barriers --------------------------------------------------------------------------------
+
+    def segments(self, region: Region) -> list[_Segment | Op]:
+        """A region as segments, and the loops and branches around barriers."""
+        out: list[_Segment | Op] = [_Segment()]
+        for op in region.ops:
+            if op.name == "barrier":
+                out.append(_Segment())
+            elif _has_barrier(op):
+                out += [op, _Segment()]
+            elif op.name != "shared_new":
+                segment = out[-1]
+                assert isinstance(segment, _Segment)
+                (segment.common if self.common(op) else segment.own).append(op)
+        return out
+
+    def common(self, op: Op) -> bool:
+        """Whether the block computes it once."""
+        return not has_effect(op) and all(r in self.uniform for r in op.results)
+
+    def find_kept(self, region: Region) -> set[Value]:
+        """The values of threads that are needed outside of the segment that computes them."""
+        home: dict[Value, object] = {}
+        uses: list[tuple[Value, object]] = []
+
+        def visit(region: Region) -> None:
+            for item in self.segments(region):
+                if isinstance(item, _Segment):
+                    inside = Region(ops=item.own)
+                    home.update(dict.fromkeys(defined_in(inside), item))
+                    for op in walk(inside):
+                        uses.extend((v, item) for v in op.operands)
+                        uses.extend((v, item) for sub in op.regions for v in sub.yields)
+                    continue
+                uses.extend((v, None) for v in item.operands)
+                for sub in item.regions:
+                    visit(sub)
+                    uses.extend((v, None) for v in sub.yields)
+
+        visit(region)
+        later = {v for v, where in uses if v in home and home[v] is not where and v not in self.uniform}
+        return later - self.indices.keys()
+
+    def array_for(self, t: Element, name: str) -> Value:
+        """Memory of the block with an element for each thread."""
+        array = Value(Array(t, 1, SHARED), name)
+        attrs = {"type": array.type, "shape": (MAX_BLOCK_DIM,), "number": -1 - len(self.arrays)}
+        self.arrays.append(Op("shared_new", (), (array,), attrs, (), self.fn.loc))
+        return array
+
+    # -- code --------------------------------------------------------------------------------------------------------
+
+    def items(self, region: Region) -> None:
+        for op in region.ops:
+            if op.name == "shared_new":
+                copy = Value(op.result.type, op.result.name)
+                self.arrays.append(Op(op.name, (), (copy,), op.attrs, (), op.loc))
+                self.env[op.result] = copy
+        for item in self.segments(region):
+            if isinstance(item, _Segment):
+                self.segment(item)
+            elif item.name == "if":
+                self.branch(item)
+            else:
+                self.loop(item)
+
+    def segment(self, item: _Segment) -> None:
+        common = _Common(self, self.env)
+        common.ops(item.common)
+        if item.own:
+            with _Threads(self, item.own[0]) as thread:
+                thread.ops(item.own)
+                for v in (r for op in item.own for r in op.results):
+                    if v in self.needed_later:
+                        thread.keep(v)
+
+    def hand_over(self, pairs: list[tuple[Value, Value]], like: Op) -> None:
+        """Let each thread's value of the first go to what is kept for the second."""
+        if not pairs:
+            return
+        with _Threads(self, like) as thread:
+            found = [thread.value(source) for source, _ in pairs]
+            for value, (_, target) in zip(found, pairs, strict=True):
+                thread.store(self.kept[target], value)
+
+    def own_results(self, op: Op) -> list[int]:
+        """Positions of the results that differ between threads; memory is made for them."""
+        own = [k for k, r in enumerate(op.results) if r not in self.uniform]
+        for k in own:
+            r = op.results[k]
+            self.kept[r] = self.array_for(r.type, r.name)  # type: ignore[arg-type]
+        return own
+
+    def branch(self, op: Op) -> None:
+        own = self.own_results(op)
+        shared = [k for k in range(len(op.results)) if k not in own]
+        regions = []
+        for sub in op.regions:
+            region = Region()
+            with self.b.into(region):
+                self.items(sub)
+                self.hand_over([(sub.yields[k], op.results[k]) for k in own], op)
+            region.yields = tuple(self.env[sub.yields[k]] for k in shared)
+            regions.append(region)
+        types = tuple(op.results[k].type for k in shared)
+        with self.b.at(op.loc):
+            results = self.b.op("if", self.env[op.operands[0]], regions=regions, types=types)
+        self.env.update(zip((op.results[k] for k in shared), results, strict=True))
+
+    def loop(self, op: Op) -> None:
+        fixed = 3 if op.name == "for" else 0
+        init, body = op.operands[fixed:], op.regions[-1]
+        params = body.params[1:] if op.name == "for" else body.params
+        own = self.own_results(op)
+        shared = [k for k in range(len(op.results)) if k not in own]
+        self.hand_over([(init[k], op.results[k]) for k in own], op)
+        for k in own:
+            self.kept[params[k]] = self.kept[op.results[k]]
+        index = body.params[:1] if op.name == "for" else ()
+        inner = Region(tuple(Value(p.type, p.name) for p in (*index, *(params[k] for k in shared))))
+        regions = [inner]
+        if op.name == "while":
+            regions.insert(0, self.condition(op, shared))
+        self.env.update(zip((*index, *(params[k] for k in shared)), inner.params, strict=True))
+        with self.b.into(inner):
+            self.items(body)
+            self.hand_over([(body.yields[k], op.results[k]) for k in own], op)
+        inner.yields = tuple(self.env[body.yields[k]] for k in shared)
+        operands = [self.env[v] for v in (*op.operands[:fixed], *(init[k] for k in shared))]
+        with self.b.at(op.loc):
+            results = self.b.op(op.name, *operands, regions=regions)
+        self.env.update(zip((op.results[k] for k in shared), results, strict=True))
+
+    def condition(self, op: Op, shared: list[int]) -> Region:
+        cond = op.regions[0]
+        region = Region(tuple(Value(cond.params[k].type, cond.params[k].name) for k in shared))
+        self.env.update(zip((cond.params[k] for k in shared), region.params, strict=True))
+        with self.b.into(region):
+            _Common(self, self.env).ops([inner for inner in cond.ops if self.common(inner)])
+        region.yields = (self.env[cond.yields[0]],)
+        return region
+
+
+class _Common(Cloner):
+    """Copies what the block computes once."""
+
+    def __init__(self, blocks: _Blocks, env: dict[Value, Value]) -> None:
+        super().__init__(blocks.b, env)
+        self.blocks = blocks
+
+    def op(self, op: Op) -> None:
+        known = {"block_dim": self.blocks.n, "block_index": self.blocks.block}.get(op.name)
+        if known is not None:
+            self.env[op.result] = known
+        else:
+            super().op(op)
+
+
+class _Threads(_Common):
+    """A loop over the threads of the block; what is copied inside belongs to one of them."""
+
+    def __init__(self, blocks: _Blocks, like: Op) -> None:
+        super().__init__(blocks, dict(blocks.env))
+        self.like = like
+        self.body = Region((Value(INT32, "thread"),))
+        self.thread = self.body.params[0]
+
+    def __enter__(self) -> _Threads:
+        self.inside = self.b.into(self.body)
+        self.inside.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.inside.__exit__(None, None, None)
+        with self.b.at(self.like.loc):
+            self.b.op("for", self.b.i32(0), self.blocks.n, self.b.i32(1), regions=(self.body,), threads=True)
+
+    def value(self, v: Value) -> Value:
+        found = self.env.get(v)
+        if found is None:
+            # Where it is needed, each time anew: an earlier place may be inside of a branch.
+            index = self.blocks.indices.get(v)
+            if index is not None:
+                return self.thread if index.name == "block_thread" else self.thread_index(index.attrs["axis"])
+            found = self.b.one("load", self.blocks.kept[v], self.thread, hint=v.name, wrap=(False,))
+        return found
+
+    def op(self, op: Op) -> None:
+        if op.name == "block_thread":
+            self.env[op.result] = self.thread
+        elif op.name == "tid":
+            self.env[op.result] = self.thread_index(op.attrs["axis"])
+        else:
+            super().op(op)
+
+    def thread_index(self, axis: int) -> Value:
+        b, extents = self.b, self.blocks.extents
+        if not extents:
+            return b.add(self.blocks.first, self.thread)
+        wide = [b.cast(v, INT64) for v in (self.blocks.block, self.blocks.n, self.thread)]
+        flat = b.add(b.mul(wide[0], wide[1]), wide[2])
+        for extent in reversed(extents[axis:]):
+            flat = b.one("floordiv", flat, b.cast(extent, INT64))
+        if axis:
+            flat = b.one("mod", flat, b.cast(extents[axis - 1], INT64))
+        return b.cast(flat, INT32)
+
+    def keep(self, v: Value) -> None:
+        if v not in self.blocks.kept:
+            self.blocks.kept[v] = self.blocks.array_for(v.type, v.name)  # type: ignore[arg-type]
+        self.store(self.blocks.kept[v], self.env[v])
+
+    def store(self, array: Value, value: Value) -> None:
+        self.b.op("store", array, self.thread, value, wrap=(False,))
