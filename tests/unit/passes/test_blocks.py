@@ -178,6 +178,30 @@ def test_shared_arrays_that_cannot_be_made() -> None:
     refused(no_dtype, "the number 5 is no dtype", "dk.shared_array(4, 5)")
 
 
+def test_a_block_that_works_on_tiles() -> None:
+    """On the CPU it is one thread, and has gradients."""
+
+    @dk.kernel
+    def scaled(x: f1, y: f1):
+        i = dk.tid()
+        t = dk.tile_load(x, shape=4, offset=i * 4)
+        dk.tile_store(y, t * float(1 + dk.block_dim()), offset=i * 4)
+
+    x, y = dk.ones(8, dtype=float, requires_grad=True), dk.zeros(8, dtype=float, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch_tiled(scaled, dim=[2], inputs=[x, y], block_dim=64)
+    tape.backward(grads={y: dk.ones_like(y)})
+    assert y.numpy().tolist() == [2.0] * 8
+    assert x.grad.numpy().tolist() == [2.0] * 8
+
+    def mixed(x: f1, y: f1):
+        t = dk.tile_load(x, shape=4)
+        dk.syncthreads()
+        dk.tile_store(y, t)
+
+    refused(mixed, "work one by one here, and as a whole on the tile in line", "dk.syncthreads()")
+
+
 def test_no_gradient() -> None:
     case = BLOCKS["reversed_in_blocks"]
     with pytest.raises(dk.AutodiffError, match="not differentiated: its threads work together") as caught:
