@@ -33,7 +33,8 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
-from diffkern.passes.blocks import blockwise_op, check_blocks
+from diffkern.ops.memory import ATOMICS, LOADS, WRITES
+from diffkern.passes.blocks import blockwise_op, check_blocks, with_blocks_of_one
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.coverage import overwritten_whole
@@ -114,6 +115,8 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
     fn = lower(pyfunc, types)
     check_blocks(fn)
+    if not _is_cuda(options):
+        with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.attrs = {**fn.attrs, "unfused": True}
@@ -324,9 +327,9 @@ def _accesses(fn: Function) -> dict[str, list[int]]:
     for op in walk(fn.body):
         if op.operands[:1] and op.operands[0] not in position:
             continue  # memory of a block
-        if op.name in ("load", "atomic"):
+        if op.name in LOADS | ATOMICS:
             reads.add(position[op.operands[0]])
-        if op.name in ("store", "atomic", "accumulate"):
+        if op.name in WRITES:
             writes.add(position[op.operands[0]])
     return {"reads": sorted(reads), "writes": sorted(writes)}
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_differentiable
+from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.table import Diff, lookup
 
 
@@ -19,7 +20,7 @@ class Activity:
     def __init__(self, fn: Function, active: Iterable[Value]) -> None:
         self.roots = frozenset(active)
         self.varied: set[Value] = {p for p in self.roots if is_differentiable(p.type)}
-        self.useful: set[Value] = set()
+        self.useful: set[Value] = set(fn.body.yields)
         self._forward(fn.body)
         self._backward(fn.body)
 
@@ -36,7 +37,7 @@ class Activity:
 
     def _forward(self, region: Region) -> None:
         for op in region.ops:
-            if op.name in ("load", "atomic"):
+            if op.name in LOADS | ATOMICS:
                 if op.operands[0] in self.roots and is_differentiable(op.results[0].type):
                     self.varied.add(op.results[0])
             elif op.name == "if":
@@ -69,7 +70,7 @@ class Activity:
 
     def _backward(self, region: Region) -> None:
         for op in reversed(region.ops):
-            if op.name in ("store", "atomic"):
+            if op.name in STORES | ATOMICS:
                 if op.operands[0] in self.roots:
                     self.useful.add(op.operands[-1])
             elif op.name == "if":
@@ -104,21 +105,21 @@ class HiddenPaths:
     """
 
     def __init__(self, fn: Function, active: Iterable[Value]) -> None:
-        accesses = [op for op in walk(fn.body) if op.name in ("load", "store", "atomic")]
+        accesses = [op for op in walk(fn.body) if op.name in LOADS | STORES | ATOMICS]
         self.carriers = self.useful = frozenset[Value]()
         roots = frozenset(active)
         arrays: frozenset[Value] | None = None
         while arrays != self.carriers:
             arrays = self.carriers
             varied = Activity(fn, roots | arrays).varied
-            stores = (op for op in accesses if op.name != "load" and op.operands[-1] in varied)
+            stores = (op for op in accesses if op.name not in LOADS and op.operands[-1] in varied)
             self.carriers = arrays.union(op.operands[0] for op in stores)
         sinks: frozenset[Value] | None = None
         wider = frozenset[Value]()
         while sinks != wider:
             sinks = wider
             self.useful = frozenset(Activity(fn, roots | sinks).useful)
-            loads = (op for op in accesses if op.name != "store" and op.result in self.useful)
+            loads = (op for op in accesses if op.name not in STORES and op.result in self.useful)
             wider = sinks.union(op.operands[0] for op in loads)
 
     def through(self, load: Op) -> bool:

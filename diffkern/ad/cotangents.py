@@ -6,6 +6,8 @@ are kept apart until the whole is asked for, so that no zero vectors are built a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import Mat, Vec
@@ -29,6 +31,11 @@ class Cotangents:
         parts = self._parts.setdefault(v, {})
         known = parts.get(index)
         parts[index] = ct if known is None else self.b.add(known, ct)
+
+    def add_at(self, v: Value, index: Sequence[Value], ct: Value) -> None:
+        """Add a contribution to one element of a tile's cotangent."""
+        known = self._whole.get(v)
+        self._whole[v] = self.b.one("tile_add_at", known if known is not None else self.b.zero(v.type), ct, *index)
 
     def take(self, v: Value) -> Value | None:
         """The cotangent of a value, which is removed from the map; None if it is zero."""

@@ -25,8 +25,11 @@ from dataclasses import dataclass
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack
+from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
 from diffkern.passes.dce import eliminate_region, needed_params
+
+TILE_ROOM = 64
+"""A thread that carries tiles through a loop does the work of a block of threads, and may keep as much more."""
 
 Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
 """Emit one primal iteration: (iteration number, carried state) -> next carried state."""
@@ -39,12 +42,13 @@ class StackBudget:
     bytes: int
     slots: int | None = None
 
-    def slots_for(self, fields: Sequence[Element]) -> int:
-        """Snapshots of these fields that fit, at least 2."""
+    def slots_for(self, fields: Sequence[StackField]) -> int:
+        """Snapshots of these fields that fit, at least 2; those with tiles have room for more bytes."""
         if self.slots is not None:
             return max(2, self.slots)
         size = sum((f.itemsize + 7) // 8 * 8 for f in fields)
-        return max(2, self.bytes // size)
+        room = self.bytes * (TILE_ROOM if any(isinstance(f, Tile) for f in fields) else 1)
+        return max(2, room // size)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import INT32
+from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
 from diffkern.passes.dependence import LoadFact, Source
 
 
@@ -38,11 +39,11 @@ class Replay(Cloner):
 
     def op(self, op: Op) -> None:
         with self.b.at(op.loc):
-            if op.name in ("store", "accumulate"):
+            if op.name in STORES | ACCUMULATES:
                 return
-            if op.name == "atomic":
+            if op.name in ATOMICS:
                 self.poisoned(op, _atomic_result(op))
-            elif op.name == "load":
+            elif op.name in LOADS:
                 self.load(op)
             elif op.name == "while":
                 self.counted_while(op)

@@ -20,16 +20,21 @@ from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
 from diffkern.ad.replay import Replay, ReplayContext, used_poison
 from diffkern.ad.rules import RULES, RuleArguments
+from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, Array, Kind, Scalar, is_differentiable, value_type
+from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, value_type
+from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.table import Diff, lookup
 from diffkern.passes.dce import eliminate
 from diffkern.passes.dependence import Source, classify_loads
 
 Env = dict[Value, Value]
+
+MAP_LEVEL = 1000
+"""Loop stacks in the function of a map have levels of their own: those of the loops around it are alive meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +72,12 @@ def reverse(fn: Function, active: Sequence[int], budget: StackBudget) -> Adjoint
 
 
 class _Reverse:
-    def __init__(self, fn: Function, active: list[int], budget: StackBudget) -> None:
+    def __init__(self, fn: Function, active: list[int], budget: StackBudget, level: int = 0) -> None:
         self.fn = fn
         self.active_params = [fn.params[k] for k in active]
         self.cotangents = tuple(active)
         self.budget = StackBudget(budget.bytes // max(1, _loop_depth(fn.body)), budget.slots)
+        self.level = level
         self.activity = Activity(fn, self.active_params)
         self.b = Builder()
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
@@ -89,7 +95,7 @@ class _Reverse:
         env: Env = dict(self.params)
         Replay(self.b, env, self.context).ops(self.fn.body.ops)
         cts = Cotangents(self.b)
-        self.ops(self.fn.body.ops, env, cts, 0)
+        self.ops(self.fn.body.ops, env, cts, self.level)
         self.b.loc = self.fn.loc
         for p in self.active_params:
             if not isinstance(p.type, Array):
@@ -97,6 +103,23 @@ class _Reverse:
                 if ct is not None:
                     self.b.op("accumulate", self.ct_params[p], self.b.i32(0), ct, wrap=(False,), mode="plain")
         return self.finish()
+
+    def elements(self) -> Region:
+        """The adjoint of the function of a map: from parameters and cotangents of the yields to cotangents."""
+        env: Env = dict(self.params)
+        Replay(self.b, env, self.context).ops(self.fn.body.ops)
+        cts = Cotangents(self.b)
+        seeds = [Value(y.type, _ct_name(y)) for y in self.fn.body.yields]
+        for y, seed in zip(self.fn.body.yields, seeds, strict=True):
+            if self.activity.active(y):
+                cts.add(y, seed)
+        self.ops(self.fn.body.ops, env, cts, self.level)
+        found = [cts.take(p) for p in self.active_params]
+        region = self.b.region
+        region.params = (*(self.params[p] for p in self.fn.params), *seeds)
+        pairs = zip(self.active_params, found, strict=True)
+        region.yields = tuple(ct if ct is not None else self.b.zero(p.type) for p, ct in pairs)
+        return region
 
     def finish(self) -> Adjoint:
         params = [self.params[p] for p in self.fn.params]
@@ -109,7 +132,7 @@ class _Reverse:
         error = used_poison(out.body, self.context)
         if error is not None:
             raise error
-        read = {op.operands[0] for op in walk(out.body) if op.name == "load"}
+        read = {op.operands[0] for op in walk(out.body) if op.name in LOADS}
         saved = tuple(k for k, p in enumerate(params) if p in self.saved and self.saved[p] in read)
         final = tuple(k for k, p in enumerate(params) if p in read)
         kept = tuple(self.saved[params[k]] for k in saved)
@@ -121,7 +144,7 @@ class _Reverse:
         self.check_atomics()
         hidden = HiddenPaths(self.fn, self.active_params)
         for op in walk(self.fn.body):
-            if op.name not in ("load", "atomic") or not is_differentiable(op.result.type):
+            if op.name not in LOADS | ATOMICS or not is_differentiable(op.result.type):
                 continue
             array, fact = op.operands[0], self.context.facts.get(op)
             if fact is not None and fact.source is Source.RACING and op.result in self.activity.useful:
@@ -143,11 +166,11 @@ class _Reverse:
         """Refuse arrays updated in ways whose order decides about the result."""
         updates: dict[Value, set[str]] = {}
         for op in walk(self.fn.body):
-            if op.name in ("store", "atomic") and op.operands[0] in self.ct_params:
+            if op.name in STORES | ATOMICS and op.operands[0] in self.ct_params:
                 kind = op.attrs.get("kind", "store")
                 updates.setdefault(op.operands[0], set()).add("add" if kind == "sub" else kind)
         for op in walk(self.fn.body):
-            if op.name == "atomic" and len(updates.get(op.operands[0], ())) > 1:
+            if op.name in ATOMICS and len(updates.get(op.operands[0], ())) > 1:
                 name = op.operands[0].name
                 mixed = (
                     "stored to and updated atomically"
@@ -169,6 +192,10 @@ class _Reverse:
     def op(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
         special: dict[str, Callable[[Op, Env, Cotangents], None]] = {
             "load": self.load, "store": self.store, "atomic": self.atomic,
+            "tile_load": self.tile_load, "tile_store": self.tile_store, "tile_atomic": self.tile_atomic,
+            "tile_map": self.tile_map,
+            "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
+            "tile_extract": lambda op, env, cts: reverse_extract(op, env, cts, self.activity),
         }  # fmt: skip
         if op.name in special:
             special[op.name](op, env, cts)
@@ -196,7 +223,7 @@ class _Reverse:
         found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want))
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
-                if op.attrs.get("guarded"):
+                if op.attrs.get("guarded") and not isinstance(ct.type, Tile):
                     contribution = self.b.select(_is_zero(self.b, ct), self.b.zero(v.type), contribution)
                 _name(contribution, v)
                 cts.add(v, contribution)
@@ -281,6 +308,43 @@ class _Reverse:
         (ct,) = b.if_(wins, taken, left, (_ct_name(op.operands[-1]),))
         return ct
 
+    # -- tiles -------------------------------------------------------------------------------------------------------
+
+    def tile_load(self, op: Op, env: Env, cts: Cotangents) -> None:
+        ct = cts.take(op.result)
+        buffer = self.ct_params.get(op.operands[0])
+        if ct is not None and buffer is not None:
+            self.b.op("tile_accumulate", buffer, *(env[v] for v in op.operands[1:]), ct, mode="plain")
+
+    def tile_store(self, op: Op, env: Env, cts: Cotangents) -> None:
+        buffer, value = self.ct_params.get(op.operands[0]), op.operands[-1]
+        if buffer is None:
+            return
+        offset = [env[v] for v in op.operands[1:-1]]
+        if self.activity.active(value):
+            cts.add(value, self.tile_cotangent(buffer, offset, value))
+        self.b.op("tile_store", buffer, *offset, self.b.zero(value.type))
+
+    def tile_atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
+        if cts.take(op.result) is not None:
+            raise AutodiffError(
+                "the tile returned by tile_atomic_add is used in a differentiated path", loc=op.loc,
+                remedy="it depends on the order of blocks and has no gradient; use the array in a later launch",
+            )  # fmt: skip
+        buffer, value = self.ct_params.get(op.operands[0]), op.operands[-1]
+        if buffer is not None and self.activity.active(value):
+            cts.add(value, self.tile_cotangent(buffer, [env[v] for v in op.operands[1:-1]], value))
+
+    def tile_cotangent(self, buffer: Value, offset: Sequence[Value], value: Value) -> Value:
+        assert isinstance(value.type, Tile)
+        return self.b.one("tile_load", buffer, *offset, shape=value.type.shape, hint=_ct_name(value))
+
+    def tile_map(self, op: Op, env: Env, cts: Cotangents) -> None:
+        def reverse_body(fn: Function, active: list[int]) -> Region:
+            return _Reverse(fn, active, self.budget, MAP_LEVEL).elements()
+
+        reverse_map(self.b, op, env, cts, self.activity, reverse_body)
+
     # -- control flow ------------------------------------------------------------------------------------------------
 
     def branch(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
@@ -322,7 +386,7 @@ class _Reverse:
     def touches_cotangents(self, op: Op) -> bool:
         """Whether a control-flow op stores to an array that has a cotangent."""
         return any(
-            inner.name in ("store", "atomic") and inner.operands[0] in self.ct_params
+            inner.name in STORES | ATOMICS and inner.operands[0] in self.ct_params
             for sub in op.regions
             for inner in walk(sub)
         )
@@ -381,6 +445,9 @@ class _Reverse:
             inner_env.update(zip(body.params, shape.bind(it, state), strict=True))
             Replay(b, inner_env, self.context).ops(body.ops)
             inner = Cotangents(b)
+            for v, so_far in zip(outside, carried[len(chain) :], strict=True):
+                if isinstance(v.type, Tile):  # the trips add to one tile, rather than each to a tile of zeros
+                    inner.add(v, so_far)
             for k, ct in zip(chain, carried, strict=False):
                 if self.activity.active(body.yields[k]):
                     inner.add(body.yields[k], ct)
@@ -410,7 +477,7 @@ class _Reverse:
             out.append(ct if ct is not None else self.b.zero(shape.params[k].type))
         for v, so_far in zip(outside, carried[len(chain) :], strict=True):
             ct = inner.take(v)
-            out.append(so_far if ct is None else self.b.add(so_far, ct))
+            out.append(so_far if ct is None else ct if isinstance(v.type, Tile) else self.b.add(so_far, ct))
         return tuple(out)
 
 

@@ -16,6 +16,7 @@ from diffkern.backends.llvm.uniform import uniform_questions
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.passes.blocks import to_blocks
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.tile_lower import lower_tiles
 
 __all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
 
@@ -92,7 +93,7 @@ def compile_function(
         If an operation has no form on this target.
     """
     t = target.target(target_name)
-    fn = expand_composites(to_blocks(fn))
+    fn = expand_composites(to_blocks(lower_tiles(fn)))
     kernel = emit_kernel(
         fn,
         symbol,
@@ -102,6 +103,7 @@ def compile_function(
         noalias=noalias,
         fma=t.fma,
         checking=checking,
+        vector_bytes=target.vector_bytes(t),
     )
     questions = uniform_questions(fn)
     code = target.object_code(target.optimise(kernel.text, kernel.weight, t, questions), t)

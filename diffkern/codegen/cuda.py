@@ -33,6 +33,7 @@ from diffkern.ir.types import (
     Mat,
     Scalar,
     Stack,
+    Tile,
     Type,
     Vec,
     scalar_of,
@@ -41,6 +42,7 @@ from diffkern.ir.types import (
 from diffkern.passes.cuda_plan import Update, cuda_plan, summed_type
 from diffkern.passes.dce import eliminate
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.tile_uses import refuse_tiles
 
 __all__ = ["MAX_THREADS", "to_cuda_python"]
 
@@ -88,6 +90,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
+    refuse_tiles(fn, "CUDA source")
     writer = _CudaWriter(eliminate(expand_composites(fn)))
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
@@ -364,6 +367,7 @@ class _CudaWriter(Writer):
         base = op.result.name or "kept"
         names = []
         for field in t.fields:
+            assert not isinstance(field, Tile)
             name = self.names.fresh(base)
             shape = str(t.slots) if isinstance(field, Scalar) else f"({t.slots}, {size_of(field)})"
             self.emit(f"{name} = cuda.local.array({shape}, {self.dtype(field)})", op)

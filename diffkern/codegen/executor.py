@@ -211,6 +211,12 @@ class _View:
         self._store(index, combine(old, value))
         return old
 
+    def zeros(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        """A tile of this array's elements, all 0."""
+        t = self._value
+        element = t.shape if isinstance(t, (Vec, Mat)) else ()
+        return np.zeros((*shape, *element), np.dtype(scalar_of(t).name))
+
     def _load(self, index: Any) -> Any:
         raw = self._data[index]
         if scalar_of(self._type.dtype) == BFLOAT16:

@@ -50,6 +50,12 @@ def plan(fn: Function) -> Plan:
     for p in fn.params:
         out.home[p] = (fn.body, -1)
     _region(fn.body, [], uses, out)
+    for op in walk(fn.body):
+        body = op.attrs.get("body")
+        if body is not None:  # a function over the elements of tiles, of which other ops may have the same
+            inner: dict[Value, int] = {}
+            _count(body, inner)
+            _region(body, [], inner, out)
     return out
 
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from diffkern.codegen import prims
+from diffkern.codegen import prims, tiles
 from diffkern.codegen.expression import ATOM, AUGMENTED, KEEPS_OPERAND, PRECEDENCE, Expr, literal
 from diffkern.codegen.layout import Plan, plan
 from diffkern.codegen.names import Names
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Type, scalar_of
+from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ops.table import lookup
 
 __all__ = ["Writer", "function_name", "import_lines", "to_python"]
@@ -27,7 +27,7 @@ __all__ = ["Writer", "function_name", "import_lines", "to_python"]
 MAX_FOLDED = 72
 """Longer expressions get a variable."""
 
-_PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_"))
+_PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_")) | tiles.PRIMITIVES
 
 
 def function_name(fn: Function) -> str:
@@ -53,8 +53,12 @@ def to_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     writer = Writer(fn)
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
-    if writer.primitives:
-        lines.append(import_lines("diffkern.codegen.prims", sorted(writer.primitives)))
+    for module, names in (
+        ("diffkern.codegen.prims", writer.primitives - tiles.PRIMITIVES),
+        (tiles.MODULE, writer.primitives & tiles.PRIMITIVES),
+    ):
+        if names:
+            lines.append(import_lines(module, sorted(names)))
     if lines:
         lines += ["", ""]
     return "\n".join([*lines, *body]) + "\n"
@@ -217,6 +221,12 @@ class Writer:
                 stack, slot = (self.exprs[v].text for v in op.operands[:2])
                 values = [self.typed(v).text for v in op.operands[2:]]
                 self.emit(f"{stack}.set({', '.join([slot, *values])})", op)
+            case "tile_map":
+                self.tile_map(op, region, position)
+            case "tile_sort":
+                self.several(op, self.expression(op).text, region, position)
+            case name if name in tiles.STATEMENTS or (name == "tile_atomic" and not self.is_used(op.result)):
+                self.emit(self.expression(op).text, op)
             case "barrier":
                 self.emit(f"{self.prim('syncthreads')}()", op)
             case "atomic" if not self.is_used(op.result):
@@ -254,6 +264,9 @@ class Writer:
                 return self.call("insert", op, [a, value, str(op.attrs["index"])])
             case "cast":
                 return self.cast(op)
+            case name if name.startswith("tile_"):
+                name, arguments = tiles.call(op, [self.tile_operand(op, v).text for v in op.operands])
+                return self.call(name, op, [self.primitive_argument(a) for a in arguments])
             case "shared_new":
                 t, shape = op.attrs["type"], f"({', '.join(map(str, op.attrs['shape']))},)"
                 element = [] if isinstance(t.dtype, Scalar) else [str(t.dtype.shape)]
@@ -315,6 +328,60 @@ class Writer:
     def place(self, op: Op) -> str:
         t, k = op.operands[0].type, op.attrs["index"]
         return f"{k // t.cols}, {k % t.cols}" if isinstance(t, Mat) else str(k)
+
+    # -- tiles -------------------------------------------------------------------------------------------------------
+
+    def tile_operand(self, op: Op, v: Value) -> Expr:
+        """An operand; the elements of tiles have their exact type."""
+        return self.typed(v) if op.name in ("tile_fill", "tile_replace", "tile_add_at") else self.exprs[v]
+
+    def primitive_argument(self, text: str) -> str:
+        """An argument that may name a type: the source has to import it."""
+        name = text.rpartition("=")[2]
+        if name in ("float16", "bfloat16", "float64"):
+            self.prim(name)
+        return text
+
+    def several(self, op: Op, text: str, region: Region, position: int) -> None:
+        """Assign the results of a call to variables."""
+        names = [self.choose(r, region, position) if r.name else self.names.fresh("t") for r in op.results]
+        self.emit(f"{', '.join(names)} = {text}", op)
+        for r, name in zip(op.results, names, strict=True):
+            self.bind(r, name)
+
+    def tile_map(self, op: Op, region: Region, position: int) -> None:
+        """A function of the elements, and the call that applies it. What is no tile is the function's from outside."""
+        body = op.attrs["body"]
+        skip = len(op.attrs["shape"]) if op.attrs["indexed"] else 0
+        arguments, inside = [], list(body.params[:skip])
+        for v, p in zip(op.operands, body.params[skip:], strict=True):
+            if isinstance(v.type, Tile):
+                arguments.append(self.exprs[v].text)
+                inside.append(p)
+            else:
+                self.exprs[p] = self.typed(v)
+        function = self.names.fresh("each")
+        inner = self.names.taken()
+        parameters = [self.names.fresh(p.name or "x") for p in inside]
+        for p, name in zip(inside, parameters, strict=True):
+            self.bind(p, name)
+        self.emit(f"def {function}({', '.join(parameters)}):", op)
+        self.depth += 1
+        for k, statement in enumerate(body.ops):
+            self.op(statement, body, k)
+        self.emit(f"return {', '.join(self.typed(y).text for y in body.yields)}")
+        self.depth -= 1
+        self.names.release(inner)
+        rounded = tiles.function_names(op)
+        options = [f"shape={op.attrs['shape']}"]
+        if rounded:
+            options.append(f"dtype=({', '.join(map(self.prim_or_none, rounded))},)")
+        if skip:
+            options.append("indexed=True")
+        self.several(op, f"{self.prim('tile_map')}({', '.join([function, *arguments, *options])})", region, position)
+
+    def prim_or_none(self, name: str) -> str:
+        return name if name == "None" else self.prim(name)
 
     # -- memory ------------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from diffkern.frontend import components, records, views
+from diffkern.frontend import components, records, tiles, views
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
+from diffkern.frontend.tile_terms import check_update
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
@@ -51,7 +52,16 @@ class Member:
     index: int
 
 
-Place: TypeAlias = "Variable | Element | Part | Member"
+@dataclass(frozen=True, slots=True)
+class TilePart:
+    """An element or a part of a tile that stands in a variable."""
+
+    parent: Variable
+    owner: Value
+    part: tiles.Cut
+
+
+Place: TypeAlias = "TilePart | Variable | Element | Part | Member"
 
 
 def assign(cx: Context, target: ast.expr, term: Term, node: ast.AST) -> None:
@@ -101,6 +111,8 @@ def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -
         assert isinstance(item, (View, RecView))
         return Element(item)
     owner = read(cx, parent, target.value)
+    if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile) and isinstance(target, ast.Subscript):
+        return _tile_part(cx, parent, owner.value, target)
     if isinstance(owner, View) and isinstance(target, ast.Subscript):
         return Element(views.subscript(cx, owner, views.index_terms(cx, target.slice), target))
     if isinstance(owner, RecView) and isinstance(target, ast.Subscript):
@@ -117,6 +129,13 @@ def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -
     cx.type_error(target, f"part of {describe(owner)} cannot be assigned", remedy)
 
 
+def _tile_part(cx: Context, parent: Place, owner: Value, target: ast.Subscript) -> Place:
+    if not isinstance(parent, Variable):
+        cx.type_error(target, "a part of a part of a tile is assigned", "write all indices in one pair of brackets")
+    check_update(cx, parent.node.id, target)
+    return TilePart(parent, owner, tiles.cut(cx, owner, views.index_terms(cx, target.slice), target))
+
+
 def read(cx: Context, where: Place, node: ast.AST) -> Term:
     """What stands in a place."""
     with cx.b.at(cx.loc(node)):
@@ -130,6 +149,8 @@ def read(cx: Context, where: Place, node: ast.AST) -> Term:
                 return view if view.spans else views.load(cx, view)
             case Member(_, struct, index):
                 return struct.items[index]
+            case TilePart(_, tile, where_in_tile):
+                return tiles.read(cx, tile, where_in_tile)
             case Part(_, owner, part):
                 return Val(components.extract(cx, owner, part))
 
@@ -155,6 +176,10 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
             with cx.b.at(cx.loc(node)):
                 whole = records.replaced(cx, struct, index, term, node)
             write(cx, parent, whole, node)
+        case TilePart(variable, tile, where_in_tile):
+            with cx.b.at(cx.loc(node)):
+                made = tiles.replaced(cx, tile, where_in_tile, term, node)
+            write(cx, variable, Val(made), node)
         case Part(parent, owner, part):
             with cx.b.at(cx.loc(node)):
                 changed = components.insert(cx, owner, part, term, node)

@@ -10,7 +10,7 @@ import ast
 import inspect
 from typing import Any, NoReturn
 
-from diffkern.frontend import coerce, fence, inline, library, records
+from diffkern.frontend import coerce, fence, inline, library, records, tiles
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
 from diffkern.ir import types as T
@@ -27,6 +27,8 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
         cx.type_error(node.func, f"{describe(callee)} is called", "only functions can be called")
     obj = callee.obj
     key = lowering_key(obj)
+    if key is not None and tiles.is_function(key):
+        return tiles.call(cx, key, callee.name, node)
     if key is not None:
         return library.lower_builtin(cx, key, callee.name, node)
     if isinstance(obj, Func):

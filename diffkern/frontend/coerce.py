@@ -189,6 +189,8 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
         cx.type_error(node, f"{what} takes {to}, not {describe(term)}")
     if term.type == to:
         return term.value
+    if isinstance(term.value.type, T.Tile) or str(to).startswith("tile<"):
+        cx.type_error(node, f"{what} takes {to}, not {term.type}", "tiles must have the same shape and dtype")
     if T.with_scalar(term.type, T.BOOL) != T.with_scalar(to, T.BOOL):
         cx.type_error(node, f"{what} takes {to}, not {term.type}", _constructor_hint(to))
     source, target = T.scalar_of(term.type), T.scalar_of(to)

@@ -52,6 +52,7 @@ class Frame:
     env: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopState] = field(default_factory=list)
     returns_value: bool = False
+    tile_parameters: Names = frozenset()  # parameters of a func that are the caller's tiles
 
 
 class Context:
@@ -87,6 +88,9 @@ class Context:
         self.shapes: dict[tuple[tuple[ast.AST, ...], str], Any] = {}
         self.call_path: tuple[ast.AST, ...] = ()
         self.tid: tuple[int, Loc] | None = None
+        self.tile_views: dict[Value, frozenset[str]] = {}  # a view of a tile → variables that hold that tile
+        self.tile_lines: dict[Value, int] = {}  # where a tile was made
+        self.in_map = False
         self._uid = 0
 
     @property

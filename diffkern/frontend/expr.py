@@ -9,16 +9,17 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from diffkern.frontend import arith, branch, calls, coerce, components, records, views
+from diffkern.frontend import arith, branch, calls, coerce, components, records, tile_math, tiles, views
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import Context
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.scope import MISSING, attribute_names, static_attribute, suggest
 from diffkern.frontend.terms import Const, Rec, RecView, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.tile_terms import is_tile
 from diffkern.ir import types as T
 from diffkern.lang import DType
 
-__all__ = ["lower_expr"]
+__all__ = ["binary", "lower_expr"]
 
 
 def lower_expr(cx: Context, node: ast.expr) -> Term:
@@ -78,6 +79,8 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return records.member(cx, owner, node)
     if isinstance(owner, (View, RecView)):
         return _array_attribute(cx, owner, node)
+    if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile):
+        return tiles.attribute(cx, owner.value, node)
     if isinstance(owner, Val):
         return components.attribute(cx, owner, node)
     cx.type_error(node, f"{describe(owner)} has no attribute {node.attr!r}")
@@ -104,8 +107,14 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
 
 
 def _binop(cx: Context, node: ast.BinOp) -> Term:
-    left, right = cx.expr(node.left), cx.expr(node.right)
-    return arith.binary(cx, arith.BINARY[type(node.op)], left, right, node)
+    return binary(cx, arith.BINARY[type(node.op)], cx.expr(node.left), cx.expr(node.right), node)
+
+
+def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term:
+    """An operator on numbers, vectors, matrices or tiles."""
+    if is_tile(left) or is_tile(right):
+        return tile_math.binary(cx, op, left, right, node)
+    return arith.binary(cx, op, left, right, node)
 
 
 def _unary(cx: Context, node: ast.UnaryOp) -> Term:
@@ -113,6 +122,10 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
     if isinstance(node.op, ast.Not):
         test = coerce.as_bool(cx, operand, node.operand)
         return Const(not test.value) if isinstance(test, Const) else Val(cx.b.one("not", test.value))
+    if is_tile(operand):
+        if isinstance(node.op, ast.USub):
+            return tile_math.negate(cx, operand, node)
+        cx.type_error(node, f"this operator on {describe(operand)}", "use dk.tile_map with a function of its elements")
     if isinstance(node.op, ast.USub):
         return arith.negate(cx, operand, node)
     if isinstance(node.op, ast.UAdd):
@@ -134,6 +147,10 @@ def _compare_chain(cx: Context, node: ast.Compare, left: Term, k: int) -> Const 
         remedy = "compare numbers with ==" if word.startswith("is") else "compare with each element, joined by or"
         cx.syntax_error(node, f"{word!r} is not supported in a kernel", remedy)
     right = cx.expr(node.comparators[k])
+    if is_tile(left) or is_tile(right):
+        if len(node.ops) > 1:
+            cx.type_error(node, "a chain of comparisons of tiles", "compare two at a time, and combine them with &")
+        return tile_math.compare(cx, op, left, right, node)
     result = arith.compare(cx, op, left, right, node)
     if k + 1 == len(node.ops):
         return result
@@ -190,6 +207,8 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     if isinstance(owner, RecView):
         part = records.subscript(cx, owner, node)
         return part if part.ndim else records.load(cx, part)
+    if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile):
+        return tiles.read(cx, owner.value, tiles.cut(cx, owner.value, views.index_terms(cx, node.slice), node))
     if isinstance(owner, Val) and not isinstance(owner.type, T.Scalar):
         return components.subscript(cx, owner, node)
     if isinstance(owner, Tup):

@@ -7,14 +7,23 @@ statement which names are still read (:class:`Liveness`), so that branches and l
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["Liveness", "assigned", "contains", "falls_off", "leaves", "names_read"]
+__all__ = ["UPDATES", "Liveness", "assigned", "contains", "falls_off", "leaves", "names_read"]
 
 Names: TypeAlias = frozenset[str]
 Loop: TypeAlias = ast.For | ast.While
 Escape: TypeAlias = type[ast.Break] | type[ast.Continue] | type[ast.Return]
+
+
+UPDATES: Mapping[str, Mapping[str, int]] = {
+    "tile_assign": {"dst": 0},
+    "tile_axpy": {"dest": 2},
+    "tile_matmul": {"out": 2},
+    "tile_sort": {"keys": 0, "values": 1},
+}
+"""Functions that change variables passed to them, by name: parameter and position."""
 
 
 def assigned(stmts: Iterable[ast.AST]) -> list[str]:
@@ -27,7 +36,18 @@ def assigned(stmts: Iterable[ast.AST]) -> list[str]:
             elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
                 name = _root(node)  # v[0] = ... replaces the vector v
                 found.update({} if name is None else {name: None})
+            elif isinstance(node, ast.Call):
+                found.update(dict.fromkeys(_updated(node)))
     return list(found)
+
+
+def _updated(call: ast.Call) -> list[str]:
+    """Variables that a call changes."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    places = UPDATES.get(name, {})
+    given = [call.args[k] for k in places.values() if k < len(call.args)]
+    given += [keyword.value for keyword in call.keywords if keyword.arg in places]
+    return [node.id for node in given if isinstance(node, ast.Name)]
 
 
 def _root(node: ast.expr) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from diffkern.errors import KernelTypeError
@@ -19,7 +19,8 @@ from diffkern.frontend.flow import Liveness, falls_off
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import Source, get_source
-from diffkern.frontend.terms import Binding, Const, RecView, Static, Term, View, describe
+from diffkern.frontend.terms import Binding, Const, RecView, Static, Term, Val, View, describe
+from diffkern.ir.types import Tile
 from diffkern.lang import ArrayAnnotation, Func
 
 __all__ = ["inline", "make_frame", "run"]
@@ -60,13 +61,16 @@ def run(cx: Context) -> None:
     cx.block(cx.frame.source.node.body, True, True)
 
 
-def inline(cx: Context, func: Func, node: ast.Call) -> Term:
-    """Lower a call of a func by lowering its body here."""
+def inline(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None = None) -> Term:
+    """Lower a call of a func by lowering its body here; its arguments are those of the call, or ``terms``."""
     if any(frame.pyfunc is func.pyfunc for frame in cx.stack):
         cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
     source = get_source(func.pyfunc)
-    given = _arguments(cx, func, node)
+    given = _arguments(cx, func, node, terms)
     frame = make_frame(cx, func.pyfunc, source)
+    frame.tile_parameters = frozenset(
+        name for name, term in given.items() if isinstance(term, Val) and isinstance(term.value.type, Tile)
+    )
     path, loc = cx.call_path, cx.b.loc
     for name, term in given.items():
         frame.env[name] = Binding(term, source.loc(source.node))
@@ -88,11 +92,15 @@ def inline(cx: Context, func: Func, node: ast.Call) -> Term:
     return result.term
 
 
-def _arguments(cx: Context, func: Func, node: ast.Call) -> Mapping[str, Term]:
+def _arguments(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None) -> Mapping[str, Term]:
     """The term of each parameter: from the call, or its default; annotated ones in the annotated type."""
     signature = inspect.signature(func.pyfunc)
-    positional: list[tuple[Term, ast.expr]] = [(cx.expr(arg), arg) for arg in node.args]
-    keywords = {k.arg: (cx.expr(k.value), k.value) for k in node.keywords if k.arg is not None}
+    keywords: dict[str, tuple[Term, ast.expr]] = {}
+    if terms is None:
+        positional: list[tuple[Term, ast.expr]] = [(cx.expr(arg), arg) for arg in node.args]
+        keywords = {k.arg: (cx.expr(k.value), k.value) for k in node.keywords if k.arg is not None}
+    else:
+        positional = [(term, node) for term in terms]
     try:
         bound = signature.bind(*positional, **keywords)
     except TypeError as error:

@@ -18,7 +18,7 @@ from diffkern.frontend.terms import Const, RecView, Term, Tup, Val, View, descri
 from diffkern.ir import types as T
 from diffkern.ops.scalar import ROUNDING, UNARY_MATH
 
-__all__ = ["lower_builtin", "thread_index"]
+__all__ = ["apply", "lower_builtin", "thread_index"]
 
 Handler: TypeAlias = Callable[[Context, Sequence[Term], ast.Call], Term]
 Lazy: TypeAlias = Callable[[Context, str, ast.Call], Term]
@@ -38,6 +38,14 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
     if count is not None and len(node.args) != count:
         cx.type_error(node, f"{name} takes {count} argument{'s' * (count != 1)}, not {len(node.args)}")
     return handler(cx, [cx.expr(arg) for arg in node.args], node)
+
+
+def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Call) -> Term:
+    """Lower a call of a built-in whose arguments are lowered already."""
+    row = _TABLE.get(key) or vector.TABLE.get(key)
+    if row is None or (row[0] is not None and row[0] != len(terms)):
+        cx.type_error(node, f"{name} cannot be applied to {len(terms)} values here", "call it in a @dk.func")
+    return row[1](cx, terms, node)
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.errors import KernelError
-from diffkern.frontend import arith, assign, branch, calls, coerce, library, loops, records
+from diffkern.frontend import arith, assign, branch, calls, coerce, expr, library, loops, records
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.flow import Names, assigned, contains, leaves
 from diffkern.frontend.scope import evaluate_annotation
 from diffkern.frontend.terms import Binding, Const, Poison, RecView, Static, Term, Val, View
+from diffkern.frontend.tile_terms import check_update, is_tile
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang import resolve_type
 
@@ -231,7 +232,9 @@ def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
     where = assign.place(cx, stmt.target)
     current = assign.read(cx, where, stmt.target)
     operand = cx.expr(stmt.value)
-    result = arith.binary(cx, arith.BINARY[type(stmt.op)], current, operand, stmt)
+    if isinstance(stmt.target, ast.Name) and is_tile(current):
+        check_update(cx, stmt.target.id, stmt.target)
+    result = expr.binary(cx, arith.BINARY[type(stmt.op)], current, operand, stmt)
     assign.write(cx, where, result, stmt.target)
 
 

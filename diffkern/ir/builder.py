@@ -13,7 +13,7 @@ from typing import Any
 
 from diffkern.errors import Loc
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Type, Vec
+from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, Vec, value_type
 from diffkern.ops.table import lookup
 
 
@@ -115,6 +115,8 @@ class Builder:
         if isinstance(type, (Vec, Mat)):
             c = self.const(value, type.dtype)
             return self.one("construct", *([c] * type.size), type=type)
+        if isinstance(type, Tile):
+            return self.one("tile_fill", self.full(value_type(type.dtype), value), type=type)
         raise TypeError(f"no constant of type {type}")
 
     def i32(self, value: int) -> Value:
@@ -124,7 +126,7 @@ class Builder:
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
     def add(self, a: Value, b: Value) -> Value:
-        return self.one("add", a, b)
+        return self.each("add", a, b) if isinstance(a.type, Tile) else self.one("add", a, b)
 
     def sub(self, a: Value, b: Value) -> Value:
         return self.one("sub", a, b)
@@ -132,11 +134,20 @@ class Builder:
     def mul(self, a: Value, b: Value) -> Value:
         return self.one("mul", a, b)
 
+    def each(self, name: str, *tiles: Value) -> Value:
+        """An op on the elements of tiles of one type."""
+        t = tiles[0].type
+        assert isinstance(t, Tile)
+        body = Region(tuple(Value(value_type(t.dtype)) for _ in tiles))
+        with self.into(body):
+            body.yields = (self.one(name, *body.params),)
+        return self.one("tile_map", *tiles, shape=t.shape, dtypes=(t.dtype,), body=body, indexed=False)
+
     def div(self, a: Value, b: Value) -> Value:
         return self.one("div", a, b)
 
     def neg(self, a: Value) -> Value:
-        return self.one("neg", a)
+        return self.each("neg", a) if isinstance(a.type, Tile) else self.one("neg", a)
 
     def select(self, cond: Value, a: Value, b: Value) -> Value:
         return self.one("select", cond, a, b)

@@ -31,7 +31,7 @@ class _Printer:
         return self.names.get(v, f"<undefined {v!r}>")
 
     def attrs(self, op: Op) -> str:
-        shown = {k: v for k, v in op.attrs.items() if not (op.name == "if" and k == "types")}
+        shown = {k: v for k, v in op.attrs.items() if not (op.name == "if" and k == "types" or k == "body")}
         if not shown:
             return ""
         return " {" + ", ".join(f"{k}={_attr(v)}" for k, v in sorted(shown.items())) + "}"
@@ -47,6 +47,15 @@ class _Printer:
         uses = ", ".join(map(self.use, op.operands))
         head = f"{op.name} {uses}".rstrip() + self.attrs(op)
         line = f"  # {op.loc.line}" if op.loc is not None else ""
+        body = op.attrs.get("body")
+        if body is not None:
+            out = ", ".join(map(self.define, op.results))
+            self.lines.append(f"{pad}{out} = {head} {{{line}")
+            params = ", ".join(map(self.define, body.params))
+            self.lines.append(f"{pad}  each({params}):" if params else f"{pad}  each:")
+            self.region(body, depth + 2)
+            self.lines.append(f"{pad}}}")
+            return
         if not op.regions:
             out = ", ".join(map(self.define, op.results))
             self.lines.append(f"{pad}{out} = {head}{line}" if out else f"{pad}{head}{line}")

@@ -89,7 +89,7 @@ def leaves(t: Argument) -> Iterator[tuple[tuple[str, ...], T.Type]]:
     if isinstance(t, Struct):
         for name, inner in t.fields:
             for path, leaf in leaves(inner):
-                yield (name, *path), leaf if isinstance(leaf, (T.Array, T.Stack)) else T.value_type(leaf)
+                yield (name, *path), T.value_type(leaf) if isinstance(leaf, (T.Scalar, T.Vec, T.Mat)) else leaf
     elif isinstance(t, StructArray):
         for path, element in _elements(t.dtype):
             yield path, T.Array(element, t.ndim, "A")

@@ -7,6 +7,7 @@ types can stand in cache keys, golden files and generated source.
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -144,7 +145,7 @@ class Array:
 class Stack:
     """Per-thread storage of one loop's carried state: ``slots`` entries with one field per carried value."""
 
-    fields: tuple[Element, ...]
+    fields: tuple[StackField, ...]
     slots: int
     level: int = 0
 
@@ -152,7 +153,54 @@ class Stack:
         return f"stack<{', '.join(map(str, self.fields))}; {self.slots} slots, level {self.level}>"
 
 
-Type: TypeAlias = Scalar | Vec | Mat | Array | Stack
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block of elements that one block of threads works on together, a single SSA value with a shape known now.
+
+    ``dtype`` is what is stored, as in an array: elements of float16 and bfloat16 tiles are computed with in float32.
+    """
+
+    dtype: Element
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"tile<{self.dtype}, {'x'.join(map(str, self.shape))}>"
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the whole tile."""
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory of one thread for ``size`` elements: what a tile becomes when it is taken apart for a target."""
+
+    dtype: Element
+    size: int
+
+    def __str__(self) -> str:
+        return f"buffer<{self.dtype}, {self.size}>"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the whole buffer."""
+        return self.size * self.dtype.itemsize
+
+
+StackField: TypeAlias = Scalar | Vec | Mat | Tile
+"""What a loop keeps of each carried value; tiles are taken apart for a target, and are no fields of stacks then."""
+
+Type: TypeAlias = Scalar | Vec | Mat | Array | Stack | Tile | Buffer
 
 
 def scalar_of(t: Type) -> Scalar:
@@ -161,7 +209,7 @@ def scalar_of(t: Type) -> Scalar:
         return t
     if isinstance(t, (Vec, Mat)):
         return t.dtype
-    if isinstance(t, Array):
+    if isinstance(t, (Array, Tile, Buffer)):
         return scalar_of(t.dtype)
     raise TypeError(f"{t} has no single scalar type")
 
@@ -177,7 +225,7 @@ def value_type(t: Element) -> Element:
 
 def is_differentiable(t: Type) -> bool:
     """Whether values of this type carry a cotangent (floating-point scalars, composites and arrays of them)."""
-    return not isinstance(t, Stack) and scalar_of(t).is_float
+    return not isinstance(t, (Stack, Buffer)) and scalar_of(t).is_float
 
 
 def with_scalar(t: Element, scalar: Scalar) -> Element:

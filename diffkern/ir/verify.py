@@ -56,6 +56,9 @@ class _Verifier:
             raise InvalidIR(f"{where} has results {got}, not {want}")
         for sub in op.regions:
             self.region(sub, visible, where)
+        body = op.attrs.get("body")
+        if body is not None:  # a region over the elements of tiles: it sees its parameters alone, and may be shared
+            _Verifier().region(body, set(), where)
         self.structure(op, where)
         for r in op.results:
             self.define(r, where)

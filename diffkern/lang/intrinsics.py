@@ -176,10 +176,53 @@ _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
     "block_index": ("", "Which block of the launch the thread belongs to.", None),
 }  # fmt: skip
 
+_TILES: Final[Mapping[str, tuple[str, str]]] = {
+    "tile": ("x, preserve_type=False", "A tile of what the threads of the block hold; on the CPU a block is a thread."),
+    "untile": ("a", "The element of a tile that belongs to this thread of the block."),
+    "tile_zeros": ("shape, dtype=float, storage='register'", "A tile of zeros."),
+    "tile_empty": ("shape, dtype=float, storage='register'", "A tile of zeros."),
+    "tile_ones": ("shape, dtype=float, storage='register'", "A tile of ones."),
+    "tile_full": ("shape, value, dtype=None, storage='register'", "A tile of one value."),
+    "tile_arange": ("[start,] stop, [step], dtype=None, storage='register'", "A tile of evenly spaced numbers."),
+    "tile_load": ("a, shape, offset=None, storage='register', bounds_check=True, aligned=False",
+                  "A tile of an array; what lies outside the array is 0."),
+    "tile_store": ("a, t, offset=None, bounds_check=True, aligned=False",
+                   "Write a tile to an array; what lies outside the array is left out."),
+    "tile_atomic_add": ("a, t, offset=None, bounds_check=True, aligned=False",
+                        "Add a tile to an array, each element at once; returns the old elements."),
+    "tile_view": ("t, offset, shape=None", "A part of a tile."),
+    "tile_assign": ("dst, src, offset=None", "Replace a part of the tile dst by the tile src."),
+    "tile_extract": ("t, i, ...", "An element of a tile."),
+    "tile_transpose": ("a", "The transposed tile."),
+    "tile_broadcast": ("a, shape", "The tile extended to a shape, as NumPy does."),
+    "tile_reshape": ("t, shape", "The same elements in another shape."),
+    "tile_squeeze": ("t, axis=None", "The tile without axes of extent 1."),
+    "tile_astype": ("t, dtype", "The elements converted to another type of number."),
+    "tile_map": ("op, a, [b, ...]", "A function of the elements of one or more tiles of one shape."),
+    "tile_dot": ("a, b", "The sum of the products of the elements, as a tile of shape (1,)."),
+    "tile_axpy": ("alpha, src, dest", "Add alpha * src to the tile dest."),
+    "tile_sum": ("a, axis=None", "The sum of the elements, of all as a tile of shape (1,)."),
+    "tile_min": ("a, axis=None", "The smallest element, of all as a tile of shape (1,)."),
+    "tile_max": ("a, axis=None", "The greatest element, of all as a tile of shape (1,)."),
+    "tile_reduce": ("op, a, axis=None", "All elements combined by a function of two."),
+    "tile_argmin": ("a", "Where the smallest element stands in row-major order, as a tile of shape (1,)."),
+    "tile_argmax": ("a", "Where the greatest element stands in row-major order, as a tile of shape (1,)."),
+    "tile_scan_inclusive": ("a", "The sums of the elements up to each one, in row-major order."),
+    "tile_scan_exclusive": ("a", "The sums of the elements before each one, in row-major order."),
+    "tile_sort": ("keys, values", "Sort both tiles by the keys, ascending; equal keys keep their order."),
+    "tile_matmul": ("a, b, [out], alpha=1.0, beta=1.0, precision='default'",
+                    "The matrix product; with out, out = alpha * a @ b + beta * out."),
+    "tile_cholesky": ("A, fill_mode='lower'", "The factor L with L @ L^T = A, or U with U^T @ U = A."),
+    "tile_cholesky_solve": ("L, y, fill_mode='lower'", "The solution x of A x = y, for the factor of A."),
+    "tile_lower_solve": ("L, y", "The solution z of L z = y for a lower triangle L."),
+    "tile_upper_solve": ("U, z", "The solution x of U x = z for an upper triangle U."),
+}  # fmt: skip
+
 
 def _make() -> dict[str, Intrinsic]:
     table = {name: Intrinsic(name, "x", doc, host) for name, (doc, host) in _UNARY.items()}
     table.update({name: Intrinsic(name, sig, doc, host) for name, (sig, doc, host) in _OTHERS.items()})
+    table.update({name: Intrinsic(name, sig, doc) for name, (sig, doc) in _TILES.items()})
     return table
 
 

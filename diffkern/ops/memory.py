@@ -14,6 +14,13 @@ from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
 
 Attrs = Mapping[str, Any]
 
+# The ops that read, write and read-modify-write arrays, on elements and on tiles.
+LOADS = frozenset({"load", "tile_load"})
+STORES = frozenset({"store", "tile_store"})
+ATOMICS = frozenset({"atomic", "tile_atomic"})
+ACCUMULATES = frozenset({"accumulate", "tile_accumulate"})
+WRITES = STORES | ATOMICS | ACCUMULATES
+
 ATOMIC_KINDS = ("add", "sub", "min", "max", "exch")
 ACCUMULATE_MODES = ("plain", "atomic", "reduce")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Kind, Scalar
+from diffkern.ops.table import Effect, lookup
 
 Term = Hashable
 
@@ -125,7 +126,7 @@ class AffineForms:
         if v in self.params:
             return True
         op = self.producer.get(v)
-        if op is None or op.regions or op.name in ("tid", "load", "atomic", "stack_get"):
+        if op is None or op.regions or op.name in ("tid", "stack_get") or lookup(op.name).effect is not Effect.PURE:
             return False
         return all(self.invariant(x) for x in op.operands)
 

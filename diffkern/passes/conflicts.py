@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ops.memory import ACCUMULATES
 from diffkern.passes.affine import AffineForms
 from diffkern.passes.threads import Never, access_index, relate, uniform
+from diffkern.passes.tile_access import shadow
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,24 @@ class Conflict:
 
 def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
     """Classify each cotangent buffer; sets the mode of uniform accumulations to ``reduce``."""
-    forms = AffineForms(fn)
+    seen = shadow(fn)
+    forms = AffineForms(seen.fn)
     sites: dict[Value, list[Op]] = {b: [] for b in buffers}
-    for op in walk(fn.body):
+    for op in walk(seen.fn.body):
         if op.name in ("load", "store", "accumulate", "atomic") and op.operands[0] in sites:
             sites[op.operands[0]].append(op)
-    return [_classify(forms, fn.tid_arity, sites[b]) for b in buffers]
+    found = [_classify(forms, fn.tid_arity, sites[b]) for b in buffers]
+    for access, op in seen.accesses.items():
+        if "mode" in access.attrs:
+            op.attrs = {**op.attrs, "mode": access.attrs["mode"]}
+    return found
 
 
 def use_atomics(fn: Function, buffers: Sequence[Value]) -> None:
     """Make every plain accumulation into the given buffers atomic, in place."""
     chosen = set(buffers)
     for op in walk(fn.body):
-        if op.name == "accumulate" and op.operands[0] in chosen and op.attrs["mode"] == "plain":
+        if op.name in ACCUMULATES and op.operands[0] in chosen and op.attrs["mode"] == "plain":
             op.attrs = {**op.attrs, "mode": "atomic"}
 
 

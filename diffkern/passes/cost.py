@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from diffkern.ir.nodes import Function, Region
+from diffkern.ir.nodes import Function, Op, Region
+from diffkern.ir.types import Tile
 from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
 
 _WEIGHTS = {"div": 4.0, "mod": 6.0, "floordiv": 6.0, "sqrt": 4.0, "load": 1.5, "store": 1.5, "atomic": 20.0}
@@ -16,6 +17,19 @@ def thread_cost(fn: Function) -> float:
     return max(1.0, _region(fn.body))
 
 
+def _tile(op: Op) -> float:
+    """The work of an operation on tiles, most of which is done in vectors."""
+    sizes = [v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
+    largest = float(max(sizes, default=1))
+    if op.name == "tile_map":
+        return largest * (1.0 + _region(op.attrs["body"])) / 4.0
+    if op.name in ("tile_matmul", "tile_cholesky", "tile_triangular_solve", "tile_sort"):
+        first = op.operands[0].type
+        inner = first.shape[-1] if isinstance(first, Tile) else 1
+        return largest * inner / 8.0
+    return 1.0 if op.name in ("tile_extract", "tile_reshape", "tile_permute", "tile_broadcast") else largest / 2.0
+
+
 def _region(region: Region) -> float:
     total = 0.0
     for op in region.ops:
@@ -23,6 +37,8 @@ def _region(region: Region) -> float:
             total += UNKNOWN_TRIPS * sum(map(_region, op.regions))
         elif op.regions:
             total += sum(map(_region, op.regions))
+        elif op.name.startswith("tile_"):
+            total += _tile(op)
         elif op.name not in _FREE:
             total += _WEIGHTS.get(op.name, 10.0 if op.name in _MATH else 1.0)
     return total

@@ -11,6 +11,7 @@ from typing import Any
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ops.memory import WRITES
 from diffkern.ops.table import Effect, lookup
 
 _COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
@@ -18,7 +19,7 @@ _COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
 
 def written_arrays(region: Region) -> set[Value]:
     """Array values that a region stores to, updates or accumulates into."""
-    return {op.operands[0] for op in walk(region) if op.name in ("store", "atomic", "accumulate")}
+    return {op.operands[0] for op in walk(region) if op.name in WRITES}
 
 
 def _freeze(value: Any) -> Hashable:

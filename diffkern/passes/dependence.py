@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.passes.affine import Affine, AffineForms, enclosing_loops
 from diffkern.passes.threads import Never, access_index, relate
+from diffkern.passes.tile_access import shadow
 
 
 class Source(enum.Enum):
@@ -70,17 +71,18 @@ class _Positions:
 
 def classify_loads(fn: Function) -> dict[Op, LoadFact]:
     """A fact for each load from an array that the function stores to or updates atomically."""
-    forms = AffineForms(fn)
-    loops = enclosing_loops(fn)
+    seen = shadow(fn)
+    forms = AffineForms(seen.fn)
+    loops = enclosing_loops(seen.fn)
     order = _Positions()
-    order.visit(fn.body)
+    order.visit(seen.fn.body)
     writes: dict[Value, list[Op]] = {}
-    for op in walk(fn.body):
+    for op in walk(seen.fn.body):
         if op.name in ("store", "atomic"):
             writes.setdefault(op.operands[0], []).append(op)
     return {
-        op: _classify(op, writes[op.operands[0]], forms, loops, order, fn.tid_arity)
-        for op in walk(fn.body)
+        seen.original(op): _classify(op, writes[op.operands[0]], forms, loops, order, fn.tid_arity)
+        for op in walk(seen.fn.body)
         if op.name == "load" and op.operands[0] in writes
     }
 

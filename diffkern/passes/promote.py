@@ -17,6 +17,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT64, STORAGE_ONLY, Array, Scalar, scalar_of
+from diffkern.ops.memory import WRITES
 from diffkern.passes.affine import AffineForms
 from diffkern.passes.cse import written_arrays
 
@@ -44,7 +45,8 @@ class _Promoter:
         self.wrapped: set[Key] = set()
         self.written: set[Value] = set()
         self.loaded = {op.operands[0] for op in walk(fn.body) if op.name == "load"}
-        for array in written_arrays(fn.body):
+        by_tiles = {op.operands[0] for op in walk(fn.body) if op.name in WRITES and op.name.startswith("tile")}
+        for array in written_arrays(fn.body) - by_tiles:
             if isinstance(array.type, Array) and scalar_of(array.type) not in STORAGE_ONLY:
                 self.written.add(array)
 

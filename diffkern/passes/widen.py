@@ -17,10 +17,12 @@ from diffkern.ir.types import (
     FLOAT32,
     FLOAT64,
     Array,
+    Buffer,
     Element,
     Mat,
     Scalar,
     Stack,
+    Tile,
     Type,
     Vec,
     scalar_of,
@@ -30,8 +32,13 @@ from diffkern.ir.types import (
 
 def widened(t: Type) -> Type:
     """The type with float64 in the place of every floating-point scalar; others are returned as they are."""
+    if isinstance(t, Tile):
+        return Tile(_element(t.dtype, FLOAT64), t.shape)
+    if isinstance(t, Buffer):
+        return Buffer(_element(t.dtype, FLOAT64), t.size)
     if isinstance(t, Stack):
-        return Stack(tuple(_element(f, FLOAT64) for f in t.fields), t.slots, t.level)
+        fields = tuple(widened(f) for f in t.fields)
+        return Stack(fields, t.slots, t.level)  # type: ignore[arg-type]
     return _with_floats(t, FLOAT64)
 
 
@@ -46,8 +53,10 @@ def _element(t: Element, scalar: Scalar) -> Element:
 
 
 def _attr(value: Any) -> Any:
-    if isinstance(value, (Scalar, Vec, Mat, Array, Stack)):
+    if isinstance(value, (Scalar, Vec, Mat, Array, Stack, Tile)):
         return widened(value)
+    if isinstance(value, Region):
+        return _Widener(Builder(), {}).region(value)
     if isinstance(value, tuple):
         return tuple(map(_attr, value))
     return value
@@ -81,4 +90,5 @@ def widen(fn: Function) -> Function:
 
 def narrow_types(types: Sequence[Type]) -> list[Type]:
     """The types of float64 arguments as a float32 kernel takes them: what to lower with before :func:`widen`."""
-    return [t if isinstance(t, Stack) or scalar_of(t) != FLOAT64 else _with_floats(t, FLOAT32) for t in types]
+    parameters = (Scalar, Vec, Mat, Array)
+    return [_with_floats(t, FLOAT32) if isinstance(t, parameters) and scalar_of(t) == FLOAT64 else t for t in types]

@@ -9,10 +9,12 @@ from __future__ import annotations
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.passes.affine import AffineForms
 from diffkern.passes.threads import Never, relate
+from diffkern.passes.tile_access import shadow
 
 
 def one_writer_each(fn: Function) -> frozenset[Value]:
     """The parameters whose plain stores are one-to-one in the thread index."""
+    fn = shadow(fn).fn
     forms = AffineForms(fn)
     stores: dict[Value, list[Op]] = {}
     for op in walk(fn.body):

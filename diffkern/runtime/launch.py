@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.record import Launch as Record
 
-__all__ = ["Launch", "Launchable", "check_writable", "dispatch", "launch", "run"]
+__all__ = ["Launch", "Launchable", "check_writable", "dispatch", "launch", "launch_tiled", "run"]
 
 Accumulate = Literal["plain", "atomic"]
 
@@ -285,6 +285,45 @@ def launch(
     else:
         run(kernel, dim, (*inputs, *outputs), record_tape)
     return None
+
+
+def launch_tiled(
+    kernel: Launchable,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    *,
+    block_dim: int,
+    **options: Any,
+) -> Record | None:
+    """Run a kernel of tiles once for every index of a grid of blocks, each of `block_dim` threads.
+
+    The kernel asks for its block with ``dk.tid()``, which gives as many indices as `dim` has. On the CPU a block is
+    one thread, whatever `block_dim` says.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What to run.
+    dim : int or sequence of int
+        Number of blocks along one to three axes.
+    inputs, outputs : sequence
+        The arguments, as in :func:`launch`.
+    block_dim : int
+        Threads in a block.
+    **options
+        What else :func:`launch` takes.
+
+    Returns
+    -------
+    dk.Launch or None
+        As :func:`launch`.
+    """
+    if isinstance(block_dim, bool) or not isinstance(block_dim, int) or not 1 <= block_dim <= 1024:
+        raise LaunchError(f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}")
+    if isinstance(dim, Sequence) and len(dim) > 3:
+        raise LaunchError(f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}")
+    return launch(kernel, dim, inputs, outputs, block_dim=block_dim, **options)
 
 
 def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = None) -> None:

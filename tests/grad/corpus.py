@@ -9,6 +9,7 @@ from . import (
     kernels_functions,
     kernels_loops,
     kernels_memory,
+    kernels_tiles,
 )
 from .cases import CASES
 
@@ -19,6 +20,7 @@ MODULES = (
     kernels_functions,
     kernels_loops,
     kernels_memory,
+    kernels_tiles,
 )
 
 __all__ = ["CASES", "MODULES"]

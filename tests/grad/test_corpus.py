@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from diffkern.ir.nodes import walk
+from diffkern.ops.memory import ATOMICS, STORES
 from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.gradcheck import Tolerances, Vjp, check_vjp, compare_precisions
 from diffkern.testing.programs import Interpreted, as_double
@@ -42,7 +43,7 @@ def test_case(name: str) -> None:
 
 def check_exactly(vjp: Vjp, case: Case, point: list[Any], parameter: str, expected: Any) -> None:
     """At a kink differences cannot tell; there the conventions say what the gradient of the sum of results is."""
-    written = {op.operands[0].name for op in walk(vjp.fn.body) if op.name in ("store", "atomic")}
+    written = {op.operands[0].name for op in walk(vjp.fn.body) if op.name in STORES | ATOMICS}
     arrays = vjp.weights(point, np.random.default_rng(0))
     weights = {i: np.full_like(w, vjp.names[i] in written) for i, w in arrays.items()}
     found = vjp.gradients(case.dim, point, weights)[vjp.names.index(parameter)]

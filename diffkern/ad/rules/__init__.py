@@ -10,7 +10,8 @@ from __future__ import annotations
 from diffkern.ad.rules.composite import COMPOSITE_RULES
 from diffkern.ad.rules.scalar import SCALAR_RULES
 from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.ad.rules.tile import TILE_RULES
 
-RULES: dict[str, Rule] = {**SCALAR_RULES, **COMPOSITE_RULES}
+RULES: dict[str, Rule] = {**SCALAR_RULES, **COMPOSITE_RULES, **TILE_RULES}
 
 __all__ = ["RULES", "Rule", "RuleArguments"]

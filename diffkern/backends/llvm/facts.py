@@ -35,6 +35,8 @@ class Facts:
         ``atomic`` and ``accumulate`` ops whose address is the same for all threads: summed per chunk.
     stack_bytes
         Bytes of loop stacks per nesting level; stacks of one level are never alive together.
+    buffers
+        Memory of a thread that its tiles have become.
     literals
         The different floating-point literals, each of which a vectorised loop keeps in a register or on the stack.
     """
@@ -43,6 +45,7 @@ class Facts:
     exact: set[Value] = field(default_factory=set)
     reduced: list[Op] = field(default_factory=list)
     stack_bytes: dict[int, int] = field(default_factory=dict)
+    buffers: list[Value] = field(default_factory=list)
     literals: set[float] = field(default_factory=set)
 
 
@@ -53,6 +56,8 @@ def analyse(fn: Function) -> Facts:
     for op in ops:
         if op.name == "const" and op.attrs["type"].is_float:
             facts.literals.add(op.attrs["value"])
+        elif op.name == "buffer_new":
+            facts.buffers.append(op.result)
         elif op.name == "stack_new":
             t = op.attrs["type"]
             facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))

@@ -14,8 +14,10 @@ from typing import Any
 
 from llvmlite import ir
 
+from diffkern.backends.llvm import buffers
 from diffkern.backends.llvm.checks import Checks
 from diffkern.backends.llvm.facts import ACCESSES, Facts, index_operands, stack_size
+from diffkern.backends.llvm.matmul import Shape, matmul_function
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     add_element,
@@ -29,7 +31,7 @@ from diffkern.backends.llvm.scalars import ScalarEmitter, is_scalar_op
 from diffkern.backends.llvm.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Type, scalar_of
+from diffkern.ir.types import Array, Buffer, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 
 
@@ -44,6 +46,7 @@ class StackRef:
         """Pointer to one field of a slot."""
         offset = stack_size(Stack(self.type.fields[:index], self.type.slots))
         t = self.type.fields[index]
+        assert not isinstance(t, Tile)
         flat = b.mul(b.sext(slot, I64), i64(element_size(t)), flags=("nsw",))
         start = b.gep(self.base, [i64(offset)], inbounds=True, source_etype=I8)
         return b.gep(start, [flat], inbounds=True, source_etype=memory_type(scalar_of(t)))
@@ -63,6 +66,10 @@ class BodyEmitter:
         One block of memory per nesting level of loop stacks.
     checks
         What looks for mistakes at run time; None in release programs.
+    buffers
+        Where each buffer of the thread begins.
+    vector_bytes
+        How wide the target's vectors are.
     launch
         In a kernel whose threads work in blocks: what the indices of the block are, by op.
     """
@@ -78,6 +85,8 @@ class BodyEmitter:
     exact: dict[Value, Any] = field(default_factory=dict)
     stack_refs: dict[Value, StackRef] = field(default_factory=dict)
     checks: Checks | None = None
+    buffers: Mapping[Value, Any] = field(default_factory=dict)
+    vector_bytes: int = 16
     launch: dict[str, Any] = field(default_factory=dict)
 
     # -- values ------------------------------------------------------------------------------------------------------
@@ -262,6 +271,28 @@ class BodyEmitter:
             b.store(new, slot)
         return True
 
+    # -- buffers -----------------------------------------------------------------------------------------------------
+
+    def buffer_new(self, op: Op) -> None:
+        """Nothing: buffers are there before the first thread."""
+
+    def buffer_get(self, op: Op) -> None:
+        buffer = op.operands[0]
+        assert isinstance(buffer.type, Buffer)
+        parts = buffers.get(self.builder, buffer.type, self.buffers[buffer], self.index(op.operands[1]))
+        self.values[op.result] = tuple(parts)
+
+    def buffer_set(self, op: Op) -> None:
+        buffer, index, value = op.operands
+        assert isinstance(buffer.type, Buffer)
+        buffers.put(self.builder, buffer.type, self.buffers[buffer], self.index(index), self.values[value])
+
+    def buffer_matmul(self, op: Op) -> None:
+        shape = Shape(**{k: op.attrs[k] for k in ("m", "n", "k", "trans_a", "add")})
+        module, dtype = self.scalars.module, scalar_of(op.operands[0].type)
+        function = matmul_function(module, dtype, shape, self.scalars.flags, self.vector_bytes)
+        self.builder.call(function, [self.buffers[v] for v in op.operands])
+
     # -- loop stacks ---------------------------------------------------------------------------------------------------
 
     def stack_new(self, op: Op) -> None:
@@ -277,7 +308,7 @@ class BodyEmitter:
         stack, slot = self.stack_refs[op.operands[0]], self.scalar(op.operands[1])
         for k, v in enumerate(op.operands[2:]):
             pointer = stack.pointer(self.builder, k, slot)
-            store_element(self.builder, stack.type.fields[k], pointer, self.values[v])
+            store_element(self.builder, v.type, pointer, self.values[v])  # type: ignore[arg-type]
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
@@ -393,6 +424,10 @@ _SPELLED: Mapping[str, str] = {
     "store": "store",
     "atomic": "atomic",
     "accumulate": "accumulate",
+    "buffer_new": "buffer_new",
+    "buffer_get": "buffer_get",
+    "buffer_set": "buffer_set",
+    "buffer_matmul": "buffer_matmul",
     "stack_new": "stack_new",
     "stack_get": "stack_get",
     "stack_set": "stack_set",

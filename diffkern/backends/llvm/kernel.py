@@ -19,6 +19,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern import abi
+from diffkern.backends.llvm.buffers import Scratch
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops
 from diffkern.backends.llvm.function import BodyEmitter
@@ -73,6 +74,7 @@ def emit_kernel(
     noalias: bool = False,
     fma: bool | None = None,
     checking: Checking = Checking.NONE,
+    vector_bytes: int = 16,
 ) -> KernelModule:
     """Spell a kernel in LLVM.
 
@@ -92,6 +94,8 @@ def emit_kernel(
         Whether the target has fused multiply-add instructions; by default, whether this machine has them.
     checking
         Which mistakes to look for at run time.
+    vector_bytes
+        How wide the target's vectors are.
     """
     module = TargetModule(symbol)
     module.fma = fma
@@ -100,7 +104,7 @@ def emit_kernel(
     # A replayed value that is compared with a stored one must be the same to the last bit.
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
     sites = sum(_width(op) for op in facts.reduced)
-    chunk = _Chunk(module, fn, facts, flags, noalias)
+    chunk = _Chunk(module, fn, facts, flags, noalias, vector_bytes)
     chunk.emit(symbol, checking)
     symbols: tuple[str, ...] = (symbol,)
     if sites:
@@ -198,8 +202,16 @@ def _untyped(slot: Any) -> Any:
 class _Chunk(_Frame):
     """The chunk function."""
 
-    def __init__(self, module: ir.Module, fn: Function, facts: Facts, flags: tuple[str, ...], noalias: bool) -> None:
-        self.flags, self.noalias = flags, noalias
+    def __init__(
+        self,
+        module: ir.Module,
+        fn: Function,
+        facts: Facts,
+        flags: tuple[str, ...],
+        noalias: bool,
+        vector_bytes: int,
+    ) -> None:
+        self.flags, self.noalias, self.vector_bytes = flags, noalias, vector_bytes
         self.checks: Checks | None = None
         self.launch: dict[str, Any] = {}
         self._arguments = (module, fn, facts)
@@ -216,11 +228,14 @@ class _Chunk(_Frame):
             for level, size in sorted(self.facts.stack_bytes.items())
         }
         sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
+        scratch = Scratch(self.module, b, self.facts.buffers)
         for tid in self.threads():
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+            body.buffers, body.vector_bytes = scratch.pointers, self.vector_bytes
             body.launch = self.launch
             body.region(self.fn.body)
+        scratch.release()
         self.write_partials(sums)
         b.ret_void()
 

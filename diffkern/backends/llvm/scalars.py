@@ -68,7 +68,8 @@ def _const(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 def _arith(integer: str, floating: str) -> Spelling:
     def spell(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
         if t.is_float:
-            return getattr(e.builder, floating)(*args, flags=e.flags)
+            flags = (*e.flags, "reassoc") if op.attrs.get("reassoc") else e.flags
+            return getattr(e.builder, floating)(*args, flags=flags)
         return getattr(e.builder, integer)(*args)
 
     return spell

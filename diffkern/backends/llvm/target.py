@@ -89,6 +89,15 @@ def _native() -> Target:
     return Target(triple, str(machine.target_data), cpu, features, machine)
 
 
+def vector_bytes(t: Target) -> int:
+    """How wide the vectors are that code for a target should use."""
+    if t.cpu in ("x86-64-v3", "x86-64-v4"):
+        return 32
+    if "+avx512f" in t.features and t.cpu in _FULL_WIDTH:
+        return 64
+    return 32 if "+avx" in t.features.split(",") else 16
+
+
 def description() -> dict[str, str]:
     """Everything on which the code depends besides the program: target and compiler versions."""
     t = target()

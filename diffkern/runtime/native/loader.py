@@ -28,7 +28,7 @@ _MATH = (
 
 LIBRARY_NAMES: frozenset[str] = frozenset(
     [name + width for name in _MATH for width in ("", "f")]
-    + ["memcpy", "memmove", "memset", "memcmp", "bzero", "__bzero"]
+    + ["malloc", "free", "memcpy", "memmove", "memset", "memcmp", "bzero", "__bzero"]
     # What LLVM calls by itself where the processor has no instruction: powi, half precision, 128-bit integers.
     + ["__powisf2", "__powidf2", "__extendhfsf2", "__truncsfhf2", "__truncdfhf2", "__truncsfbf2", "__truncdfbf2"]
     + ["__gnu_h2f_ieee", "__gnu_f2h_ieee", "__divti3", "__modti3", "__udivti3", "__umodti3", "__multi3"]

@@ -8,12 +8,16 @@ from diffkern.ad.rules import RULES
 from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat, Type, Vec
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, all_ops, lookup, register
 
-SPECIAL = {"load", "store", "atomic", "if", "for", "while"}
-INTERNAL = {"accumulate", "stack_new", "stack_get", "stack_set", "next_checkpoint"}
+SPECIAL = {"load", "store", "atomic", "if", "for", "while", "tile_load", "tile_store", "tile_atomic"}
+BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_matmul"}
+PURE_INTERNAL = {"next_checkpoint", "tile_add_at"}
+INTERNAL = {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate"} | BUFFERS | PURE_INTERNAL
+# Their cotangents are collected by the reverse pass itself.
+BY_THE_PASS = {"extract", "tile_extract", "tile_map", "tile_sort"}
 
 
 def test_every_op_is_treated_in_exactly_one_way() -> None:
-    by_rule = set(RULES) | {"extract"}  # its cotangent is a single component, collected by the reverse pass itself
+    by_rule = set(RULES) | BY_THE_PASS
     groups = {d: {name for name, row in all_ops().items() if row.diff is d} for d in Diff}
     assert groups[Diff.RULE] == by_rule
     assert groups[Diff.SPECIAL] == SPECIAL
@@ -25,7 +29,7 @@ def test_every_op_is_treated_in_exactly_one_way() -> None:
 
 def test_only_memory_and_control_have_effects() -> None:
     effects = {name for name, row in all_ops().items() if row.effect is not Effect.PURE}
-    assert effects == (SPECIAL | INTERNAL) - {"next_checkpoint"} | {"barrier"}
+    assert effects == (SPECIAL | INTERNAL) - PURE_INTERNAL | {"barrier"}
 
 
 def test_a_name_is_taken_once() -> None:

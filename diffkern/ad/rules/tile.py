@@ -1,0 +1,213 @@
+"""Derivatives of tile operations, on whole tiles.
+
+Matrix products, factors and triangular solves follow Giles, "Collected matrix derivative results" (2008), and Murray,
+"Differentiation of the Cholesky decomposition" (2016). A factorisation reads one triangle of its matrix, so the
+gradient lives in that triangle: it is what the program computes, element by element. The smallest and the greatest
+element pass their cotangent to the first one in row-major order where there are several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Region, Value
+from diffkern.ir.types import INT32, Scalar, Tile, value_type
+from diffkern.ops.tile import reduced_shape
+
+Cotangents = Sequence[Value | None]
+
+
+def _type(v: Value) -> Tile:
+    assert isinstance(v.type, Tile)
+    return v.type
+
+
+def total(b: Builder, ct: Value) -> Value:
+    """The sum of all elements as a value."""
+    return b.one("tile_extract", b.one("tile_reduce", ct, kind="add", axis=None), b.i32(0))
+
+
+def indexed(
+    b: Builder, shape: tuple[int, ...], operands: Sequence[Value], body: Callable[[Sequence[Value], list[Value]], Value]
+) -> Value:
+    """A map whose function sees the indices of the element; the result is stored as the first operand is."""
+    index = [Value(INT32) for _ in shape]
+    params = [Value(value_type(v.type.dtype) if isinstance(v.type, Tile) else v.type) for v in operands]
+    region = Region((*index, *params))
+    with b.into(region):
+        region.yields = (body(index, params),)
+    dtype = _type(operands[0]).dtype
+    return b.one("tile_map", *operands, shape=shape, dtypes=(dtype,), body=region, indexed=True)
+
+
+def _fill(b: Builder, a: RuleArguments) -> Cotangents:
+    return [total(b, a.ct)]
+
+
+def _view(b: Builder, a: RuleArguments) -> Cotangents:
+    offset = a.x[1:]
+    back = b.one("tile_insert", b.zero(a.x[0].type), a.ct, *offset, steps=a.op.attrs["steps"])
+    return [back, *(None for _ in offset)]
+
+
+def _insert(b: Builder, a: RuleArguments) -> Cotangents:
+    part = a.x[1]
+    offset, steps = a.x[2:], a.op.attrs["steps"]
+    return [
+        b.one("tile_insert", a.ct, b.zero(part.type), *offset, steps=steps) if a.want[0] else None,
+        b.one("tile_view", a.ct, *offset, shape=_type(part).shape, steps=steps) if a.want[1] else None,
+        *(None for _ in offset),
+    ]
+
+
+def _permute(b: Builder, a: RuleArguments) -> Cotangents:
+    axes = a.op.attrs["axes"]
+    return [b.one("tile_permute", a.ct, axes=tuple(axes.index(k) for k in range(len(axes))))]
+
+
+def _broadcast(b: Builder, a: RuleArguments) -> Cotangents:
+    source, target = _type(a.x[0]).shape, _type(a.ct).shape
+    padded = (1,) * (len(target) - len(source)) + source
+    ct = a.ct
+    for axis in reversed(range(len(target))):
+        if padded[axis] == 1 and target[axis] != 1:
+            ct = b.one("tile_reduce", ct, kind="add", axis=axis)
+    return [_shaped(b, ct, source)]
+
+
+def _shaped(b: Builder, v: Value, shape: tuple[int, ...]) -> Value:
+    return v if _type(v).shape == shape else b.one("tile_reshape", v, shape=shape)
+
+
+def _reshape(b: Builder, a: RuleArguments) -> Cotangents:
+    return [_shaped(b, a.ct, _type(a.x[0]).shape)]
+
+
+def _replace(b: Builder, a: RuleArguments) -> Cotangents:
+    index = a.x[2:]
+    return [
+        b.one("tile_replace", a.ct, b.zero(a.x[1].type), *index) if a.want[0] else None,
+        b.one("tile_extract", a.ct, *index) if a.want[1] else None,
+        *(None for _ in index),
+    ]
+
+
+def _expanded(b: Builder, v: Value, t: Tile, axis: int | None) -> Value:
+    """What a reduction left, extended to the shape it was made of."""
+    shape = (1,) * t.ndim if axis is None else (*t.shape[:axis], 1, *t.shape[axis + 1 :])
+    return b.one("tile_broadcast", _shaped(b, v, shape), shape=t.shape)
+
+
+def _reduce(b: Builder, a: RuleArguments) -> Cotangents:
+    t, axis, kind = _type(a.x[0]), a.op.attrs["axis"], a.op.attrs["kind"]
+    ct = _expanded(b, a.ct, t, axis)
+    if kind == "add":
+        return [ct]
+    at = b.one("tile_argreduce", a.x[0], kind=kind, axis=axis)
+    assert _type(at).shape == reduced_shape(t, axis)
+
+    def body(index: Sequence[Value], x: list[Value]) -> Value:
+        position = index[0] if axis is None else index[axis]
+        if axis is None:
+            for k, extent in zip(index[1:], t.shape[1:], strict=True):
+                position = b.add(b.mul(position, b.i32(extent)), k)
+        return b.select(b.one("eq", position, x[1]), x[0], b.zero(x[0].type))
+
+    return [indexed(b, t.shape, (ct, _expanded(b, at, t, axis)), body)]
+
+
+def _scan(b: Builder, a: RuleArguments) -> Cotangents:
+    exclusive, backwards = a.op.attrs["exclusive"], a.op.attrs["backwards"]
+    return [b.one("tile_scan", a.ct, exclusive=exclusive, backwards=not backwards)]
+
+
+def _gather(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.one("tile_scatter", a.ct, a.x[1]), None]
+
+
+def _scatter(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.one("tile_gather", a.ct, a.x[1]), None]
+
+
+def _product(b: Builder, x: Value, y: Value, trans_x: bool, trans_y: bool, dtype: object) -> Value:
+    return b.one("tile_matmul", x, y, trans_a=trans_x, trans_b=trans_y, dtype=dtype)
+
+
+def _matmul(b: Builder, a: RuleArguments) -> Cotangents:
+    x, y = a.x[:2]
+    tx, ty = a.op.attrs["trans_a"], a.op.attrs["trans_b"]
+    ct_x: Value | None = None
+    ct_y: Value | None = None
+    if a.want[0]:
+        dtype = _type(x).dtype
+        ct_x = _product(b, y, a.ct, ty, True, dtype) if tx else _product(b, a.ct, y, False, not ty, dtype)
+    if a.want[1]:
+        dtype = _type(y).dtype
+        ct_y = _product(b, a.ct, x, True, tx, dtype) if ty else _product(b, x, a.ct, not tx, False, dtype)
+    return [ct_x, ct_y, a.ct][: len(a.x)]
+
+
+def triangle(b: Builder, v: Value, lower: bool) -> Value:
+    """One triangle of a square tile, with its diagonal; 0 elsewhere."""
+
+    def body(index: Sequence[Value], x: list[Value]) -> Value:
+        inside = b.one("ge" if lower else "le", index[0], index[1])
+        return b.select(inside, x[0], b.zero(x[0].type))
+
+    return indexed(b, _type(v).shape, (v,), body)
+
+
+def _cholesky(b: Builder, a: RuleArguments) -> Cotangents:
+    """With P the lower triangle of L^T ct, its diagonal halved, and S = L^-T P L^-1: S + S^T without doubling."""
+    factor, t = a.r, _type(a.r)
+    dtype = t.dtype
+    assert isinstance(dtype, Scalar)
+    inner = _product(b, factor, triangle(b, a.ct, True), True, False, dtype)
+
+    def halved(index: Sequence[Value], x: list[Value]) -> Value:
+        on = b.one("eq", index[0], index[1])
+        below = b.one("gt", index[0], index[1])
+        half = b.mul(b.const(0.5, dtype), x[0])
+        return b.select(on, half, b.select(below, x[0], b.zero(dtype)))
+
+    p = indexed(b, t.shape, (inner,), halved)
+    left = b.one("tile_triangular_solve", factor, p, lower=True, trans=True)
+    s_t = b.one("tile_triangular_solve", factor, b.one("tile_permute", left, axes=(1, 0)), lower=True, trans=True)
+    s = b.one("tile_permute", s_t, axes=(1, 0))
+
+    def joined(index: Sequence[Value], x: list[Value]) -> Value:
+        on = b.one("eq", index[0], index[1])
+        below = b.one("gt", index[0], index[1])
+        return b.select(on, x[0], b.select(below, b.add(x[0], x[1]), b.zero(dtype)))
+
+    return [indexed(b, t.shape, (s, s_t), joined)]
+
+
+def _triangular_solve(b: Builder, a: RuleArguments) -> Cotangents:
+    matrix, lower, trans = a.x[0], a.op.attrs["lower"], a.op.attrs["trans"]
+    w = b.one("tile_triangular_solve", matrix, a.ct, lower=lower, trans=not trans)
+    if not a.want[0]:
+        return [None, w]
+    dtype = _type(matrix).dtype
+    outer = _product(b, a.r, w, False, True, dtype) if trans else _product(b, w, a.r, False, True, dtype)
+    return [b.neg(triangle(b, outer, lower)), w]
+
+
+TILE_RULES: dict[str, Rule] = {
+    "tile_fill": _fill,
+    "tile_view": _view,
+    "tile_insert": _insert,
+    "tile_permute": _permute,
+    "tile_broadcast": _broadcast,
+    "tile_reshape": _reshape,
+    "tile_replace": _replace,
+    "tile_reduce": _reduce,
+    "tile_scan": _scan,
+    "tile_gather": _gather,
+    "tile_scatter": _scatter,
+    "tile_matmul": _matmul,
+    "tile_cholesky": _cholesky,
+    "tile_triangular_solve": _triangular_solve,
+}

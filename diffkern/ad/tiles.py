@@ -1,0 +1,89 @@
+"""The reverse sweep through maps, sorts and element reads of tiles.
+
+A map's adjoint is a map: its function is differentiated like a kernel's body, from the cotangents of what it yields to
+those of its parameters. A value that is the same for all elements gets the sum over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from diffkern.ad.activity import Activity
+from diffkern.ad.cotangents import Cotangents
+from diffkern.ad.rules.tile import total
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Tile
+from diffkern.ops.table import Diff, lookup
+from diffkern.passes.cse import eliminate_common
+from diffkern.passes.dce import eliminate, eliminate_region
+from diffkern.passes.fold import fold
+from diffkern.passes.sink import SINGULAR, sink_singular
+from diffkern.passes.unroll import unroll
+
+Env = dict[Value, Value]
+ReverseBody = Callable[[Function, list[int]], Region]
+"""From a function of elements and its active parameters to the region ``(params, cotangents) -> cotangents``."""
+
+
+def map_body(body: Region) -> Function:
+    """The function of a map as one of its own, prepared for differentiation.
+
+    Every operation whose derivative may be infinite is marked, so that an element with cotangent 0 gets exactly 0: its
+    branch of a later map may not have been taken.
+    """
+    params = tuple(Value(p.type, p.name) for p in body.params)
+    cloner = Cloner(Builder(), dict(zip(body.params, params, strict=True)))
+    cloner.ops(body.ops)
+    cloner.b.region.yields = cloner.values(body.yields)
+    fn = Function("map", params, cloner.b.region)
+    unroll(fold(fn))
+    eliminate(eliminate_common(fn))
+    sink_singular(fn)
+    for op in walk(fn.body):
+        if op.name in SINGULAR and lookup(op.name).diff is Diff.RULE:
+            op.attrs = {**op.attrs, "guarded": True}
+    return eliminate(fn)
+
+
+def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, reverse_body: ReverseBody) -> None:
+    """Append the adjoint of a map."""
+    seeds = [cts.take(r) for r in op.results]
+    want = [activity.active(v) for v in op.operands]
+    if all(s is None for s in seeds) or not any(want):
+        return
+    shape = op.attrs["shape"]
+    given = [s if s is not None else b.zero(r.type) for s, r in zip(seeds, op.results, strict=True)]
+    skip = len(shape) if op.attrs["indexed"] else 0
+    fn = map_body(op.attrs["body"])
+    body = reverse_body(fn, [skip + k for k, w in enumerate(want) if w])
+    used = eliminate_region(body)
+    operands = [*(env[v] for v in op.operands), *given]
+    kept = [k for k, p in enumerate(body.params[skip:]) if p in used]
+    body.params = (*body.params[:skip], *(body.params[skip + k] for k in kept))
+    sources = [v for v, w in zip(op.operands, want, strict=True) if w]
+    dtypes = tuple(v.type.dtype if isinstance(v.type, Tile) else v.type for v in sources)
+    names = [f"ct_{v.name}" if v.name else "" for v in sources]
+    found = b.op(
+        "tile_map", *(operands[k] for k in kept), names=names,
+        shape=shape, dtypes=dtypes, body=body, indexed=op.attrs["indexed"],
+    )  # fmt: skip
+    for v, ct in zip(sources, found, strict=True):
+        cts.add(v, ct if isinstance(v.type, Tile) else total(b, ct))
+
+
+def reverse_sort(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity) -> None:
+    """Send the cotangents of sorted keys and values back to where each came from."""
+    order = env[op.results[2]]
+    for v, r in zip(op.operands, op.results, strict=False):
+        ct = cts.take(r)
+        if ct is not None and activity.active(v):
+            cts.add(v, b.one("tile_scatter", ct, order))
+
+
+def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> None:
+    """Add to one element of a tile's cotangent."""
+    ct = cts.take(op.result)
+    if ct is not None and activity.active(op.operands[0]):
+        cts.add_at(op.operands[0], [env[v] for v in op.operands[1:]], ct)

@@ -1,0 +1,58 @@
+"""Memory of one thread, which tiles become when they are taken apart for a target, after differentiation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from diffkern.ir.types import Buffer, Scalar, Type, value_type
+from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+
+Attrs = Mapping[str, Any]
+
+
+def _buffer(t: Type) -> Buffer:
+    if not isinstance(t, Buffer):
+        raise TypeRuleError(f"needs a buffer, not {t}")
+    return t
+
+
+def _index(t: Type) -> None:
+    if not (isinstance(t, Scalar) and t.is_integer):
+        raise TypeRuleError(f"an index must be an integer, not {t}")
+
+
+def _new(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return (_buffer(attrs["type"]),)
+
+
+def _get(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _index(types[1])
+    return (value_type(_buffer(types[0]).dtype),)
+
+
+def _set(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _index(types[1])
+    want = value_type(_buffer(types[0]).dtype)
+    if types[2] != want:
+        raise TypeRuleError(f"takes {want}, not {types[2]}")
+    return ()
+
+
+def _matmul(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    m, n, k = attrs["m"], attrs["n"], attrs["k"]
+    dtype = _buffer(types[0]).dtype
+    for t, size in zip(types, (m * n, m * k, k * n), strict=True):
+        if _buffer(t).dtype != dtype or _buffer(t).size < size:
+            raise TypeRuleError(f"needs {size} elements of {dtype}, not {t}")
+    return ()
+
+
+for _row in (
+    OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL),  # attrs: type
+    OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL),  # (buffer, index)
+    OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),  # (buffer, index, value)
+    # (c, a, b): row-major c = a @ b, or c += a @ b; attrs: m, n, k, trans_a (a is stored k × m), add
+    OpDef("buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL),
+):
+    register(_row)

@@ -1,0 +1,287 @@
+"""Operations on tiles: values of a fixed shape that a block of threads computes together.
+
+Each stays one op through differentiation and becomes loops, or a call of a library, per target. Tiles are values:
+what looks like an assignment to a part of a tile makes another tile. Everything that works element by element is one
+op, ``tile_map``, whose attribute ``body`` is a region over the elements; it sees nothing from outside but its
+parameters, so a map is an ordinary pure op to all passes.
+
+Accesses of arrays are checked against the array's shape: what lies outside is read as 0 and not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from diffkern.ir.types import (
+    BOOL,
+    INT32,
+    STORAGE_ONLY,
+    Array,
+    Element,
+    Mat,
+    Scalar,
+    Tile,
+    Type,
+    Vec,
+    scalar_of,
+    value_type,
+)
+from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+
+Attrs = Mapping[str, Any]
+
+REDUCTIONS = ("add", "min", "max")
+MAX_NDIM = 4
+
+
+def tile(t: Type) -> Tile:
+    """The type, which must be a tile's."""
+    if not isinstance(t, Tile):
+        raise TypeRuleError(f"needs a tile, not {t}")
+    return t
+
+
+def element(t: Tile) -> Element:
+    """What an element of a tile is once it is read."""
+    return value_type(t.dtype)
+
+
+def broadcast_shape(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a shape extends to another by NumPy's rules."""
+    padded = (1,) * (len(to) - len(shape)) + tuple(shape)
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(padded, to, strict=True))
+
+
+def _indices(types: Sequence[Type], count: int) -> None:
+    if len(types) != count:
+        raise TypeRuleError(f"needs {count} indices, not {len(types)}")
+    for t in types:
+        if not (isinstance(t, Scalar) and t.is_integer):
+            raise TypeRuleError(f"an index must be an integer, not {t}")
+
+
+def _fill(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t = tile(attrs["type"])
+    if types[0] != element(t):
+        raise TypeRuleError(f"{t} is filled with {element(t)}, not {types[0]}")
+    return (t,)
+
+
+def _map(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    shape, body = attrs["shape"], attrs["body"]
+    found = [element(t) if isinstance(t, Tile) else t for t in types]
+    for t in types:
+        if isinstance(t, Tile) and t.shape != shape:
+            raise TypeRuleError(f"needs tiles of shape {shape}, not {t}")
+    want = [INT32] * (len(shape) if attrs["indexed"] else 0) + found
+    if [p.type for p in body.params] != want:
+        raise TypeRuleError(f"its body takes {[str(p.type) for p in body.params]}, not {[str(t) for t in want]}")
+    for y, dtype in zip(body.yields, attrs["dtypes"], strict=True):
+        if y.type != value_type(dtype):
+            raise TypeRuleError(f"its body yields {y.type} for {dtype}")
+    return tuple(Tile(dtype, shape) for dtype in attrs["dtypes"])
+
+
+def _array(types: Sequence[Type], rank: int) -> Array:
+    array = types[0]
+    if not isinstance(array, Array):
+        raise TypeRuleError(f"needs an array, not {array}")
+    if array.ndim != rank:
+        raise TypeRuleError(f"{array} has {array.ndim} axes and the tile {rank}")
+    return array
+
+
+def _load(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array = _array(types, len(attrs["shape"]))
+    _indices(types[1:], array.ndim)
+    return (Tile(array.dtype, attrs["shape"]),)
+
+
+def _store(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t = tile(types[-1])
+    array = _array(types, t.ndim)
+    _indices(types[1:-1], array.ndim)
+    if t.dtype != array.dtype:
+        raise TypeRuleError(f"{array} takes tiles of {array.dtype}, not {t}")
+    return ()
+
+
+def _atomic(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _store(types, attrs)
+    return (types[-1],)
+
+
+def _view(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, shape, steps = tile(types[0]), attrs["shape"], attrs["steps"]
+    _indices(types[1:], t.ndim)
+    if not len(shape) == len(steps) == t.ndim:
+        raise TypeRuleError(f"a view of {t} has {t.ndim} axes, not {shape}")
+    return (Tile(t.dtype, shape),)
+
+
+def _insert(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, part = tile(types[0]), tile(types[1])
+    _indices(types[2:], t.ndim)
+    if part.dtype != t.dtype or part.ndim != t.ndim or len(attrs["steps"]) != t.ndim:
+        raise TypeRuleError(f"{part} is no part of {t}")
+    return (t,)
+
+
+def _permute(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, axes = tile(types[0]), attrs["axes"]
+    if sorted(axes) != list(range(t.ndim)):
+        raise TypeRuleError(f"axes {axes} of {t}")
+    return (Tile(t.dtype, tuple(t.shape[a] for a in axes)),)
+
+
+def _broadcast(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, shape = tile(types[0]), attrs["shape"]
+    if not broadcast_shape(t.shape, shape):
+        raise TypeRuleError(f"{t} does not extend to {shape}")
+    return (Tile(t.dtype, shape),)
+
+
+def _reshape(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t = tile(types[0])
+    out = Tile(t.dtype, attrs["shape"])
+    if out.size != t.size:
+        raise TypeRuleError(f"{t} has {t.size} elements and {out} {out.size}")
+    return (out,)
+
+
+def _extract(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t = tile(types[0])
+    _indices(types[1:], t.ndim)
+    return (element(t),)
+
+
+def _replace(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t = tile(types[0])
+    _indices(types[2:], t.ndim)
+    if types[1] != element(t):
+        raise TypeRuleError(f"an element of {t} is {element(t)}, not {types[1]}")
+    return (t,)
+
+
+def reduced_shape(t: Tile, axis: int | None) -> tuple[int, ...]:
+    """The shape without an axis; ``(1,)`` where nothing is left."""
+    if axis is None:
+        return (1,)
+    return t.shape[:axis] + t.shape[axis + 1 :] or (1,)
+
+
+def _reduce(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, axis = tile(types[0]), attrs["axis"]
+    if attrs["kind"] not in REDUCTIONS:
+        raise TypeRuleError(f"reduction {attrs['kind']!r}")
+    if attrs["kind"] != "add" and not isinstance(t.dtype, Scalar):
+        raise TypeRuleError(f"needs a tile of numbers, not {t}")
+    if axis is not None and not 0 <= axis < t.ndim:
+        raise TypeRuleError(f"axis {axis} of {t}")
+    return (Tile(t.dtype, reduced_shape(t, axis)),)
+
+
+def _argreduce(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    (out,) = _reduce(types, attrs)
+    return (Tile(INT32, tile(out).shape),)
+
+
+def _scan(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t = tile(types[0])
+    if not isinstance(t.dtype, Scalar) or t.dtype == BOOL:
+        raise TypeRuleError(f"needs a tile of numbers, not {t}")
+    return (t,)
+
+
+def _sort(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    keys, values = tile(types[0]), tile(types[1])
+    if keys.shape != values.shape:
+        raise TypeRuleError(f"{keys} and {values} differ in shape")
+    if not isinstance(keys.dtype, Scalar) or keys.dtype == BOOL:
+        raise TypeRuleError(f"sorts by numbers, not by {keys}")
+    return (keys, values, Tile(INT32, keys.shape))
+
+
+def _gather(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, order = tile(types[0]), tile(types[1])
+    if order.dtype != INT32 or order.shape != t.shape:
+        raise TypeRuleError(f"{order} does not number the elements of {t}")
+    return (t,)
+
+
+def _matmul(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    a, b = tile(types[0]), tile(types[1])
+    rows, inner = a.shape[::-1] if attrs["trans_a"] else a.shape
+    inner_b, cols = b.shape[::-1] if attrs["trans_b"] else b.shape
+    if inner != inner_b:
+        raise TypeRuleError(f"inner sizes differ: {a} and {b}")
+    out = Tile(attrs["dtype"], (rows, cols))
+    for t in (a, b, out):
+        if not (isinstance(t.dtype, Scalar) and t.dtype.is_float):
+            raise TypeRuleError(f"needs tiles of floats, not {t}")
+    if len(types) == 3 and types[2] != out:
+        raise TypeRuleError(f"{a} times {b} is added to {out}, not {types[2]}")
+    return (out,)
+
+
+def _square(t: Type) -> Tile:
+    m = tile(t)
+    if m.ndim != 2 or m.shape[0] != m.shape[1]:
+        raise TypeRuleError(f"needs a square tile, not {t}")
+    if not (isinstance(m.dtype, Scalar) and m.dtype.is_float) or m.dtype in STORAGE_ONLY:
+        raise TypeRuleError(f"needs a tile of float32 or float64, not {t}")
+    return m
+
+
+def _cholesky(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return (_square(types[0]),)
+
+
+def _triangular_solve(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    m, y = _square(types[0]), tile(types[1])
+    if y.ndim != 2 or y.shape[0] != m.shape[0] or y.dtype != m.dtype:
+        raise TypeRuleError(f"{m} and {y} do not fit")
+    return (y,)
+
+
+def components(t: Tile) -> int:
+    """How many scalars an element consists of."""
+    return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1
+
+
+def is_float_tile(t: Type) -> bool:
+    """Whether it is a tile whose elements are floats or made of floats."""
+    return isinstance(t, Tile) and scalar_of(t).is_float
+
+
+for _row in (
+    OpDef("tile_fill", "tile", 1, _fill),  # every element is the operand; attrs: type
+    # (*operands): tiles of one shape and values that are the same for all elements. attrs: shape, dtypes of the
+    # results, body: Region, indexed: whether the body's first parameters are the element's indices
+    OpDef("tile_map", "tile", None, _map),
+    OpDef("tile_load", "tile", None, _load, Effect.READ, Diff.SPECIAL),  # (array, *offset); attrs: shape
+    OpDef("tile_store", "tile", None, _store, Effect.WRITE, Diff.SPECIAL),  # (array, *offset, tile)
+    OpDef("tile_atomic", "tile", None, _atomic, Effect.ATOMIC, Diff.SPECIAL),  # attrs: kind; result: the old elements
+    OpDef("tile_accumulate", "tile", None, _store, Effect.ATOMIC, Diff.INTERNAL),  # attrs: mode, as accumulate
+    # Element k of the result is element offset + k * step along each axis, 0 outside; attrs: shape, steps
+    OpDef("tile_view", "tile", None, _view),
+    OpDef("tile_insert", "tile", None, _insert),  # (tile, part, *offset); attrs: steps
+    OpDef("tile_permute", "tile", 1, _permute),  # attrs: axes
+    OpDef("tile_broadcast", "tile", 1, _broadcast),  # attrs: shape
+    OpDef("tile_reshape", "tile", 1, _reshape),  # attrs: shape
+    OpDef("tile_extract", "tile", None, _extract),  # (tile, *index)
+    OpDef("tile_replace", "tile", None, _replace),  # (tile, element, *index): the tile with one element replaced
+    OpDef("tile_add_at", "tile", None, _replace, diff=Diff.INTERNAL),  # (tile, element, *index): added to one element
+    OpDef("tile_reduce", "tile", 1, _reduce),  # attrs: kind, axis (None: all elements, shape (1,))
+    OpDef("tile_argreduce", "tile", 1, _argreduce, diff=Diff.ZERO),  # attrs: kind (min, max), axis
+    OpDef("tile_scan", "tile", 1, _scan),  # sums in row-major order; attrs: exclusive, backwards
+    OpDef("tile_sort", "tile", 2, _sort),  # (keys, values) -> sorted keys, their values, where each came from
+    OpDef("tile_gather", "tile", 2, _gather),  # (tile, order): element k is the one numbered order[k]
+    OpDef("tile_scatter", "tile", 2, _gather),  # (tile, order): the inverse permutation
+    OpDef("tile_matmul", "tile", None, _matmul),  # (a, b[, c]): a @ b + c; attrs: trans_a, trans_b, dtype
+    OpDef("tile_cholesky", "tile", 1, _cholesky),  # lower factor; reads the lower triangle
+    # (matrix, columns): solves with one triangle of the matrix or of its transpose; attrs: lower, trans
+    OpDef("tile_triangular_solve", "tile", 2, _triangular_solve),
+):
+    register(_row)

@@ -1,0 +1,228 @@
+"""Reductions, scans and sorts of tiles as loops.
+
+In: the lowering (:mod:`tile_lower`) and an op. Out: loops in the current region, and where the result's elements are.
+Sums have no promised order, so that a target may keep several partial sums. A sort counts for each key how many come
+before it: equal keys keep their order, and keys that are not a number come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from diffkern.ir.nodes import Op, Value
+from diffkern.ir.types import INT32, INT64, Scalar, value_type
+from diffkern.passes.tile_source import Source, Stored
+
+if TYPE_CHECKING:
+    from diffkern.passes.tile_lower import Lowering
+
+__all__ = ["OPS"]
+
+
+def _combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
+    if kind != "add":
+        return low.b.one(kind, a, b)
+    return low.b.one("add", a, b, reassoc=True)
+
+
+def _reduce(low: Lowering, op: Op) -> None:
+    source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
+    target = low.fresh(op.result)
+    if axis is None or source.shape == (source.shape[axis],):
+        total = _whole(low, source, kind)
+        low.b.op("buffer_set", target.buffer, low.m.i64(0), total)
+    elif axis == len(source.shape) - 1:
+        _last_axis(low, source, target, kind)
+    else:
+        _inner_axis(low, source, target, kind, axis)
+
+
+def _whole(low: Lowering, source: Source, kind: str) -> Value:
+    m = low.m
+    start = _start(low, source, kind, [m.i64(0)] * len(source.shape))
+    if source.is_flat:
+        size = 1
+        for n in source.shape:
+            size *= n
+
+        def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+            return (_combine(low, kind, so_far[0], source.element_at(m, i)),)
+
+        return m.loop(0, size, one, (start,))[0]
+
+    def at(index: list[Value], so_far: list[Value]) -> Sequence[Value]:
+        return (_combine(low, kind, so_far[0], source.element(m, index)),)
+
+    return m.nest(source.shape, at, (start,))[0]
+
+
+def _start(low: Lowering, source: Source, kind: str, index: list[Value]) -> Value:
+    """Where a reduction begins: 0, or an element itself, which changes neither a minimum nor a maximum."""
+    return low.b.zero(value_type(source.dtype)) if kind == "add" else source.element(low.m, index)
+
+
+def _last_axis(low: Lowering, source: Source, target: Stored, kind: str) -> None:
+    m, outer = low.m, source.shape[:-1]
+
+    def row(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        start = _start(low, source, kind, [*index, m.i64(0)])
+
+        def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+            return (_combine(low, kind, so_far[0], source.element(m, [*index, i])),)
+
+        (total,) = m.loop(0, source.shape[-1], one, (start,))
+        low.b.op("buffer_set", target.buffer, m.flat(index, outer), total)
+        return ()
+
+    m.nest(outer, row)
+
+
+def _inner_axis(low: Lowering, source: Source, target: Stored, kind: str, axis: int) -> None:
+    """Rows are combined with rows, so that the innermost loop runs along memory."""
+    m = low.m
+    before, after = source.shape[:axis], source.shape[axis + 1 :]
+
+    def visit(combine: bool, k: Value) -> None:
+        def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
+            value = source.element(m, [*index[:axis], k, *index[axis:]])
+            place = m.flat(index, target.shape)
+            if combine:
+                value = low.b.one(
+                    "add" if kind == "add" else kind, low.b.one("buffer_get", target.buffer, place), value
+                )
+            low.b.op("buffer_set", target.buffer, place, value)
+            return ()
+
+        m.nest((*before, *after), at)
+
+    visit(False, m.i64(0))
+
+    def layer(k: Value, _: list[Value]) -> Sequence[Value]:
+        visit(True, k)
+        return ()
+
+    m.loop(1, source.shape[axis], layer)
+
+
+def _argreduce(low: Lowering, op: Op) -> None:
+    """The first position of the smallest or greatest element; NaN counts as both, as in the reductions."""
+    source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
+    target, m, b = low.fresh(op.result), low.m, low.b
+
+    def better(value: Value, best: Value) -> Value:
+        found = b.one("lt" if kind == "min" else "gt", value, best)
+        if isinstance(value.type, Scalar) and value.type.is_float:
+            first_nan = b.one("and", b.one("isnan", value), b.one("not", b.one("isnan", best)))
+            found = b.one("or", found, first_nan)
+        return found
+
+    def search(read: Callable[[Value], Value], size: int) -> Value:
+        def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+            value = read(i)
+            wins = better(value, so_far[0])
+            return (b.select(wins, value, so_far[0]), b.select(wins, b.cast(i, INT32), so_far[1]))
+
+        return m.loop(0, size, one, (read(m.i64(0)), b.i32(0)))[1]
+
+    if axis is None:
+        whole, borrowed = low.stored(op.operands[0])
+        size = whole.buffer.type.size if len(whole.shape) == 0 else _product(whole.shape)  # type: ignore[union-attr]
+        found = search(lambda i: whole.element_at(m, i), size)
+        b.op("buffer_set", target.buffer, m.i64(0), found)
+        low.give_back(borrowed)
+        return
+    rest = source.shape[:axis] + source.shape[axis + 1 :]
+
+    def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        found = search(lambda k: source.element(m, [*index[:axis], k, *index[axis:]]), source.shape[axis])
+        b.op("buffer_set", target.buffer, m.flat(index, rest) if index else m.i64(0), found)
+        return ()
+
+    m.nest(rest, at)
+
+
+def _product(shape: Sequence[int]) -> int:
+    out = 1
+    for n in shape:
+        out *= n
+    return out
+
+
+def _scan(low: Lowering, op: Op) -> None:
+    source, borrowed = low.stored(op.operands[0])
+    target, m = low.fresh(op.result), low.m
+    exclusive, backwards = op.attrs["exclusive"], op.attrs["backwards"]
+
+    def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+        total = low.b.add(so_far[0], source.element_at(m, i))
+        low.b.op("buffer_set", target.buffer, i, so_far[0] if exclusive else total)
+        return (total,)
+
+    m.loop(0, _product(source.shape), one, (low.b.zero(value_type(source.dtype)),), down=backwards)
+    low.give_back(borrowed)
+
+
+def _sort(low: Lowering, op: Op) -> None:
+    keys, borrowed = low.stored(op.operands[0])
+    values, borrowed_values = low.stored(op.operands[1])
+    targets = [low.fresh(r) for r in op.results]
+    m, b, size = low.m, low.b, _product(keys.shape)
+
+    def before(x: Value, i: Value, y: Value, k: Value) -> Value:
+        """Whether key x at position i comes before key y at position k."""
+        earlier = b.one("lt", i, k)
+        less, equal = b.one("lt", x, y), b.one("eq", x, y)
+        if isinstance(x.type, Scalar) and x.type.is_float:
+            nan_x, nan_y = b.one("isnan", x), b.one("isnan", y)
+            less = b.one("or", less, b.one("and", nan_y, b.one("not", nan_x)))
+            equal = b.one("or", equal, b.one("and", nan_x, nan_y))
+        return b.one("or", less, b.one("and", equal, earlier))
+
+    def place(k: Value, _: list[Value]) -> Sequence[Value]:
+        key = keys.element_at(m, k)
+
+        def count(i: Value, so_far: list[Value]) -> Sequence[Value]:
+            comes = before(keys.element_at(m, i), i, key, k)
+            return (b.add(so_far[0], b.select(comes, b.const(1, INT64), b.const(0, INT64))),)
+
+        (rank,) = m.loop(0, size, count, (b.const(0, INT64),))
+        b.op("buffer_set", targets[0].buffer, rank, key)
+        b.op("buffer_set", targets[1].buffer, rank, values.element_at(m, k))
+        b.op("buffer_set", targets[2].buffer, rank, b.cast(k, INT32))
+        return ()
+
+    m.loop(0, size, place)
+    low.give_back(borrowed)
+    low.give_back(borrowed_values)
+
+
+def _permuted(to_source: bool) -> Callable[[Lowering, Op], None]:
+    """Gather: element k is element ``order[k]``. Scatter: element ``order[k]`` is element k."""
+
+    def lower(low: Lowering, op: Op) -> None:
+        source, borrowed = low.stored(op.operands[0])
+        order, borrowed_order = low.stored(op.operands[1])
+        target, m, b = low.fresh(op.result), low.m, low.b
+
+        def one(k: Value, _: list[Value]) -> Sequence[Value]:
+            other = b.cast(order.element_at(m, k), INT64)
+            place, read = (k, other) if to_source else (other, k)
+            b.op("buffer_set", target.buffer, place, source.element_at(m, read))
+            return ()
+
+        m.loop(0, _product(source.shape), one)
+        low.give_back(borrowed)
+        low.give_back(borrowed_order)
+
+    return lower
+
+
+OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {
+    "tile_reduce": _reduce,
+    "tile_argreduce": _argreduce,
+    "tile_scan": _scan,
+    "tile_sort": _sort,
+    "tile_gather": _permuted(True),
+    "tile_scatter": _permuted(False),
+}

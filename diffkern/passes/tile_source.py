@@ -1,0 +1,185 @@
+"""Where the elements of a tile come from while it is taken apart: memory, or a computation on other tiles' elements.
+
+In: an index per axis. Out: the ops that give the element, appended to a builder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Region, Value
+from diffkern.ir.types import INT64, Element, Scalar
+
+Index = Sequence[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A read of a buffer by an element's computation; ``same``: of the element with the same position in memory."""
+
+    buffer: Value
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tile in memory, row-major."""
+
+    buffer: Value
+    shape: tuple[int, ...]
+    dtype: Element
+
+    def element(self, m: Maker, index: Index) -> Value:
+        return m.b.one("buffer_get", self.buffer, m.flat(index, self.shape))
+
+    def element_at(self, m: Maker, position: Value) -> Value:
+        return m.b.one("buffer_get", self.buffer, position)
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield Leaf(self.buffer, True)
+
+    @property
+    def is_flat(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A tile without memory: ``at`` makes an element from its indices.
+
+    Attributes
+    ----------
+    at
+        Appends the ops of an element.
+    at_flat
+        The same from the row-major position, where that is all it takes.
+    reads
+        The buffers that the elements are computed from.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Element
+    at: Callable[[Index], Value]
+    reads: tuple[Leaf, ...] = ()
+    at_flat: Callable[[Value], Value] | None = None
+
+    def element(self, m: Maker, index: Index) -> Value:
+        return self.at(index)
+
+    def element_at(self, m: Maker, position: Value) -> Value:
+        assert self.at_flat is not None
+        return self.at_flat(position)
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield from self.reads
+
+    @property
+    def is_flat(self) -> bool:
+        return self.at_flat is not None
+
+
+Source = Stored | Computed
+
+
+class Maker:
+    """Appends loops and index arithmetic."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+        self.known: dict[Value, int] = {}  # integer literals
+
+    def i64(self, n: int) -> Value:
+        out = self.b.const(n, INT64)
+        self.known[out] = n
+        return out
+
+    def wide(self, v: Value) -> Value:
+        """An integer as int64."""
+        known = self.known.get(v)
+        return self.b.cast(v, INT64) if known is None else self.i64(known)
+
+    def flat(self, index: Index, shape: Sequence[int]) -> Value:
+        """The row-major position of an element."""
+        out = index[0]
+        for i, n in zip(index[1:], shape[1:], strict=True):
+            out = self.b.add(self.b.mul(out, self.i64(n)), i)
+        return out
+
+    def loop(
+        self,
+        lo: Value | int,
+        hi: Value | int,
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+        init: Sequence[Value] = (),
+        *,
+        down: bool = False,
+    ) -> tuple[Value, ...]:
+        """A loop over ``lo <= i < hi``, or the same range downwards, with carried values."""
+        first, last = (self.i64(x) if isinstance(x, int) else x for x in (lo, hi))
+        step = self.i64(1)
+        if down:
+            first, last = self.b.sub(last, self.i64(1)), self.b.sub(first, self.i64(1))
+            step = self.i64(-1)
+        region = Region((Value(INT64), *(Value(v.type) for v in init)))
+        with self.b.into(region):
+            region.yields = tuple(body(region.params[0], list(region.params[1:])))
+        return self.b.for_(first, last, step, init, region)
+
+    def nest(
+        self,
+        shape: Sequence[int],
+        body: Callable[[list[Value], list[Value]], Sequence[Value]],
+        init: Sequence[Value] = (),
+    ) -> tuple[Value, ...]:
+        """Loops over all indices of a shape, the last axis innermost; an axis of extent 1 takes no loop."""
+
+        def level(axis: int, index: list[Value], carried: list[Value]) -> Sequence[Value]:
+            if axis == len(shape):
+                return body(index, carried)
+            if shape[axis] == 1:
+                return level(axis + 1, [*index, self.i64(0)], carried)
+            return self.loop(0, shape[axis], lambda i, c: level(axis + 1, [*index, i], c), carried)
+
+        return tuple(level(0, [], list(init)))
+
+    def when(self, condition: Value, then: Callable[[], None]) -> None:
+        """Run something only where a condition holds."""
+        region, other = Region(), Region()
+        with self.b.into(region):
+            then()
+        self.b.if_(condition, region, other)
+
+    def either(self, condition: Value, then: Callable[[], None], orelse: Callable[[], None]) -> None:
+        regions = (Region(), Region())
+        for region, emit in zip(regions, (then, orelse), strict=True):
+            with self.b.into(region):
+                emit()
+        self.b.if_(condition, *regions)
+
+    def every(self, conditions: Sequence[Value]) -> Value | None:
+        """All of some conditions; None if there are none."""
+        out: Value | None = None
+        for c in conditions:
+            out = c if out is None else self.b.one("and", out, c)
+        return out
+
+    def inside(self, index: Value, extent: Value | int) -> list[Value]:
+        """The conditions under which an index lies in an axis; none for a constant that does."""
+        known = self.known.get(index)
+        if known is not None and isinstance(extent, int) and 0 <= known < extent:
+            return []
+        limit = self.i64(extent) if isinstance(extent, int) else extent
+        return [self.b.one("ge", index, self.i64(0)), self.b.one("lt", index, limit)]
+
+
+def elements(shape: Sequence[int]) -> int:
+    """Number of elements of a shape."""
+    return math.prod(shape)
+
+
+def is_number(dtype: Element) -> bool:
+    """Whether an element is a scalar."""
+    return isinstance(dtype, Scalar)

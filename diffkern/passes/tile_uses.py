@@ -1,0 +1,135 @@
+"""Which tiles need memory, and until when.
+
+In: a function with tile operations. Out: :class:`Uses`: for each op whether it is *lazy* (its elements are computed
+where they are read: shapes, fills, and maps with a single reader), and up to which position of each region a tile is
+read. What a lazy op reads is read where its result is.
+
+Position ``k`` of a region is its k-th op; position ``len(ops)`` is its yield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import STORAGE_ONLY, Tile, scalar_of
+
+_SHAPES = frozenset({"tile_fill", "tile_permute", "tile_broadcast", "tile_view", "tile_reshape"})
+_ELEMENTWISE = frozenset({"tile_map", "tile_reduce", "tile_store", "tile_accumulate", "tile_atomic"})
+
+
+@dataclass(slots=True)
+class Uses:
+    """What is known about the tiles of a function.
+
+    Attributes
+    ----------
+    lazy
+        Ops whose result has no memory of its own.
+    last
+        Value → by the id of a region the last position of the region at which the value is read.
+    home
+        The region in which a value is defined.
+    """
+
+    lazy: set[Op] = field(default_factory=set)
+    last: dict[Value, dict[int, int]] = field(default_factory=dict)
+    home: dict[Value, Region] = field(default_factory=dict)
+
+    def until(self, v: Value, region: Region) -> int:
+        """The last position of a region that reads a value; -1 if none does."""
+        return self.last.get(v, {}).get(id(region), -1)
+
+
+def refuse_tiles(fn: Function, target: str) -> None:
+    """Refuse a function with tiles on a target that has no code for them.
+
+    Raises
+    ------
+    CompileError
+        With the line of the first operation on tiles.
+    """
+    for op in walk(fn.body):
+        if op.name.startswith("tile_"):
+            raise CompileError(
+                f"operations on tiles have no code for {target} yet ({op.name})",
+                loc=op.loc,
+                remedy="run the kernel on the CPU, or write it with single elements",
+            )
+
+
+def uses(fn: Function) -> Uses:
+    """Analyse a function."""
+    out = Uses()
+    counts: dict[Value, int] = {}
+    readers: dict[Value, tuple[Op, Region]] = {}
+    _count(fn.body, counts, readers)
+    for op in walk(fn.body):
+        if op.name in _SHAPES:
+            out.lazy.add(op)
+    _homes(fn.body, out, counts, readers)
+    _region(fn.body, [], out)
+    return out
+
+
+def _count(region: Region, counts: dict[Value, int], readers: dict[Value, tuple[Op, Region]]) -> None:
+    for op in region.ops:
+        for v in op.operands:
+            if isinstance(v.type, Tile):
+                counts[v] = counts.get(v, 0) + 1
+                readers[v] = (op, region)
+        for sub in op.regions:
+            _count(sub, counts, readers)
+    for v in region.yields:
+        counts[v] = counts.get(v, 0) + 1
+
+
+def _homes(region: Region, out: Uses, counts: dict[Value, int], readers: dict[Value, tuple[Op, Region]]) -> None:
+    out.home.update(dict.fromkeys(region.params, region))
+    for op in region.ops:
+        out.home.update(dict.fromkeys(op.results, region))
+        if op.name == "tile_map" and len(op.results) == 1 and counts.get(op.result) == 1 and not _rounds(op):
+            reader = readers.get(op.result)
+            if reader is not None and reader[1] is region and reader[0].name in _ELEMENTWISE:
+                out.lazy.add(op)
+        for sub in op.regions:
+            _homes(sub, out, counts, readers)
+
+
+def _rounds(op: Op) -> bool:
+    """Whether an element is what memory makes of it."""
+    return scalar_of(op.result.type) in STORAGE_ONLY
+
+
+def _region(region: Region, outer: list[tuple[Region, int]], out: Uses) -> None:
+    end = len(region.ops)
+    for v in region.yields:
+        _use(v, [(region, end), *outer], out)
+    for k in range(end - 1, -1, -1):
+        op = region.ops[k]
+        here = [(region, k), *outer]
+        for sub in op.regions:
+            _region(sub, here, out)
+        lazy = op in out.lazy
+        for v in op.operands:
+            _use(v, here, out)
+            if lazy and isinstance(v.type, Tile):
+                _later(v, op.result, out)
+
+
+def _use(v: Value, places: list[tuple[Region, int]], out: Uses) -> None:
+    if isinstance(v.type, Tile):
+        _extend(v, {id(r): k for r, k in places}, out)
+
+
+def _later(v: Value, result: Value, out: Uses) -> None:
+    """A value is read wherever a lazy result made of it is."""
+    _extend(v, out.last.get(result, {}), out)
+
+
+def _extend(v: Value, places: Mapping[int, int], out: Uses) -> None:
+    known = out.last.setdefault(v, {})
+    for r, k in places.items():
+        known[r] = max(known.get(r, -1), k)

@@ -1,0 +1,450 @@
+"""Tiles: every operation, edges of arrays, tiles carried through loops and changed in place."""
+
+import numpy as np
+
+import diffkern as dk
+
+from .cases import as32, case, scalar, signed, values, zeros
+
+f1 = dk.array(dtype=float)
+f2 = dk.array(dtype=float, ndim=2)
+f3 = dk.array(dtype=float, ndim=3)
+i1 = dk.array(dtype=int)
+v1 = dk.array(dtype=dk.vec3)
+
+N = dk.constant(4)
+
+
+def positive_definite(*shape: int):
+    """Symmetric matrices with eigenvalues well above 0."""
+
+    def make(rng: np.random.Generator) -> np.ndarray:
+        a = rng.uniform(-0.5, 0.5, shape)
+        return as32(a @ np.swapaxes(a, -1, -2) + 2.0 * np.eye(shape[-1]))
+
+    return make
+
+
+def triangular(n: int, lower: bool = True):
+    def make(rng: np.random.Generator) -> np.ndarray:
+        a = rng.uniform(-0.6, 0.6, (n, n)) + 2.0 * np.eye(n)
+        return as32(np.tril(a) if lower else np.triu(a))
+
+    return make
+
+
+def apart(*shape: int):
+    """Numbers in random order with gaps between them, so that none comes near another."""
+
+    def make(rng: np.random.Generator) -> np.ndarray:
+        return as32(rng.permutation(int(np.prod(shape))).reshape(shape) * 0.3 + 0.1)
+
+    return make
+
+
+@dk.func
+def wave(x: float):
+    return dk.sin(x) * x
+
+
+@dk.func
+def mixed(x: float, y: float, s: float):
+    if x > y:
+        return x * y * s
+    return x - s * y * y
+
+
+@dk.func
+def root_or_zero(x: float):
+    return dk.where(x > 0.0, dk.sqrt(x), 0.0)
+
+
+@dk.func
+def product(a: float, b: float):
+    return a * b
+
+
+@dk.func
+def powers(x: float, n: int):
+    p = 1.0
+    for k in range(n):
+        p = p * x + 0.5
+    return p
+
+
+@case(2, x=signed(9), y=zeros(9))
+def load_store(x: f1, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    dk.tile_store(y, t * t, offset=i * 4)
+
+
+@case(2, 2, x=signed(7, 6), y=zeros(7, 6))
+def at_the_edges(x: f2, y: f2):
+    i, j = dk.tid()
+    t = dk.tile_load(x, shape=(N, N), offset=(i * N - 1, j * N))
+    dk.tile_store(y, dk.tile_map(dk.sin, t), offset=(i * N - 1, j * N))
+
+
+@case(3, x=signed(3, 5), y=zeros(3, 5))
+def row_of_an_array(x: f2, y: f2):
+    i = dk.tid()
+    t = dk.tile_load(x[i], shape=5)
+    dk.tile_store(y[-1 - i], t * 3.0 - t * t)
+
+
+@case(2, x=signed(8), s=scalar(0.7), y=zeros(8))
+def operators(x: f1, s: float, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=(i * 4,))
+    u = (t + s) * (2.0 - t) / (3.0 + t * t) - s * t
+    u += -t
+    u *= s
+    dk.tile_store(y, u, offset=i * 4)
+
+
+@case(1, x=signed(6), y=signed(6), s=scalar(0.4), z=zeros(6))
+def map_with_branches(x: f1, y: f1, s: float, z: f1):
+    a = dk.tile_load(x, shape=6)
+    b = dk.tile_load(y, shape=6)
+    dk.tile_store(z, dk.tile_map(mixed, a, b, s * s))
+
+
+@case(1, x=values(5), y=zeros(5))
+def map_with_a_loop(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_map(powers, dk.tile_load(x, shape=5), 4))
+
+
+@case(1, x=lambda rng: as32([0.0, 4.0, -1.0, 1.0]), y=zeros(4), numeric=False, expect={"x": [0.0, 0.25, 0.0, 0.5]})
+def a_branch_not_taken(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_map(root_or_zero, dk.tile_load(x, shape=4)))
+
+
+@case(2, x=signed(8, 3), y=zeros(8, 3), s=scalar(0.3))
+def vectors(x: v1, y: v1, s: float):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    u = dk.tile_map(dk.cross, t, t + t[1] * 2.0) * s
+    dk.tile_store(y, u + t, offset=i * 4)
+
+
+@case(2, x=signed(8), y=zeros(2))
+def sum_of_all(x: f1, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    dk.tile_store(y, dk.tile_sum(t * t), offset=i)
+
+
+@case(1, x=signed(3, 4), y=zeros(4), z=zeros(3))
+def sums_along_axes(x: f2, y: f1, z: f1):
+    t = dk.tile_load(x, shape=(3, 4))
+    dk.tile_store(y, dk.tile_sum(t * t, axis=0))
+    dk.tile_store(z, dk.tile_sum(dk.tile_map(wave, t), axis=-1))
+
+
+@case(1, x=apart(3, 4), y=zeros(2), z=zeros(4), w=zeros(3))
+def extrema(x: f2, y: f1, z: f1, w: f1):
+    t = dk.tile_load(x, shape=(3, 4))
+    dk.tile_store(y, dk.tile_min(t) * dk.tile_max(t))
+    dk.tile_store(z, dk.tile_max(t, axis=0))
+    dk.tile_store(w, dk.tile_reduce(dk.min, t * t, axis=1))
+
+
+@case(1, x=lambda rng: as32([2.0, 5.0, 5.0, 1.0, 1.0]), y=zeros(2), numeric=False, expect={"x": [0, 1, 0, 1, 0]})
+def ties_go_to_the_first(x: f1, y: f1):
+    t = dk.tile_load(x, shape=5)
+    dk.tile_store(y, dk.tile_max(t))
+    dk.tile_store(y, dk.tile_min(t), offset=1)
+
+
+@case(2, x=values(8), y=zeros(2))
+def product_of_all(x: f1, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    dk.tile_store(y, dk.tile_reduce(product, t), offset=i)
+
+
+@case(1, x=apart(6), y=zeros(6))
+def position_of_the_greatest(x: f1, y: f1):
+    t = dk.tile_load(x, shape=6)
+    k = dk.tile_argmax(t)[0]
+    j = dk.tile_argmin(t)[0]
+    dk.tile_store(y, t * t[k] + t[j])
+
+
+@case(1, x=signed(2, 3), y=zeros(2, 3), z=zeros(2, 3))
+def scans(x: f2, y: f2, z: f2):
+    t = dk.tile_load(x, shape=(2, 3))
+    dk.tile_store(y, dk.tile_scan_inclusive(t * t))
+    dk.tile_store(z, dk.tile_scan_exclusive(dk.tile_map(dk.sin, t)))
+
+
+@case(1, x=apart(6), w=signed(6), y=zeros(6), z=zeros(6))
+def sorted_by_keys(x: f1, w: f1, y: f1, z: f1):
+    keys = dk.tile_load(x, shape=6)
+    numbers = dk.tile_load(w, shape=6)
+    dk.tile_sort(keys, numbers)
+    ramp = dk.tile_arange(6, dtype=float)
+    dk.tile_store(y, keys * keys * ramp)
+    dk.tile_store(z, numbers * keys)
+
+
+@case(1, x=signed(5), y=signed(5), z=zeros(1))
+def scalar_product(x: f1, y: f1, z: f1):
+    a = dk.tile_load(x, shape=5)
+    b = dk.tile_load(y, shape=5)
+    dk.tile_store(z, dk.tile_dot(a * a, b))
+
+
+@case(1, x=signed(5), y=signed(5), s=scalar(0.6), z=zeros(5))
+def scaled_sum(x: f1, y: f1, s: float, z: f1):
+    a = dk.tile_load(x, shape=5)
+    b = dk.tile_load(y, shape=5)
+    dk.tile_axpy(s * s, a, b)
+    dk.tile_axpy(2.0, b, a)
+    dk.tile_store(z, a * b)
+
+
+@case(1, x=signed(3, 4), y=zeros(4, 3), z=zeros(2, 6), w=zeros(12))
+def shapes(x: f2, y: f2, z: f2, w: f1):
+    t = dk.tile_load(x, shape=(3, 4))
+    dk.tile_store(y, dk.tile_transpose(t * t))
+    dk.tile_store(z, dk.tile_reshape(dk.tile_transpose(t), shape=(2, -1)))
+    dk.tile_store(w, dk.tile_squeeze(dk.tile_reshape(t * 3.0, shape=(1, 12))))
+
+
+@case(1, x=signed(4), s=signed(3, 1), y=zeros(3, 4), z=zeros(2, 3, 4))
+def broadcasts(x: f1, s: f2, y: f2, z: f3):
+    t = dk.tile_load(x, shape=4)
+    c = dk.tile_broadcast(dk.tile_load(s, shape=(3, 1)), shape=(3, 4))
+    b = dk.tile_broadcast(t, shape=(3, 4))
+    dk.tile_store(y, b * c)
+    dk.tile_store(z, dk.tile_broadcast(b * b, shape=(2, 3, 4)))
+
+
+@case(1, x=signed(5, 6), y=zeros(2, 3), z=zeros(6), w=zeros(3, 2))
+def views(x: f2, y: f2, z: f1, w: f2):
+    t = dk.tile_load(x, shape=(5, 6))
+    dk.tile_store(y, dk.tile_view(t, offset=(1, 2), shape=(2, 3)) * 2.0)
+    dk.tile_store(z, t[-1] * t[0])
+    dk.tile_store(w, t[::2, 5:1:-2] * t[1:4, 0:2])
+
+
+@case(3, x=signed(6), y=zeros(3, 2))
+def view_at_run_time(x: f1, y: f2):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=6)
+    part = dk.tile_view(t, offset=(i * 2,), shape=(2,))
+    dk.tile_store(y[i], part * part)
+
+
+@case(2, x=signed(4, 4), y=signed(2, 2), z=zeros(2, 4, 4))
+def parts_replaced(x: f2, y: f2, z: f3):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=(4, 4))
+    u = dk.tile_load(y, shape=(2, 2))
+    dk.tile_assign(t, u * u, offset=(i, 1))
+    t[3] = t[0] * 2.0
+    t[0:2, 3] = 0.5
+    t[2, 2] = t[1, 1] * t[2, 2]
+    t[i, i] += t[3, 3]
+    dk.tile_store(z[i], t * t)
+
+
+@case(1, x=signed(6), y=zeros(1))
+def elements_in_a_loop(x: f1, y: f1):
+    t = dk.tile_load(x, shape=6)
+    s = 0.0
+    for k in range(1, 6):
+        s += t[k] * t[k - 1]
+    y[0] = s
+
+
+@case(1, x=signed(6), y=zeros(6), n=5)
+def elements_set_in_a_loop(x: f1, y: f1, n: int):
+    t = dk.tile_load(x, shape=6)
+    for k in range(n):
+        t[k + 1] = t[k + 1] * 0.5 + dk.sin(t[k])
+    dk.tile_store(y, t)
+
+
+@case(2, 2, a=signed(7, 6), b=signed(6, 9), c=zeros(7, 9), n=2)
+def matrix_product(a: f2, b: f2, c: f2, n: int):
+    i, j = dk.tid()
+    total = dk.tile_zeros(shape=(4, 5), dtype=float, storage="shared")
+    for k in range(n):
+        x = dk.tile_load(a, shape=(4, 3), offset=(i * 4, k * 3), storage="shared")
+        y = dk.tile_load(b, shape=(3, 5), offset=(k * 3, j * 5))
+        dk.tile_matmul(x, y, total)
+    dk.tile_store(c, total * total, offset=(i * 4, j * 5))
+
+
+@case(1, a=signed(3, 4), b=signed(5, 4), c=zeros(3, 5), d=zeros(5, 3))
+def products_of_transposed(a: f2, b: f2, c: f2, d: f2):
+    x = dk.tile_load(a, shape=(3, 4))
+    y = dk.tile_load(b, shape=(5, 4))
+    dk.tile_store(c, x @ dk.tile_transpose(y))
+    gram = dk.tile_transpose(y) @ y
+    dk.tile_store(d, y @ gram @ dk.tile_transpose(x))
+
+
+@case(1, a=signed(3, 3), b=signed(3, 3), c=signed(3, 3), s=scalar(0.3), y=zeros(3, 3))
+def product_with_factors(a: f2, b: f2, c: f2, s: float, y: f2):
+    x = dk.tile_load(a, shape=(3, 3))
+    z = dk.tile_load(b, shape=(3, 3))
+    w = dk.tile_load(c, shape=(3, 3))
+    dk.tile_matmul(x, z, w, s, 0.5)
+    dk.tile_matmul(w, w * x, z, alpha=2.0, beta=0.0)
+    dk.tile_store(y, z + w)
+
+
+@case(1, a=positive_definite(5, 5), y=zeros(5, 5))
+def cholesky(a: f2, y: f2):
+    t = dk.tile_load(a, shape=(5, 5))
+    dk.tile_store(y, dk.tile_cholesky(t))
+
+
+@case(1, a=positive_definite(4, 4), y=zeros(4, 4))
+def cholesky_upper(a: f2, y: f2):
+    t = dk.tile_load(a, shape=(4, 4))
+    dk.tile_store(y, dk.tile_cholesky(t * 2.0, fill_mode="upper"))
+
+
+@case(3, a=positive_definite(3, 4, 4), b=signed(3, 4), x=zeros(3, 4))
+def batched_solve(a: f3, b: dk.array(dtype=float, ndim=2), x: f2):
+    i = dk.tid()
+    factor = dk.tile_cholesky(dk.tile_load(a[i], shape=(4, 4)))
+    dk.tile_store(x[i], dk.tile_cholesky_solve(factor, dk.tile_load(b[i], shape=4)))
+
+
+@case(1, a=triangular(4), u=triangular(3, False), b=signed(4, 2), c=signed(3), x=zeros(4, 2), y=zeros(3))
+def triangular_solves(a: f2, u: f2, b: f2, c: f1, x: f2, y: f1):
+    t = dk.tile_load(a, shape=(4, 4))
+    r = dk.tile_load(b, shape=(4, 2))
+    dk.tile_store(x, dk.tile_lower_solve(t, r * r))
+    dk.tile_store(y, dk.tile_upper_solve(dk.tile_load(u, shape=(3, 3)), dk.tile_load(c, shape=3)))
+
+
+@case(1, a=positive_definite(3, 3), b=signed(3, 2), x=zeros(3, 2))
+def upper_factor_solve(a: f2, b: f2, x: f2):
+    u = dk.tile_cholesky(dk.tile_load(a, shape=(3, 3)), fill_mode="upper")
+    dk.tile_store(x, dk.tile_cholesky_solve(u, dk.tile_load(b, shape=(3, 2)), fill_mode="upper"))
+
+
+@case(2, x=values(8), y=zeros(8), n=3)
+def power_in_a_loop(x: f1, y: f1, n: int):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    p = dk.tile_ones(shape=4, dtype=float)
+    for k in range(n):
+        p = p * t
+    dk.tile_store(y, p, offset=i * 4)
+
+
+@case(2, a=signed(2, 3, 3), y=zeros(2, 3, 3), n=4)
+def matrix_power_in_a_loop(a: f3, y: f3, n: int):
+    i = dk.tid()
+    t = dk.tile_load(a[i], shape=(3, 3))
+    p = t
+    for k in range(n):
+        p = dk.tile_matmul(p, t)
+    dk.tile_store(y[i], p)
+
+
+@case(1, options={"stack_slots": 2}, a=signed(3, 3), y=zeros(3, 3), n=5)
+def few_slots(a: f2, y: f2, n: int):
+    t = dk.tile_load(a, shape=(3, 3))
+    p = t
+    q = t * 0.5
+    for k in range(n):
+        p, q = q + 0.1 * (p @ t), p * dk.tile_map(dk.sin, q)
+    dk.tile_store(y, p + q)
+
+
+@case(2, x=signed(8), y=zeros(8), n=3)
+def branch_in_a_loop(x: f1, y: f1, n: int):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    u = t * 0.5
+    for k in range(n):
+        if (k + i) % 2 == 0:
+            t = t * u
+            u = u + 1.0
+        else:
+            t, u = u, t + 0.25
+    dk.tile_store(y, t * u, offset=i * 4)
+
+
+@case(2, x=values(8), y=zeros(8))
+def while_loop(x: f1, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    k = 0
+    while dk.tile_sum(t)[0] < 20.0 and k < 6:
+        t = t * 1.5 + t * t
+        k += 1
+    dk.tile_store(y, t, offset=i * 4)
+
+
+@case(3, x=signed(3, 4), w=signed(4, 2), y=zeros(3, 2), loss=zeros(1))
+def shared_weights(x: f2, w: f2, y: f2, loss: f1):
+    i = dk.tid()
+    row = dk.tile_load(x, shape=(1, 4), offset=(i, 0))
+    out = dk.tile_map(dk.tanh, row @ dk.tile_load(w, shape=(4, 2)))
+    dk.tile_store(y, out, offset=(i, 0))
+    dk.tile_atomic_add(loss, dk.tile_sum(out * out))
+
+
+@case(4, x=signed(6), y=zeros(6))
+def overlapping_updates(x: f1, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=3, offset=i)
+    dk.tile_atomic_add(y, t * t, offset=i)
+
+
+@case(2, x=signed(8), y=signed(8))
+def overwritten(x: f1, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(y, shape=4, offset=i * 4)
+    u = dk.tile_load(x, shape=4, offset=i * 4)
+    dk.tile_store(y, t * t * u, offset=i * 4)
+
+
+@case(6, x=signed(6), y=zeros(6))
+def from_threads(x: f1, y: f1):
+    i = dk.tid()
+    t = dk.tile(x[i] * x[i])
+    y[i] = dk.untile(t * 3.0) + dk.tile_sum(t)[0]
+
+
+@case(3, x=signed(3, 3), y=zeros(3, 3), z=zeros(3))
+def from_threads_vectors(x: v1, y: v1, z: f1):
+    i = dk.tid()
+    t = dk.tile(x[i])
+    y[i] = dk.untile(t * t) * 2.0
+    z[i] = dk.tile_sum(dk.tile(x[i], preserve_type=True))[0][1]
+
+
+@dk.func
+def layer(x, w, b):
+    return dk.tile_map(dk.tanh, x @ w + dk.tile_broadcast(b, shape=(2, 3)))
+
+
+@case(2, x=signed(4, 5), w=signed(5, 3), b=signed(3), y=zeros(4, 3))
+def func_of_tiles(x: f2, w: f2, b: f1, y: f2):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=(2, 5), offset=(i * 2, 0))
+    out = layer(t, dk.tile_load(w, shape=(5, 3)), dk.tile_load(b, shape=3))
+    dk.tile_store(y, out, offset=(i * 2, 0))
+
+
+@case(1, x=signed(300), y=zeros(300), z=zeros(1), n=2)
+def large_tiles(x: f1, y: f1, z: f1, n: int):
+    t = dk.tile_load(x, shape=300)
+    u = dk.tile_broadcast(t, shape=(100, 300)) * 0.1
+    v = u * u
+    for k in range(n):
+        v = v * u + 0.5 * u
+    w = dk.tile_sum(v * v, axis=0)
+    dk.tile_store(y, w)
+    dk.tile_store(z, dk.tile_sum(v))

@@ -1,0 +1,192 @@
+"""Mistakes with tiles: what the message says, and where it points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import diffkern as dk
+from diffkern.errors import KernelError
+
+f1 = dk.array(dtype=float)
+f2 = dk.array(dtype=float, ndim=2)
+h1 = dk.array(dtype=dk.float16)
+
+
+def message(function: Callable[..., Any]) -> str:
+    with pytest.raises(KernelError) as caught:
+        dk.kernel(function).ir()
+    return str(caught.value)
+
+
+def two_shapes(x: f1, y: f1):
+    a = dk.tile_load(x, shape=4)
+    b = dk.tile_load(x, shape=5)
+    dk.tile_store(y, a + b)
+
+
+def test_a_mismatch_shows_both_shapes_and_both_lines() -> None:
+    first = two_shapes.__code__.co_firstlineno
+    text = message(two_shapes)
+    assert f"a has shape (4,) of float32 (line {first + 1})" in text
+    assert f"b has shape (5,) of float32 (line {first + 2})" in text
+    assert f"{first + 3}:" in text
+
+
+def inner_sizes(x: f2, y: f2):
+    a = dk.tile_load(x, shape=(4, 3))
+    b = dk.tile_load(x, shape=(4, 2))
+    dk.tile_store(y, a @ b)
+
+
+def shape_of_run_time(x: f1, y: f1, n: int):
+    dk.tile_store(y, dk.tile_load(x, shape=n))
+
+
+def another_dtype(x: f1, y: h1):
+    dk.tile_store(y, dk.tile_load(x, shape=4))
+
+
+def number_of_axes(x: f2, y: f1):
+    dk.tile_store(y, dk.tile_load(x, shape=4))
+
+
+def unknown_storage(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_load(x, shape=4, storage="global"))
+
+
+def unknown_parameter(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_load(x, shape=4, offsets=3))
+
+
+def changed_view(x: f2, y: f2):
+    t = dk.tile_load(x, shape=(4, 4))
+    row = t[1]
+    row[0] = 1.0
+    dk.tile_store(y, t)
+
+
+def changed_under_a_view(x: f2, y: f1):
+    t = dk.tile_load(x, shape=(4, 4))
+    row = t[1]
+    t[1, 0] = 1.0
+    dk.tile_store(y, row)
+
+
+@dk.func
+def clears(t):
+    t[0] = 0.0
+    return t
+
+
+def changed_by_a_func(x: f1, y: f1):
+    t = dk.tile_load(x, shape=4)
+    dk.tile_store(y, clears(t))
+
+
+add_product = dk.tile_matmul
+
+
+def another_name(x: f2, y: f2):
+    a = dk.tile_load(x, shape=(4, 4))
+    b = dk.tile_zeros(shape=(4, 4), dtype=float)
+    add_product(a, a, b)
+    dk.tile_store(y, b)
+
+
+def types_in_a_loop(x: f1, y: f1, n: int):
+    t = dk.tile_load(x, shape=4)
+    for k in range(n):
+        t = dk.tile_broadcast(dk.tile_sum(t), shape=8)
+    dk.tile_store(y, t)
+
+
+def outside(x: f1, y: f1):
+    t = dk.tile_load(x, shape=4)
+    y[0] = t[4]
+
+
+def no_broadcast(x: f1, y: f2):
+    dk.tile_store(y, dk.tile_broadcast(dk.tile_load(x, shape=4), shape=(4, 3)))
+
+
+def not_square(x: f2, y: f2):
+    dk.tile_store(y, dk.tile_cholesky(dk.tile_load(x, shape=(4, 3))))
+
+
+def as_a_condition(x: f1, y: f1):
+    t = dk.tile_load(x, shape=4)
+    if t > 0.0:
+        y[0] = 1.0
+
+
+def enormous(y: f2):
+    dk.tile_store(y, dk.tile_zeros(shape=(8192, 8192), dtype=float))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (inner_sizes, "3 columns and 4 rows"),
+        (shape_of_run_time, "known when the kernel is compiled"),
+        (another_dtype, "tile_astype"),
+        (number_of_axes, "2 axes and the tile has shape (4,)"),
+        (unknown_storage, "'register' or 'shared'"),
+        (unknown_parameter, "no parameter 'offsets'"),
+        (changed_view, "row is a view of another tile"),
+        (changed_under_a_view, "t is changed while row"),
+        (changed_by_a_func, "the caller's tile"),
+        (another_name, "must be called by its own name"),
+        (types_in_a_loop, "tile<float32, 4>"),
+        (outside, "index 4 of an axis of 4"),
+        (no_broadcast, "has shape (4,)"),
+        (not_square, "square"),
+        (as_a_condition, "condition"),
+        (enormous, "268435456 bytes"),
+    ],
+)
+def test_mistakes(function: Callable[..., Any], said: str) -> None:
+    assert said in message(function)
+
+
+def test_a_returned_tile_may_be_changed_in_the_kernel() -> None:
+    @dk.func
+    def doubled(t):
+        u = t * 2.0
+        u[0] = 0.0
+        return u
+
+    @dk.kernel
+    def fine(x: f1, y: f1):
+        t = doubled(dk.tile_load(x, shape=4))
+        t[1] = 1.0
+        dk.tile_store(y, t)
+
+    y = dk.zeros(4, dtype=float)
+    fine[1](dk.full(4, 3.0, dtype=float), y)
+    assert y.numpy().tolist() == [0.0, 1.0, 6.0, 6.0]
+
+
+def test_blocks_are_checked() -> None:
+    @dk.kernel
+    def fine(y: f1):
+        dk.tile_store(y, dk.tile_ones(shape=4), offset=dk.tid() * 4)
+
+    y = dk.zeros(10, dtype=float)
+    dk.launch_tiled(fine, dim=[3], inputs=[y], block_dim=64)
+    assert y.numpy().tolist() == [1.0] * 10
+    with pytest.raises(dk.LaunchError, match="block_dim"):
+        dk.launch_tiled(fine, dim=[3], inputs=[y], block_dim=0)
+    with pytest.raises(dk.LaunchError, match="at most 3 axes"):
+        dk.launch_tiled(fine, dim=[1, 1, 1, 1], inputs=[y], block_dim=32)
+
+
+def test_cuda_refuses_tiles_with_their_line() -> None:
+    @dk.kernel
+    def tiled(y: f1):
+        dk.tile_store(y, dk.tile_ones(shape=4))
+
+    with pytest.raises(KernelError, match="no code for CUDA source yet"):
+        tiled.source(target="cuda")
