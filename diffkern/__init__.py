@@ -111,6 +111,7 @@ globals().update(_language)
 # What belongs to other frameworks is imported when it is first asked for: the module, and the name in it or "".
 _LAZY = {
     "jax": ("diffkern.interop.jax", ""),
+    "jax_callable": ("diffkern.interop.jax", "jax_callable"),
     "jax_kernel": ("diffkern.interop.jax", "jax_kernel"),
 }
 
@@ -181,6 +182,7 @@ __all__ = [
     "is_cuda_available",
     "is_peer_access_enabled",
     "is_peer_access_supported",
+    "jax_callable",
     "jax_kernel",
     "kernel",
     "launch",

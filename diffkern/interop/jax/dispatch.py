@@ -20,7 +20,7 @@ from diffkern.interop.jax import layout
 from diffkern.interop.jax.manual import spread, varying_axes
 from diffkern.interop.jax.registry import TARGET, key_words
 
-__all__ = ["VMAP_METHODS", "CustomCall", "is_static"]
+__all__ = ["VMAP_METHODS", "CustomCall", "checked_method", "is_static"]
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all")
 _MAX_OPERANDS = 62
@@ -32,6 +32,13 @@ Dims = tuple[Any, ...]
 def is_static(dims: Sequence[Any]) -> bool:
     """Whether all dims are numbers, rather than symbols of an exported program."""
     return all(isinstance(d, (int, np.integer)) for d in dims)
+
+
+def checked_method(method: Any) -> str:
+    """Return a ``vmap_method``, or raise."""
+    if method not in VMAP_METHODS:
+        raise ValueError(f"vmap_method is one of {', '.join(map(repr, VMAP_METHODS))}, not {method!r}")
+    return str(method)
 
 
 @dataclass(frozen=True)

@@ -211,16 +211,17 @@ class _Module:
             held = self.buffer(c, context, c.load(param, layout.PARAM_BUFFER))
             data = c.add(c.load(held, _DATA), c.mul(element, c.load(held, _STRIDE)))
             kind, count = c.load(param, layout.PARAM_KIND), c.load(param, layout.PARAM_COUNT)
-            with c.either(c.compare("==", kind, layout.VALUE)) as (value, array):
+            words = c.load(param, layout.PARAM_WORDS)
+            constant = c.compare("==", kind, layout.CONSTANT)
+            with c.either(c.b.or_(constant, c.compare("==", kind, layout.VALUE))) as (value, array):
                 with value:
                     slot = c.mul(c.ceil_div(count, 8), 8)
                     c.store(0, at.get(), c.sub(slot, 8))
-                    self.copy_bytes(c, at.get(), data, count)
+                    self.copy_bytes(c, at.get(), c.choose(constant, words, data), count)
                     at.set(c.add(at.get(), slot))
                 with array:
                     axes = c.mul(count, 8)
                     shape = c.load(held, _SHAPE)
-                    words = c.load(param, layout.PARAM_WORDS)
                     with c.either(c.compare("==", kind, layout.VIEW)) as (view, whole):
                         with view:
                             c.store(c.add(data, c.load(param, layout.PARAM_START)), at.get())

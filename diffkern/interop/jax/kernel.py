@@ -29,7 +29,7 @@ from diffkern.interop.jax.arguments import (
     value_buffer,
 )
 from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, bind_array, buffer_of
-from diffkern.interop.jax.dispatch import VMAP_METHODS, CustomCall, is_static
+from diffkern.interop.jax.dispatch import CustomCall, checked_method, is_static
 from diffkern.interop.jax.manual import agree
 from diffkern.interop.jax.programs import Program
 from diffkern.interop.jax.spelling import array_type, type_of
@@ -63,7 +63,7 @@ class JaxKernel:
         self.enable_backward = enable_backward and kernel.enable_backward
         self._launch_dims = launch_dims
         self._output_dims = output_dims
-        self._vmap_method = _checked_method(vmap_method)
+        self._vmap_method = checked_method(vmap_method)
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self._state: tuple[int, str | None] = (-1, None)
         functools.update_wrapper(self, kernel.func)
@@ -85,7 +85,7 @@ class JaxKernel:
         """
         launch_dims = self._launch_dims if launch_dims is _UNSET else launch_dims
         output_dims = self._output_dims if output_dims is _UNSET else output_dims
-        method = self._vmap_method if vmap_method is _UNSET else _checked_method(vmap_method)
+        method = self._vmap_method if vmap_method is _UNSET else checked_method(vmap_method)
         state = (self.kernel.generation(), config.mode)
         if state != self._state:
             # What the kernel captured has changed, or the mode: what was compiled is of no use any more.
@@ -107,12 +107,6 @@ class JaxKernel:
     def _trace(self, launch_dims: Any, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
         plan = _Plan(self, convert(self.signature, args), launch_dims, output_dims, method)
         return plan.function()(*agree(plan.args))
-
-
-def _checked_method(method: Any) -> str:
-    if method not in VMAP_METHODS:
-        raise ValueError(f"vmap_method is one of {', '.join(map(repr, VMAP_METHODS))}, not {method!r}")
-    return str(method)
 
 
 @dataclass(frozen=True)

@@ -81,10 +81,10 @@ PARAM_KIND: Final = 0
 PARAM_BUFFER: Final = 8
 PARAM_COUNT: Final = 16  # axes of an array, bytes of a value
 PARAM_ITEM: Final = 24  # bytes of an element
-PARAM_WORDS: Final = 32  # address of shape and strides of a view
+PARAM_WORDS: Final = 32  # address of shape and strides of a view, or of the bytes of a constant
 PARAM_START: Final = 40  # where a view begins in the buffer, in bytes
 PARAM_BYTES: Final = 48
-ARRAY, VALUE, VIEW = 0, 1, 2
+ARRAY, VALUE, VIEW, CONSTANT = 0, 1, 2, 3
 
 # A message of a debug program: address of a format with up to twelve numbers, then which of the sixteen they are.
 MESSAGE_FORMAT: Final = 0

@@ -21,7 +21,7 @@ from diffkern.runtime.schedule import chunk_work, conflicts_of
 
 __all__ = ["Description"]
 
-_KINDS = {"array": layout.ARRAY, "value": layout.VALUE, "view": layout.VIEW}
+_KINDS = {"array": layout.ARRAY, "value": layout.VALUE, "view": layout.VIEW, "constant": layout.CONSTANT}
 
 
 class Description:
@@ -80,8 +80,8 @@ class Description:
 
     def _param(self, bound: Bound) -> tuple[int, ...]:
         extents = 0
-        if bound.extents:
-            held = words("q", bound.extents)
+        if bound.extents or bound.constant:
+            held = words("q", bound.extents or bytes.fromhex(bound.constant))
             self._kept.append(held)
             extents = held.buffer_info()[0]
         return _KINDS[bound.kind], bound.buffer, bound.count, bound.item, extents, bound.start
