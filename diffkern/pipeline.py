@@ -260,6 +260,8 @@ def _build(
             shared_bytes=taken.shared_bytes,
             launch_bounds=compiled.launch_bounds,
         )
+        for entry, p in zip(manifest["params"], fn.params, strict=True):
+            entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
     else:
         fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
         compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
