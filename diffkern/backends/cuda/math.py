@@ -24,6 +24,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "sin": elementary.sine,
     "cos": elementary.cosine,
     "tan": elementary.tangent,
+    "atan2": elementary.arctangent,
 }
 """Functions of float32."""
 
