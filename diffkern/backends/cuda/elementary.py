@@ -3,8 +3,8 @@
 In: an LLVM module. Out: a function of it, defined on first use. The approximate reciprocals of the hardware are
 corrected by one step with fused multiply-add, so that exact quotients and roots come out exact; the compilers' own
 correctly rounded forms take ten times the instructions. Errors in units in the last place: quotient and square root
-0.5 (3 where the dividend is below 2^-100), sine and cosine 2, tangent 3.5, atan2 3, over the whole range. Zeros, infinities and
-NaN as in IEEE 754.
+0.5 (3 where the dividend is below 2^-100), sine and cosine 2, tangent 3.5, atan2 3, over the whole range. Zeros,
+infinities and NaN as in IEEE 754.
 
 Sine and cosine: below 105615 the argument is reduced with pi/2 in three parts (Cody and Waite); above, by a product of
 its 24 bits with the bits of 2/pi that matter (Payne and Hanek), in integers.
