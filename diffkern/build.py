@@ -426,13 +426,21 @@ def _make(work: Sequence[_Work], processes: int | None, progress: bool | None) -
     count = min(len(missing), processes or _processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
-    # Before forking, so that it is imported once.
-    import diffkern.pipeline  # noqa: F401
+    _warm_up({one.target for one in missing})
 
     shown = _Progress(len(missing), sys.stderr.isatty() if progress is None else progress)
     for start in range(0, len(missing), _ROUND):
         _make_in_processes(missing[start : start + _ROUND], count, shown)
     shown.end()
+
+
+def _warm_up(targets: Iterable[str]) -> None:
+    """Load the compilers before forking, so that it is done once."""
+    import diffkern.pipeline  # noqa: F401
+    from diffkern.backends.cuda import toolchain
+
+    for target in filter(is_gpu, targets):
+        toolchain.warm_up(target)
 
 
 def _make_in_processes(work: Sequence[_Work], count: int, shown: _Progress) -> None:

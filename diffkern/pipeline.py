@@ -34,7 +34,7 @@ from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
-from diffkern.passes.blocks import blockwise_op, check_blocks
+from diffkern.passes.blocks import blockwise_op, check_blocks, with_blocks_of_one
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.coverage import overwritten_whole
@@ -116,6 +116,8 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
     fn = lower(pyfunc, types)
     check_blocks(fn)
+    if not _is_cuda(options):
+        with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.attrs = {**fn.attrs, "unfused": True}
@@ -265,6 +267,8 @@ def _build(
             shared_bytes=taken.shared_bytes,
             launch_bounds=compiled.launch_bounds,
         )
+        for entry, p in zip(manifest["params"], fn.params, strict=True):
+            entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
     else:
         fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
         compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)

@@ -16,6 +16,8 @@ from block_corpus import BLOCKS
 from conftest import require
 from grad.corpus import CASES
 
+from .block_fuzz import FUZZ
+
 require("numba.cuda")
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +35,6 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.xdist_group("simulator")
-@pytest.mark.parametrize("name", [*(n for n in sorted(CASES) if not n.startswith("tiles.")), *sorted(BLOCKS)])
+@pytest.mark.parametrize("name", [*(n for n in sorted(CASES) if not n.startswith("tiles.")), *sorted(BLOCKS), *FUZZ])
 def test_agrees_with_the_cpu(name: str, verdicts: dict[str, str]) -> None:
     assert verdicts[name] == ""

@@ -50,6 +50,8 @@ def convert(text: str, symbol: str, *, typed: bool) -> str:
         If a line has no form in the dialect.
     """
     text = re.sub(r'^target datalayout = ".*"$', f'target datalayout = "{_LAYOUT}"', text, count=1, flags=re.MULTILINE)
+    text = re.sub(r",? !dbg !\d+", "", text)  # line tables are made on the way through PTX alone
+    text = re.sub(r"^!llvm\.(?:dbg\.cu|module\.flags) .*$|^!\d+ = (?:distinct )?!DI.*$", "", text, flags=re.MULTILINE)
     text = _intrinsics(text.replace("ptx_kernel ", ""))
     if typed:  # the cast of the kernel's parameter stands first in its body
         text = re.sub(r"(byval\(.*)\n\{\nentry:", r"\1", text)
@@ -61,6 +63,8 @@ def convert(text: str, symbol: str, *, typed: bool) -> str:
     assert block is not None
     parameter = f"{block[1]}*" if typed else "ptr"
     kind = f"void ({parameter})*" if typed else "ptr"
+    if typed:  # other annotations of the kernel
+        lines = [re.sub(rf'^(!\d+ = !{{ ?).*?(?= @"{re.escape(symbol)}")', rf"\1{kind}", line) for line in lines]
     node_number = 1 + max((int(n) for n in re.findall(r"^!(\d+) =", text, re.MULTILINE)), default=-1)
     named = next((k for k, line in enumerate(lines) if line.startswith("!nvvm.annotations")), None)
     node = f'!{{{kind} @"{symbol}", !"kernel", i32 1}}' if typed else f'!{{ptr @"{symbol}", !"kernel", i32 1}}'
