@@ -47,7 +47,7 @@ def network(m: Any) -> Any:
         x: m.array2d(dtype=float), wanted: m.array2d(dtype=float), w1: m.array2d(dtype=float),
         w2: m.array2d(dtype=float), loss: m.array(dtype=float),
     ):  # fmt: skip
-        i, j = m.tid()
+        i, _j = m.tid()
         a = m.tile_load(x, shape=(rows, inputs), offset=(i * rows, 0))
         first = m.tile_load(w1, shape=(inputs, hidden))
         second = m.tile_load(w2, shape=(hidden, outputs))
