@@ -19,6 +19,19 @@ from diffkern.errors import (
     KernelTypeError,
     LaunchError,
 )
+from diffkern.interop.public import (
+    device_from_torch,
+    device_to_torch,
+    dtype_from_torch,
+    dtype_to_torch,
+    from_dlpack,
+    from_torch,
+    stream_from_torch,
+    stream_to_torch,
+    to_dlpack,
+    to_torch,
+    torch_function,
+)
 from diffkern.kernel import Kernel, kernel
 from diffkern.lang import public_names as _public_names
 from diffkern.lang.func import constant, func
@@ -98,6 +111,7 @@ globals().update(_language)
 # What belongs to other frameworks is imported when it is first asked for: the module, and the name in it or "".
 _LAZY = {
     "jax": ("diffkern.interop.jax", ""),
+    "jax_callable": ("diffkern.interop.jax", "jax_callable"),
     "jax_kernel": ("diffkern.interop.jax", "jax_kernel"),
 }
 
@@ -143,10 +157,16 @@ __all__ = [
     "config",
     "constant",
     "copy",
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_torch",
+    "dtype_to_torch",
     "empty",
     "empty_like",
     "force_load",
+    "from_dlpack",
     "from_numpy",
+    "from_torch",
     "full",
     "full_like",
     "func",
@@ -162,6 +182,7 @@ __all__ = [
     "is_cuda_available",
     "is_peer_access_enabled",
     "is_peer_access_supported",
+    "jax_callable",
     "jax_kernel",
     "kernel",
     "launch",
@@ -174,11 +195,16 @@ __all__ = [
     "set_device",
     "set_peer_access_enabled",
     "set_stream",
+    "stream_from_torch",
+    "stream_to_torch",
     "struct",
     "synchronize",
     "synchronize_device",
     "synchronize_event",
     "synchronize_stream",
+    "to_dlpack",
+    "to_torch",
+    "torch_function",
     "wait_event",
     "wait_stream",
     "zeros",

@@ -274,6 +274,7 @@ def compile_ahead(
     directory: Path,
     *,
     adjoint: bool = True,
+    active: Sequence[str] | None = None,
     processes: int | None = None,
     progress: bool | None = None,
 ) -> int:
@@ -287,6 +288,9 @@ def compile_ahead(
         ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``; GPU architectures from ``sm_75`` on.
     directory : Path
         Where to. Everybody may read it afterwards.
+    active : sequence of str, optional
+        Names of the parameters to differentiate for, of each kernel those that it has; by default as for
+        :func:`compile_kernels`.
 
     Raises
     ------
@@ -301,9 +305,10 @@ def compile_ahead(
     if not store.is_writable():
         raise PermissionError(f"cannot write to {directory}, or others can")
     wanted = []
-    for item in kernels:
-        kernel, types = _kernel_and_types(item)
-        wanted += [(s, s.fields()) for s in _specializations(kernel, types, adjoint, None)]
+    given = [_kernel_and_types(item) for item in kernels]
+    names = _named_parameters([kernel for kernel, _ in given], active)
+    for kernel, types in given:
+        wanted += [(s, s.fields()) for s in _specializations(kernel, types, adjoint, names.get(kernel))]
     work = [_Work(s, fields, target, store, shipped=True) for s, fields in wanted for target in chosen]
     _make(work, processes, progress)
     for one in work:
@@ -369,6 +374,17 @@ def _specializations(
     return found
 
 
+def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -> dict[Kernel, list[str]]:
+    """Return for each kernel those of the names that mean one of its parameters; each must mean one somewhere."""
+    if active is None:
+        return {}
+    found = {k: [name for name in active if name.partition(".")[0] in {p.name for p in k.parameters}] for k in kernels}
+    for name in active:
+        if not any(name in names for names in found.values()):
+            raise KernelError(f"no kernel has a parameter {name!r}", remedy="name parameters of the kernels")
+    return found
+
+
 def _arrays_with_gradients(types: Sequence[Argument]) -> frozenset[int]:
     found = [leaf for t in types for _, leaf in leaves(t)]
     return frozenset(i for i, t in enumerate(found) if isinstance(t, Array) and is_differentiable(t))
@@ -410,13 +426,21 @@ def _make(work: Sequence[_Work], processes: int | None, progress: bool | None) -
     count = min(len(missing), processes or _processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
-    # Before forking, so that it is imported once.
-    import diffkern.pipeline  # noqa: F401
+    _warm_up({one.target for one in missing})
 
     shown = _Progress(len(missing), sys.stderr.isatty() if progress is None else progress)
     for start in range(0, len(missing), _ROUND):
         _make_in_processes(missing[start : start + _ROUND], count, shown)
     shown.end()
+
+
+def _warm_up(targets: Iterable[str]) -> None:
+    """Load the compilers before forking, so that it is done once."""
+    import diffkern.pipeline  # noqa: F401
+    from diffkern.backends.cuda import toolchain
+
+    for target in filter(is_gpu, targets):
+        toolchain.warm_up(target)
 
 
 def _make_in_processes(work: Sequence[_Work], count: int, shown: _Progress) -> None:

@@ -30,6 +30,9 @@ def add_compile_command(commands: Any) -> None:
     parser.add_argument(
         "--kernel", action="append", default=[], metavar="NAME", help="only this kernel; can be repeated"
     )
+    parser.add_argument(
+        "--active", metavar="NAME[,NAME…]", help="parameters to differentiate for, instead of all that have gradients"
+    )
     parser.add_argument("--no-adjoint", action="store_true", help="compile no adjoints")
     parser.set_defaults(run=_compile)
 
@@ -46,8 +49,9 @@ def _compile(options: argparse.Namespace) -> None:
     if not kernels:
         raise UsageError(f"{options.file} has no kernel whose parameters are all annotated")
     targets = [name.strip() for name in options.target.split(",") if name.strip()]
+    active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
     try:
-        count = compile_ahead(kernels, targets, options.out, adjoint=not options.no_adjoint)
+        count = compile_ahead(kernels, targets, options.out, adjoint=not options.no_adjoint, active=active)
     except OSError as error:
         raise UsageError(str(error)) from error
     print(f"compiled {count} programs of {len(kernels)} kernels for {', '.join(targets)} into {options.out}")

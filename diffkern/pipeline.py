@@ -34,7 +34,7 @@ from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
-from diffkern.passes.blocks import blockwise_op, check_blocks
+from diffkern.passes.blocks import blockwise_op, check_blocks, with_blocks_of_one
 from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.coverage import overwritten_whole
@@ -45,6 +45,7 @@ from diffkern.passes.fold import fold
 from diffkern.passes.hoist import hoist_integers
 from diffkern.passes.promote import promote
 from diffkern.passes.ranges import clear_wraps
+from diffkern.passes.reference import values_by_reference
 from diffkern.passes.sink import sink_singular
 from diffkern.passes.unroll import unroll
 from diffkern.passes.widen import widen
@@ -115,6 +116,8 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
     fn = lower(pyfunc, types)
     check_blocks(fn)
+    if not _is_cuda(options):
+        with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.attrs = {**fn.attrs, "unfused": True}
@@ -159,7 +162,7 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
 
 def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
-    fn = forward_ir(pyfunc, types, options)
+    fn = _passed(forward_ir(pyfunc, types, options), options)
     return _build(fn, fn.name, symbol, options, _forward_manifest(fn, types), cpu.Checking.ALL)
 
 
@@ -178,8 +181,14 @@ def build_adjoint(
         settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
     elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
+    _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+
+
+def _passed(fn: Function, options: Options) -> Function:
+    """The function, in place, with its parameters in the way the caller passes them."""
+    return values_by_reference(fn) if options.get("by_reference") else fn
 
 
 def forward_ir(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
@@ -258,6 +267,8 @@ def _build(
             shared_bytes=taken.shared_bytes,
             launch_bounds=compiled.launch_bounds,
         )
+        for entry, p in zip(manifest["params"], fn.params, strict=True):
+            entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
     else:
         fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
         compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)

@@ -11,9 +11,12 @@ import importlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from diffkern.testing.fake_cuda import FakeDriver, fake_cuda
 
 DEFAULT_EXAMPLES = 50
 FUZZ_EXAMPLES = int(os.environ.get("DIFFKERN_FUZZ_EXAMPLES", DEFAULT_EXAMPLES))
@@ -75,3 +78,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gpu_items and not has_cuda_driver():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture
+def driver() -> Iterator[FakeDriver]:
+    """A fake CUDA driver with one device."""
+    with fake_cuda() as made:
+        yield made
+
+
+@pytest.fixture
+def two_devices() -> Iterator[FakeDriver]:
+    """A fake CUDA driver with two devices."""
+    with fake_cuda(devices=2) as made:
+        yield made

@@ -36,6 +36,8 @@ class Sample:
         reduction where the address is uniform). Where this is empty, the adjoint must have none.
     forward_atomic
         Whether the kernel itself asks for atomic operations.
+    exchanges
+        Whether the adjoint hands a cotangent to one of several threads, by an atomic exchange.
     indexed_locally
         Whether a vector is indexed by a run-time value or a loop keeps states, so that local memory may be used.
     wide
@@ -47,6 +49,7 @@ class Sample:
     real: str = "float32"
     shared: frozenset[str] = frozenset()
     forward_atomic: bool = False
+    exchanges: bool = False
     indexed_locally: bool = False
     wide: bool = False
 
@@ -143,7 +146,7 @@ def _samples() -> dict[str, Sample]:
         add("memory.broadcast_read", "x")
         add("memory.scatter_permutation")
         add("memory.scatter_add", forward_atomic=True)
-        add("memory.scatter_max", forward_atomic=True)
+        add("memory.scatter_max", forward_atomic=True, exchanges=True)
         add("memory.uniform_loss", "target", forward_atomic=True)
         add("memory.scalar_parameters", "a b", forward_atomic=True)
         add("memory.matmul_atomic", "a b", forward_atomic=True)

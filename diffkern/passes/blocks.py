@@ -14,10 +14,10 @@ arrays are memory of the block. What remains of the family ``block`` are ``block
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from diffkern.errors import KernelTypeError
+from diffkern.errors import CompileError, KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -25,11 +25,13 @@ from diffkern.ir.types import INT32, INT64, SHARED, Array, Element
 from diffkern.ops.table import Effect, lookup
 from diffkern.passes.dce import has_effect
 
-__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_blocks"]
+__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_blocks", "with_blocks_of_one"]
 
 MAX_BLOCK_DIM = 1024
 SHARED_BYTES = 48 * 1024
 """What every GPU gives a block without being asked."""
+MEMORY_BYTES = 1024 * 1024
+"""What a block may take of the stack of a CPU's thread."""
 
 _PER_THREAD = frozenset({"tid", "block_thread"})
 
@@ -55,6 +57,7 @@ def check_blocks(fn: Function) -> None:
     """
     if blockwise_op(fn) is None:
         return
+    _check_tiles(fn)
     if fn.tid_arity > 3:
         raise KernelTypeError(
             f"kernel {fn.name} works in blocks and asks for 4 axes; at most 3 are possible", loc=fn.loc
@@ -75,6 +78,29 @@ def check_blocks(fn: Function) -> None:
             remedy="make them smaller",
         )
     _check_region(fn.body, _uniform(fn), None)
+
+
+def _check_tiles(fn: Function) -> None:
+    ops = list(walk(fn.body))
+    tile = next((op for op in ops if lookup(op.name).family == "tile"), None)
+    single = next((op for op in ops if lookup(op.name).family == "block" and op.name != "block_dim"), None)
+    if tile is not None and single is not None:
+        where = f" in line {tile.loc.line}" if tile.loc is not None else ""
+        raise KernelTypeError(
+            f"threads of a block work one by one here, and as a whole on the tile{where}",
+            loc=single.loc,
+            remedy="use either tiles or shared arrays and barriers in a kernel",
+        )
+
+
+def with_blocks_of_one(fn: Function) -> Function:
+    """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
+    ops = list(walk(fn.body))
+    if any(lookup(op.name).family == "tile" for op in ops):
+        for op in ops:
+            if op.name == "block_dim":
+                op.name, op.attrs = "const", {"value": 1, "type": INT32}
+    return fn
 
 
 def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> None:
@@ -115,8 +141,7 @@ def _uniform(fn: Function) -> set[Value]:
     def visit(region: Region) -> bool:
         changed = False
         for op in region.ops:
-            own = op.regions and has_effect(op) and not _has_barrier(op)  # each thread runs it for itself
-            if own or op.name in _PER_THREAD or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC):
+            if op.name in _PER_THREAD or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC):
                 changed |= not varying.issuperset(op.results)
                 varying.update(op.results)
             elif not op.regions:
@@ -189,6 +214,14 @@ class _Blocks:
         self.items(self.fn.body)
         self.top.ops[:0] = self.arrays
         fn = self.fn
+        size = sum(math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize for op in self.arrays)
+        if size > MEMORY_BYTES:
+            raise CompileError(
+                f"kernel {fn.name} needs {size} bytes for what the threads of a block keep across barriers; "
+                f"on the CPU there are {MEMORY_BYTES}",
+                loc=fn.loc,
+                remedy="keep fewer values across barriers, above all matrices",
+            )
         return Function(fn.name, fn.params, self.top, fn.loc, 0, fn.source_lines, fn.attrs)
 
     # -- what is kept across barriers --------------------------------------------------------------------------------
@@ -204,12 +237,11 @@ class _Blocks:
             elif op.name != "shared_new":
                 segment = out[-1]
                 assert isinstance(segment, _Segment)
-                (segment.common if self.common(op) else segment.own).append(op)
+                if any(r in self.uniform for r in op.results):
+                    segment.common.append(op)
+                if has_effect(op) or any(r not in self.uniform for r in op.results):
+                    segment.own.append(op)
         return out
-
-    def common(self, op: Op) -> bool:
-        """Whether the block computes it once."""
-        return not has_effect(op) and all(r in self.uniform for r in op.results)
 
     def find_kept(self, region: Region) -> set[Value]:
         """The values of threads that are needed outside of the segment that computes them."""
@@ -258,14 +290,24 @@ class _Blocks:
                 self.loop(item)
 
     def segment(self, item: _Segment) -> None:
-        common = _Common(self, self.env)
-        common.ops(item.common)
+        self.once(item.common)
         if item.own:
             with _Threads(self, item.own[0]) as thread:
                 thread.ops(item.own)
                 for v in (r for op in item.own for r in op.results):
                     if v in self.needed_later:
                         thread.keep(v)
+
+    def once(self, ops: Sequence[Op]) -> None:
+        """What the block computes once: of loops and branches that part of which the results are the same for all."""
+        for op in ops:
+            shared = [k for k, r in enumerate(op.results) if r in self.uniform]
+            if not op.regions and shared:
+                _Common(self, self.env).op(op)
+            elif op.name == "if" and shared:
+                self.emit_branch(op, shared, lambda sub: self.once(sub.ops))
+            elif shared:
+                self.emit_loop(op, shared, lambda body: self.once(body.ops))
 
     def hand_over(self, pairs: list[tuple[Value, Value]], like: Op) -> None:
         """Let each thread's value of the first go to what is kept for the second."""
@@ -285,14 +327,21 @@ class _Blocks:
         return own
 
     def branch(self, op: Op) -> None:
+        """A branch around barriers; memory takes what threads have of their own."""
         own = self.own_results(op)
-        shared = [k for k in range(len(op.results)) if k not in own]
+
+        def arm(sub: Region) -> None:
+            self.items(sub)
+            self.hand_over([(sub.yields[k], op.results[k]) for k in own], op)
+
+        self.emit_branch(op, [k for k in range(len(op.results)) if k not in own], arm)
+
+    def emit_branch(self, op: Op, shared: list[int], arm: Callable[[Region], None]) -> None:
         regions = []
         for sub in op.regions:
             region = Region()
             with self.b.into(region):
-                self.items(sub)
-                self.hand_over([(sub.yields[k], op.results[k]) for k in own], op)
+                arm(sub)
             region.yields = tuple(self.env[sub.yields[k]] for k in shared)
             regions.append(region)
         types = tuple(op.results[k].type for k in shared)
@@ -301,25 +350,35 @@ class _Blocks:
         self.env.update(zip((op.results[k] for k in shared), results, strict=True))
 
     def loop(self, op: Op) -> None:
+        """A loop around barriers; what threads carry of their own is kept in memory."""
         fixed = 3 if op.name == "for" else 0
         init, body = op.operands[fixed:], op.regions[-1]
         params = body.params[1:] if op.name == "for" else body.params
         own = self.own_results(op)
-        shared = [k for k in range(len(op.results)) if k not in own]
         self.hand_over([(init[k], op.results[k]) for k in own], op)
         for k in own:
             self.kept[params[k]] = self.kept[op.results[k]]
-        index = body.params[:1] if op.name == "for" else ()
-        inner = Region(tuple(Value(p.type, p.name) for p in (*index, *(params[k] for k in shared))))
+
+        def trip(body: Region) -> None:
+            self.items(body)
+            self.hand_over([(body.yields[k], op.results[k]) for k in own], op)
+
+        self.emit_loop(op, [k for k in range(len(op.results)) if k not in own], trip)
+
+    def emit_loop(self, op: Op, shared: list[int], trip: Callable[[Region], None]) -> None:
+        fixed = 3 if op.name == "for" else 0
+        init, body = op.operands[fixed:], op.regions[-1]
+        index, params = (body.params[:1], body.params[1:]) if fixed else ((), body.params)
+        carried = [params[k] for k in shared]
+        operands = [self.env[v] for v in (*op.operands[:fixed], *(init[k] for k in shared))]
+        inner = Region(tuple(Value(p.type, p.name) for p in (*index, *carried)))
         regions = [inner]
         if op.name == "while":
             regions.insert(0, self.condition(op, shared))
-        self.env.update(zip((*index, *(params[k] for k in shared)), inner.params, strict=True))
+        self.env.update(zip((*index, *carried), inner.params, strict=True))
         with self.b.into(inner):
-            self.items(body)
-            self.hand_over([(body.yields[k], op.results[k]) for k in own], op)
+            trip(body)
         inner.yields = tuple(self.env[body.yields[k]] for k in shared)
-        operands = [self.env[v] for v in (*op.operands[:fixed], *(init[k] for k in shared))]
         with self.b.at(op.loc):
             results = self.b.op(op.name, *operands, regions=regions)
         self.env.update(zip((op.results[k] for k in shared), results, strict=True))
@@ -329,7 +388,7 @@ class _Blocks:
         region = Region(tuple(Value(cond.params[k].type, cond.params[k].name) for k in shared))
         self.env.update(zip((cond.params[k] for k in shared), region.params, strict=True))
         with self.b.into(region):
-            _Common(self, self.env).ops([inner for inner in cond.ops if self.common(inner)])
+            self.once(cond.ops)
         region.yields = (self.env[cond.yields[0]],)
         return region
 

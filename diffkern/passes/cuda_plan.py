@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, value_type
+from diffkern.passes.blocks import blockwise_op
 from diffkern.passes.conflicts import Conflict, use_atomics
 from diffkern.passes.sums import invariant_values, needed_for, uniform_sums, used_values
 
@@ -55,7 +56,7 @@ class CudaPlan:
     sums: tuple[Op, ...]
     updates: Mapping[Op, Update]
     invariant: Mapping[Value, Op | None]
-    blockwise: bool = False
+    blockwise: bool
 
     def address_ops(self, op: Op) -> list[Op]:
         """The ops by which the address of a sum is computed once more after the threads' loop."""
@@ -92,14 +93,13 @@ def cuda_plan(fn: Function) -> CudaPlan:
     invariant, used = invariant_values(fn), used_values(fn)
     sums = tuple(uniform_sums(fn, invariant, used))
     updates: dict[Op, Update] = {}
-    blockwise = False
     for op in walk(fn.body):
         if op.name == "accumulate":
             updates[op] = Update.PLAIN if op.attrs["mode"] == "plain" else Update.RED
         elif op.name == "atomic":
             updates[op] = Update.ATOMIC if op.result in used else Update.RED
     updates.update(dict.fromkeys(sums, Update.SUM))
-    return CudaPlan(sums, updates, invariant, blockwise)
+    return CudaPlan(sums, updates, invariant, blockwise_op(fn) is not None)
 
 
 def summed_type(op: Op) -> Element:

@@ -19,14 +19,14 @@ from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import Copy
-from diffkern.runtime.program import Geometry
+from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
 from diffkern.runtime.structured import StructuredArray
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["AdjointLaunch", "check_aliases", "cotangent", "match_cotangents", "spread", "with_own"]
+__all__ = ["AdjointLaunch", "check_aliases", "cotangent", "match_cotangents", "plan_of", "spread", "with_own"]
 
 
 class AdjointLaunch:
@@ -139,20 +139,10 @@ class AdjointLaunch:
                 shared = True
         if plain.device is not None:
             return self._plan_on_device(shared)
-        key = (dims, shared, tuple([ct.shape for ct in cotangents.values()]))
-        found = plain.plans.get(key)
-        if found is None:
-            conflicts = conflicts_of(plain.manifest, dims, shared)
-            elements = {i: cotangents[i]._data.size for i in conflicts.general}
-            plan = plan_adjoint(dims, plain.cost, conflicts, elements)
-            if plan is None:
-                launch = self.launch
-                atomic = launch.kernel.adjoint(launch.keys, frozenset(cotangents), "atomic")
-                found = atomic, Plan(cut(dims, atomic.cost))
-            else:
-                found = plain, plan
-            plain.remember_plan(key, found)
-        self.executable, plan = found
+        launch = self.launch
+        shapes = {index: ct.shape for index, ct in cotangents.items()}
+        sizes = {index: ct._data.size for index, ct in cotangents.items()}
+        self.executable, plan = plan_of(launch.kernel, launch.keys, plain, dims, shapes, sizes, shared)
         return plan
 
     def _plan_on_device(self, shared: bool) -> Plan:
@@ -179,6 +169,46 @@ class AdjointLaunch:
             else:
                 parts.append(cotangents[index]._packed)
         return b"".join(parts)
+
+
+def plan_of(
+    kernel: Launchable,
+    keys: tuple[str, ...],
+    plain: Executable,
+    dims: tuple[int, ...],
+    shapes: Mapping[int, tuple[int, ...]],
+    sizes: Mapping[int, int],
+    shared: bool = False,
+) -> tuple[Executable, Plan]:
+    """Return how to run an adjoint, and the program for it: the one given, or the one with atomics.
+
+    Parameters
+    ----------
+    kernel : Launchable
+        The kernel.
+    keys : tuple of str
+        Types of the arguments.
+    plain : Executable
+        The adjoint that accumulates plainly.
+    dims : tuple of int
+        The launch's dimensions.
+    shapes, sizes : mapping
+        Of each cotangent, by parameter, the shape and the number of scalars.
+    shared : bool, optional
+        Whether cotangents share memory, or one of them several times the same element.
+    """
+    key = (dims, shared, (*shapes.values(),))
+    found = plain.plans.get(key)
+    if found is None:
+        conflicts = conflicts_of(plain.manifest, dims, shared)
+        plan = plan_adjoint(dims, plain.cost, conflicts, {i: sizes[i] for i in conflicts.general})
+        if plan is None:
+            atomic = kernel.adjoint(keys, frozenset(shapes), "atomic")
+            found = atomic, Plan(cut(dims, atomic.cost))
+        else:
+            found = plain, plan
+        plain.remember_plan(key, found)
+    return found
 
 
 def match_cotangents(

@@ -20,7 +20,8 @@ from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Element, Mat, Scalar, S
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.structs import definition_of
-from diffkern.runtime.array import _given, array, key_on, register_type, type_of_key, wrap
+from diffkern.runtime.array import array, key_on, register_type, type_of_key
+from diffkern.runtime.foreign import adopt
 from diffkern.runtime.structured import StructuredArray
 
 __all__ = [
@@ -174,37 +175,30 @@ class Parameter:
             )
         return value._key, value._packed, value
 
-    def _wrapped_gpu(self, value: Any) -> array:
-        """Return an array over what another library has on a GPU."""
-        element = self.annotation.dtype if isinstance(self.annotation, ArrayAnnotation) else None
-        try:
-            return _given(value, element)
-        except (TypeError, ValueError) as error:
-            raise self.error(f"the {type(value).__name__} does not fit: {error}") from None
-
     def _wrapped(self, value: Any) -> array:
         """Return an array over the memory of whatever NumPy can see without a copy."""
         annotation = self.annotation
         takes = annotation if annotation is not None else "an array or a number"
         if value is None:
             raise self.error(f"takes {takes}, not None", "pass an array; diffkern has no null arrays")
-        if not isinstance(value, np.ndarray):
-            if hasattr(value, "__cuda_array_interface__"):
-                return self._wrapped_gpu(value)
-            if not hasattr(value, "__array_interface__") and not isinstance(value, (memoryview, bytearray)):
-                raise self.error(
-                    f"takes {takes}, not {type(value).__name__} {_short(value)}",
-                    "pass a diffkern or NumPy array, or a number for a parameter by value",
-                )
-            value = np.asarray(value)
         element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
         try:
-            return wrap(value, element)
-        except (TypeError, ValueError) as error:
+            made = adopt(value, element)
+        except (TypeError, ValueError, BufferError) as error:
+            given = f"{type(value).__name__} of {getattr(value, 'dtype', 'bytes')}"
+            shape = f" with shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+            library = "NumPy's array" if isinstance(value, np.ndarray) else type(value).__module__.partition(".")[0]
+            shown = given.replace("ndarray", library) if isinstance(value, np.ndarray) else f"{library}'s {given}"
             raise self.error(
-                f"takes {takes}, not NumPy's array of {value.dtype} with shape {value.shape}: {error}",
-                "convert it with astype() or numpy.ascontiguousarray()",
+                f"takes {takes}, not {shown}{shape}: {error}",
+                "convert it with astype() or numpy.ascontiguousarray()" if isinstance(value, np.ndarray) else None,
             ) from None
+        if made is None:
+            raise self.error(
+                f"takes {takes}, not {type(value).__name__} {_short(value)}",
+                "pass an array, of diffkern, NumPy or a library with DLPack, or a number for a parameter by value",
+            )
+        return made
 
 
 def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[str]) -> str | None:

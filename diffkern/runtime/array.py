@@ -20,6 +20,7 @@ from diffkern.ir.types import BFLOAT16, FLOAT32, Array, Element, scalar_of
 from diffkern.lang.annotations import ANY, array_annotation
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, CompositeValue, DType
 from diffkern.lang.structs import definition_of, resolve_type
+from diffkern.runtime import dlpack
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, element_of, stored_type
 from diffkern.runtime.device import Device, get_device, placed
 from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
@@ -232,6 +233,55 @@ class array:
         settle()
         self._memory.exposed = True
         return self._data.__array_interface__
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule over the same memory; components are its last axes. Pending work is waited for.
+
+        Parameters
+        ----------
+        stream : optional
+            The consumer's stream on a GPU, as the protocol writes it: it waits for the array's work. For the CPU None.
+        max_version : tuple of int, optional
+            The newest version of the protocol that the consumer knows.
+        dl_device : tuple of int, optional
+            Where the consumer wants it, which must be where it lies.
+        copy : bool, optional
+            True for a copy; False and None for the memory itself.
+
+        Raises
+        ------
+        BufferError
+            If the array cannot be given away in this way: structs, read-only memory for a consumer from before
+            version 1, another device.
+        """
+        here = self.__dlpack_device__()
+        if dl_device is not None and tuple(dl_device) != here:
+            raise BufferError(f"this array lies on {self.device}, device {here}, not on {tuple(dl_device)}")
+        device = self._memory.device
+        if device is None and stream is not None:
+            raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
+        given = clone(self, requires_grad=False) if copy else self
+        if device is None:
+            settle()
+        else:
+            from diffkern.runtime.cuda.exchange import let_wait
+
+            let_wait(device, stream)
+        given._memory.exposed = True
+        writable = given._writable
+        return dlpack.export(given._data, given._element, given, writable, max_version, given is not self, here)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
+        device = self._memory.device
+        return (dlpack.CPU, 0) if device is None else (dlpack.CUDA, device.ordinal)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -490,6 +540,8 @@ def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
     TypeError
         If kernels cannot work on this memory: another type, foreign byte order, components apart, unaligned.
     """
+    if data.dtype.kind == "V":
+        data, element = _bfloat16_as_bits(data, element)
     if element is None:
         element = element_of(data.dtype)
         if element is None:
@@ -507,6 +559,16 @@ def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
     # A subclass of ndarray may give slices and arithmetic another meaning; its memory is what counts here.
     plain = data if type(data) is np.ndarray else data.view(np.ndarray)
     return _make(plain, element, memory_of(plain), plain.flags.writeable)
+
+
+def _bfloat16_as_bits(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
+    """Return bfloat16 elements of the package ml_dtypes as their bits; anything else as it is."""
+    if data.dtype.names is None and data.dtype.name == "bfloat16":
+        if element is None:
+            return data.view(np.uint16), BFLOAT16
+        if not isinstance(element, Struct) and scalar_of(element) == BFLOAT16:
+            return data.view(np.uint16), element
+    return data, element
 
 
 @functools.cache
@@ -575,6 +637,8 @@ def _from_data(
     if element is None:
         element = _struct_of(data)
     source = data._host() if isinstance(data, array) else _as_numpy(data, element)
+    if source.dtype.kind == "V":
+        source, element = _bfloat16_as_bits(source, element)
     if element is None:
         if isinstance(data, array):
             element = data._element

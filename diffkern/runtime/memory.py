@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["Memory", "allocate", "byte_range", "memory_of", "overlaps"]
+__all__ = ["Memory", "allocate", "byte_range", "foreign_memory", "memory_of", "overlaps"]
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
 
@@ -102,11 +102,23 @@ def memory_of(data: np.ndarray[Any, Any]) -> Memory:
     if entry is not None and entry[0]() is owner:
         return entry[1]
     if owner.flags.c_contiguous:
-        memory = Memory(owner.ctypes.data, owner.nbytes, foreign=True)
+        memory = foreign_memory(owner.ctypes.data, owner.nbytes)
     else:
         low, high = byte_range(owner)
-        memory = Memory(low, high - low, foreign=True)
+        memory = foreign_memory(low, high - low)
     _foreign[key] = (weakref.ref(owner, lambda _: _foreign.pop(key, None)), memory)
+    return memory
+
+
+# Memory of other libraries that is in use: two views made of it one after the other are known to be one.
+_ranges: weakref.WeakValueDictionary[tuple[int, int], Memory] = weakref.WeakValueDictionary()
+
+
+def foreign_memory(address: int, nbytes: int) -> Memory:
+    """Return the memory of these bytes, which something else owns."""
+    memory = _ranges.get((address, nbytes))
+    if memory is None:
+        memory = _ranges[address, nbytes] = Memory(address, nbytes, foreign=True)
     return memory
 
 

@@ -19,6 +19,7 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import UINT8
 from diffkern.runtime.adjoint import check_aliases
 from diffkern.runtime.array import _make, _on_host, array, new
+from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
@@ -294,6 +295,8 @@ class Tape:
         if loss is None and grads is None:
             return None
         seeds: list[tuple[array, Any]] = []
+        if is_foreign_tensor(loss):
+            loss = adopt(loss, None)
         if loss is not None:
             if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
                 raise LaunchError(
@@ -302,6 +305,10 @@ class Tape:
                 )
             seeds.append((loss, 1))
         for goal, value in (grads or {}).items():
+            if is_foreign_tensor(goal):
+                goal = adopt(goal, None)
+            if is_foreign_tensor(value):
+                value = adopt(value, None)
             of_structs = isinstance(goal, array) and isinstance(goal._element, Struct)
             given = goal._stored(value) if of_structs and not isinstance(value, array) else value
             values = given if isinstance(given, array) else np.asarray(_on_host(given))

@@ -594,9 +594,13 @@ def _executor(image: bytes, name: str) -> Callable[[bytes], None]:
 
     def run(block: bytes) -> None:
         fields = list(struct.unpack_from(abi.HEADER_FORMAT, block))
-        if fields[5] or fields[6]:
-            raise AssertionError("the header of a GPU's argument block has neither chunks nor partial sums")
-        threads = int(np.prod([int(extent) for extent in fields[1:5]], dtype=object))
+        if fields[6]:
+            raise AssertionError("the header of a GPU's argument block has no partial sums")
+        if fields[5]:
+            # A program that works in blocks: it counts those, and the last extent is their size.
+            threads = int(np.prod([int(extent) for extent in fields[1:4]], dtype=object)) // fields[5]
+        else:
+            threads = int(np.prod([int(extent) for extent in fields[1:5]], dtype=object))
         partials = np.zeros(_PARTIALS, np.int64)
         fields[5], fields[6] = threads, partials.ctypes.data
         copy = ctypes.create_string_buffer(struct.pack(abi.HEADER_FORMAT, *fields) + block[abi.HEADER_SIZE :])

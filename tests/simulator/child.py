@@ -6,8 +6,10 @@ if nothing did.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,13 @@ from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
 
+import diffkern as dk
 from diffkern import pipeline
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import Simulated
+
+from .block_fuzz import FUZZ, THREADS, kernel_text
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
@@ -66,14 +71,42 @@ def check_blocks(case: Blocks) -> None:
         compare(name, found, wanted, 1e-5)
 
 
+def check_fuzz(seed: int) -> None:
+    """A random kernel whose threads work together, on the CPU and in the simulator."""
+    text = kernel_text(seed)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / f"block_fuzz_{seed}.py"
+        path.write_text(text, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        kernel = module.fuzz
+        fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), kernel.options)
+        size = 3 * THREADS
+        given = [np.random.default_rng(seed).uniform(-1, 1, size).astype(np.float32), *_results(size), np.int32(2)]
+        found = [np.copy(a) for a in given]
+        dk.launch(kernel, dim=size, inputs=given, block_dim=THREADS)
+    Simulated(fn, blocks=2, block_dim=THREADS).run((size,), found)
+    for name, a, b in zip(fn.param_names, found, given, strict=True):
+        compare(f"{name} of\n{text}", a, b, 1e-4)
+
+
+def _results(size: int) -> tuple[Any, Any]:
+    return np.zeros(size, np.float32), np.zeros(size, np.int32)
+
+
 WITHOUT_TILES = [name for name in sorted(CASES) if not name.startswith("tiles.")]
 
 
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or [*WITHOUT_TILES, *sorted(BLOCKS)]:
+    for name in names or [*WITHOUT_TILES, *sorted(BLOCKS), *FUZZ]:
         try:
-            if name in BLOCKS:
+            if name.startswith("fuzz."):
+                check_fuzz(int(name[5:]))
+            elif name in BLOCKS:
                 check_blocks(BLOCKS[name])
             else:
                 check(CASES[name])

@@ -201,3 +201,21 @@ def test_compile_refuses_what_it_cannot_do(capsys, model, tmp_path):
     assert "has no kernel 'absent'" in refused(capsys, "compile", model, "--kernel", "absent", "--out", out)
     (tmp_path / "empty.py").write_text("")
     assert "has no kernel whose" in refused(capsys, "compile", tmp_path / "empty.py", "--out", out)
+
+
+def test_compile_for_chosen_parameters(capsys, tmp_path, monkeypatch):
+    path = tmp_path / "chosen.py"
+    path.write_text(
+        "import diffkern as dk\n\n\n@dk.kernel\n"
+        "def scale(x: dk.array(dtype=float), a: float, y: dk.array(dtype=float)):\n"
+        "    i = dk.tid()\n    y[i] = a * x[i]\n\n\n@dk.kernel\n"
+        "def fill(y: dk.array(dtype=float)):\n    y[dk.tid()] = 1.0\n"
+    )
+    monkeypatch.setenv("DIFFKERN_CACHE_DIR", str(tmp_path / "cache"))
+    out = ["--out", str(tmp_path / "cache")]
+    assert "compiled 4 programs" in printed(capsys, "compile", str(path), "--active", "a, y", *out)
+    listed = printed(capsys, "cache", "list")
+    assert "adjoint of scale" in listed
+    key = next(line.split()[0] for line in listed.splitlines() if "adjoint of scale" in line)
+    assert "adjoint [1, 2] plain" in printed(capsys, "cache", "why", key)
+    assert "no kernel has a parameter 'q'" in refused(capsys, "compile", path, "--active", "q", *out)

@@ -13,6 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from diffkern.backends.cuda.lines import Lines
 from diffkern.backends.cuda.registers import add_and_fetch, add_quietly, synchronize
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
@@ -33,9 +34,17 @@ class CudaBody(BodyEmitter):
     ----------
     quiet
         Results of atomic ops that nothing uses, by identity of the op.
+    lines
+        What gives instructions their source lines; None without.
     """
 
     quiet: frozenset[int] = frozenset()
+    lines: Lines | None = None
+
+    def op(self, op: Op) -> None:
+        if self.lines is not None and op.loc is not None:
+            self.builder.debug_metadata = self.lines.at(op.loc)
+        BodyEmitter.op(self, op)
 
     def barrier(self, op: Op) -> None:
         synchronize(self.builder)

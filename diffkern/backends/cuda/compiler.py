@@ -111,6 +111,7 @@ def compile_function(
         noalias=not may_alias,
         checking=checking,
         launch_bounds=launch_bounds,
+        lineinfo=lineinfo,
     )
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))

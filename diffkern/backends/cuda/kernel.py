@@ -3,10 +3,10 @@
 In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines the kernel ``symbol`` with
 one by-value parameter, the argument block of ``diffkern.abi``; nothing else is visible from outside.
 
-Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all. A
-thread starts at its number in the grid and goes on by the size of the grid. The components of its index are kept apart
-and carried from axis to axis, so that all arithmetic has 32 bits while the product of the axes may have 64; axes that
-the kernel does not ask for repeat the thread.
+Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all, for
+a launch that has at least one thread. A thread starts at its number in the grid and goes on by the size of the grid.
+The components of its index are kept apart and carried from axis to axis, so that all arithmetic has 32 bits while the
+product of the axes may have 64; axes that the kernel does not ask for repeat the thread.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from llvmlite.ir import values
 
 from diffkern import abi
 from diffkern.backends.cuda.body import CudaBody, add_element
+from diffkern.backends.cuda.lines import Lines
 from diffkern.backends.cuda.math import CudaScalars
 from diffkern.backends.cuda.registers import WARP, shuffle_down, special, synchronize
 from diffkern.backends.llvm.checks import Checking, Checks
@@ -76,6 +77,7 @@ def emit_kernel(
     noalias: bool = False,
     checking: Checking = Checking.NONE,
     launch_bounds: tuple[int, int] | None = None,
+    lineinfo: bool = False,
 ) -> CudaModule:
     """Spell a kernel in LLVM.
 
@@ -95,11 +97,15 @@ def emit_kernel(
         Which mistakes to look for at run time.
     launch_bounds
         The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
+    lineinfo
+        Give the instructions the source lines they come from.
     """
     module = ir.Module(symbol)
     module.triple, module.data_layout = triple, data_layout
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
     kernel = _Kernel(module, fn, symbol, flags)
+    if lineinfo and fn.loc is not None:
+        kernel.lines = Lines(module, kernel.function, fn.loc)
     kernel.emit(noalias, checking)
     if launch_bounds is not None:
         _annotate(module, kernel.function, launch_bounds)
@@ -146,6 +152,7 @@ class _Kernel:
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.scalars = CudaScalars(self.builder, module, flags)
         self.checks: Checks | None = None
+        self.lines: Lines | None = None
         self.together = blockwise_op(fn) is not None
         self.shared_bytes = shared_bytes(fn)
         self.position: Any = None
@@ -170,7 +177,7 @@ class _Kernel:
 
     def body(self) -> CudaBody:
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
-        body.quiet = self.quiet
+        body.quiet, body.lines = self.quiet, self.lines
         return body
 
     def emit(self, noalias: bool, checking: Checking) -> None:
@@ -197,6 +204,7 @@ class _Kernel:
             if self.together:
                 body.launch = self.in_block(tid)
             body.region(self.fn.body)
+            b.debug_metadata = None
             if self.shared_bytes:
                 synchronize(b)  # before the next round writes to the shared arrays
         self.finish(sums)
@@ -309,14 +317,8 @@ class _Kernel:
                 self.note(t)
                 self.position = t
                 yield ()
-        elif arity == 1:
-            with self.loop(first, b.trunc(dims[0], I32), stride) as i, self.repeated(dims[1:], [(i, dims[0])]):
-                yield (i,)
         else:
-            with (
-                self.rows(first, stride, [b.trunc(d, I32) for d in dims[:arity]]) as tid,
-                self.repeated(dims[arity:], list(zip(tid, dims[:arity], strict=True))),
-            ):
+            with self.rows(first, stride, dims) as tid:
                 yield tid
 
     @contextlib.contextmanager
@@ -337,54 +339,44 @@ class _Kernel:
 
     @contextlib.contextmanager
     def rows(self, first: Any, stride: Any, dims: list[Any]) -> Iterator[Sequence[Any]]:
-        """The loop over an index of several axes: the last component is divided by its axis, the quotient carried."""
-        b, before = self.builder, self.builder.block
-        lengths = [b.select(b.icmp_unsigned("==", d, i32(0)), i32(1), d) for d in dims[1:]]
+        """The loop over an index of one or more axes: a component that leaves its axis is carried to the one before.
+
+        A thread is repeated for every index of the axes that the kernel does not ask for.
+        """
+        b, before, arity = self.builder, self.builder.block, self.fn.tid_arity
+        lengths = [b.trunc(d, I32) for d in dims]
+        repeat = lengths[arity] if arity < abi.MAX_DIMS else None
+        for d in lengths[arity + 1 :]:
+            repeat = b.mul(repeat, d)
+        lengths = lengths[:arity]
         head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
         b.branch(head)
         b.position_at_end(head)
-        phis = [b.phi(I32) for _ in dims]
-        for phi in phis[:-1]:
-            phi.add_incoming(i32(0), before)
-        phis[-1].add_incoming(first, before)
+        r, phis = b.phi(I32), [b.phi(I32) for _ in lengths]
+        for phi, value in zip([r, *phis], [*[i32(0)] * arity, first], strict=True):
+            phi.add_incoming(value, before)
         carried: Any = phis[-1]
         components: list[Any] = []
-        for phi, length in zip(reversed(phis[:-1]), reversed(lengths), strict=True):
+        for phi, length in zip(reversed(phis[:-1]), reversed(lengths[1:]), strict=True):
             quotient = b.udiv(carried, length)
             components.insert(0, b.sub(carried, b.mul(quotient, length)))
             carried = b.add(phi, quotient)
         components.insert(0, carried)
-        b.cbranch(b.icmp_unsigned("<", carried, dims[0]), body, done)
+        b.cbranch(b.icmp_unsigned("<", carried, lengths[0]), body, done)
         b.position_at_end(body)
-        yield components
-        for phi, component in zip(phis[:-1], components[:-1], strict=True):
-            phi.add_incoming(component, b.block)
-        phis[-1].add_incoming(b.add(components[-1], stride), b.block)
-        self.back(head)
-        b.position_at_end(done)
-
-    @contextlib.contextmanager
-    def repeated(self, dims: Sequence[Any], index: Sequence[tuple[Any, Any]]) -> Iterator[None]:
-        """Run a thread once for every index of the axes that the kernel does not ask for."""
-        b = self.builder
-        if not dims:
-            self.note(self.flat(index))
-            yield
-            return
-        repeat = b.trunc(dims[0], I32)
-        for d in dims[1:]:
-            repeat = b.mul(repeat, b.trunc(d, I32))
-        before, body, done = b.block, b.append_basic_block("repeat"), b.append_basic_block("repeated")
-        b.branch(body)
-        b.position_at_end(body)
-        r = b.phi(I32)
-        r.add_incoming(i32(0), before)
         if self.checks is not None:
-            self.note(b.add(b.mul(self.flat(index), b.zext(repeat, I64)), b.zext(r, I64)))
-        yield
-        following = b.add(r, i32(1))
-        r.add_incoming(following, b.block)
-        self.not_unrolled(b.cbranch(b.icmp_unsigned("<", following, repeat), body, done))
+            flat = self.flat(list(zip(components, dims, strict=False)))
+            self.note(flat if repeat is None else b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
+        yield components
+        onward: Any = b.add(components[-1], stride)
+        round_after: Any = i32(0)
+        if repeat is not None:
+            following = b.add(r, i32(1))
+            again = b.icmp_unsigned("<", following, repeat)
+            onward, round_after = b.select(again, components[-1], onward), b.select(again, following, i32(0))
+        for phi, value in zip([r, *phis], [round_after, *components[:-1], onward], strict=True):
+            phi.add_incoming(value, b.block)
+        self.back(head)
         b.position_at_end(done)
 
     def back(self, head: Any) -> None:

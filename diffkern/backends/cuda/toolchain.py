@@ -61,9 +61,21 @@ def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, 
         options = llvm.create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization = False
         options.slp_vectorization = False
+        # The assembler unrolls by 4. LLVM would before it, by up to 32: five times the code, and more registers.
+        options.loop_unrolling = False
         passes = llvm.create_pass_builder(target, options)
         passes.getModulePassManager().run(module, passes)
         return module
+
+
+def warm_up(arch: str) -> None:
+    """Load what compiling for an architecture needs, so that processes forked from this one have it."""
+    try:
+        from cuda.bindings import nvjitlink  # noqa: F401
+    except ImportError as error:
+        raise _absent(error) from error
+    machine(arch)
+    _libdevice()
 
 
 def ptx(module: Any, arch: str) -> str:

@@ -7,16 +7,17 @@ JAX itself is imported by the first call, so that this module can be imported wi
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diffkern.kernel import Kernel
 
 if TYPE_CHECKING:
+    from diffkern.interop.jax.callable import JaxCallable
     from diffkern.interop.jax.kernel import JaxKernel
 
-__all__ = ["jax_kernel", "register"]
+__all__ = ["jax_callable", "jax_kernel", "register"]
 
 _OLDEST = (0, 5, 0)
 
@@ -75,6 +76,52 @@ def jax_kernel(
     return JaxKernel(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, vmap_method, enable_backward)
 
 
+def jax_callable(
+    func: Callable[..., Any],
+    num_outputs: int = 1,
+    *,
+    output_dims: Any = None,
+    in_out_argnames: Sequence[str] | str | None = None,
+    vmap_method: str = "sequential",
+    enable_backward: bool = True,
+) -> JaxCallable:
+    """Make a differentiable JAX function of a Python function that launches several kernels.
+
+    The function's parameters are annotated as a kernel's; the last ones are outputs. It is run when JAX traces it, on
+    arrays of the right shapes whose contents do not matter, and what it launches, copies and fills is recorded; a call
+    then runs all of that in one native call. It may make arrays. Numbers may be passed on to launches; what is launched
+    must not depend on them. Its gradient runs the adjoint of each launch.
+
+    Parameters
+    ----------
+    func : callable
+        The function.
+    num_outputs : int, optional
+        How many arrays are returned, in-out arguments included.
+    output_dims : int, tuple of int or dict, optional
+        Shape of the outputs, or a shape for each by name; that of the first array by default.
+    in_out_argnames : sequence of str, optional
+        Arrays that the function changes: they are passed and returned.
+    vmap_method, enable_backward : optional
+        As for :func:`jax_kernel`.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    ImportError
+        If JAX 0.5 or later is not installed.
+    LaunchError
+        If the parameters cannot be divided like that.
+    """
+    _require()
+    from diffkern.interop.jax.callable import JaxCallable
+
+    return JaxCallable(func, num_outputs, output_dims, in_out_argnames, vmap_method, enable_backward)
+
+
 def register(directory: str | os.PathLike[str] | None = None) -> int:
     """Let this process run the calls that another one made: exported programs, and executables from JAX's cache.
 
@@ -96,11 +143,11 @@ def register(directory: str | os.PathLike[str] | None = None) -> int:
         If there is no such directory.
     """
     _require()
-    from diffkern.interop.jax import registry
     from diffkern.interop.jax.programs import enter_stored
+    from diffkern.interop.jax.registry import CPU
     from diffkern.specialize import cache_directory
 
-    registry.start()
+    CPU.start()
     entered, _ = enter_stored(cache_directory() if directory is None else Path(directory).expanduser())
     return entered
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,13 @@ from diffkern.errors import LaunchError
 from diffkern.interop.jax.call import Buffer
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
-from diffkern.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import register_type
 
 __all__ = [
-    "Arguments", "Output", "Signature", "bytes_of_value", "convert", "resolve_dims", "signature_of", "static_form",
-    "value_buffer",
+    "Arguments", "Callee", "Output", "Signature", "bytes_of_value", "components", "convert", "jax_type", "resolve_dims",
+    "signature_of", "static_form", "value_buffer",
 ]  # fmt: skip
 
 Dims = tuple[Any, ...]
@@ -71,7 +70,17 @@ class Output:
     is_inout: bool
 
 
-def signature_of(kernel: Kernel, num_outputs: int, in_out_argnames: Sequence[str] | str | None) -> Signature:
+class Callee(Protocol):
+    """What is called: a kernel, or a function that launches kernels."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def parameters(self) -> Sequence[Parameter]: ...
+
+
+def signature_of(kernel: Callee, num_outputs: int, in_out_argnames: Sequence[str] | str | None) -> Signature:
     """Divide a kernel's parameters; the last ones are the outputs.
 
     Raises
@@ -153,8 +162,8 @@ class Arguments:
                     f"has {annotation.ndim} axes; {'output' if own is not None else 'launch'} dims are {shape}",
                     "pass output_dims",
                 )
-            dtype = _jax_dtype(p, scalar_of(element))
-            out.append(Output(index, element, annotation.ndim, (*shape, *_components(element)), dtype, False))
+            dtype = jax_type(scalar_of(element), p)
+            out.append(Output(index, element, annotation.ndim, (*shape, *components(element)), dtype, False))
         return tuple(out)
 
     def keys(self, outputs: Sequence[Output]) -> tuple[str, ...]:
@@ -197,13 +206,13 @@ def _array(p: Parameter, value: Any) -> tuple[Any, Element, int]:
     x = _as_jax(p, value)
     element = annotation.dtype if annotation.dtype is not None else _scalar(p, x.dtype)
     assert not isinstance(element, Struct)
-    scalar, components = scalar_of(element), _components(element)
-    if np.dtype(x.dtype) != _jax_dtype(p, scalar):
+    scalar, inner = scalar_of(element), components(element)
+    if np.dtype(x.dtype) != jax_type(scalar, p):
         raise p.error(f"takes {annotation}, not JAX's array of {x.dtype}", f"convert it with astype({scalar.name!r})")
-    if x.ndim != annotation.ndim + len(components) or tuple(x.shape[annotation.ndim :]) != components:
-        inside = f", the last {len(components)} of them {components}" if components else ""
+    if x.ndim != annotation.ndim + len(inner) or tuple(x.shape[annotation.ndim :]) != inner:
+        inside = f", the last {len(inner)} of them {inner}" if inner else ""
         raise p.error(
-            f"takes {annotation}, which is JAX's array with {annotation.ndim + len(components)} axes{inside}; "
+            f"takes {annotation}, which is JAX's array with {annotation.ndim + len(inner)} axes{inside}; "
             f"the argument has shape {tuple(x.shape)}",
             "reshape it",
         )
@@ -218,11 +227,11 @@ def _value(p: Parameter, value: Any) -> tuple[Any, Element, int]:
         if x.ndim:
             return x, element, x.ndim
     assert not isinstance(element, (Struct, ArrayAnnotation))
-    if tuple(x.shape) != _components(element):
-        shape = f"of shape {_components(element)}" if _components(element) else "without axes"
+    if tuple(x.shape) != components(element):
+        shape = f"of shape {components(element)}" if components(element) else "without axes"
         raise p.error(f"takes {element} by value, which is JAX's array {shape}, not {tuple(x.shape)}")
     passed = abi.passed_type(element)
-    target = _jax_dtype(p, scalar_of(passed))
+    target = jax_type(scalar_of(passed), p)
     number = scalar_of(element)
     if jnp.issubdtype(x.dtype, jnp.floating) and not number.is_float:
         raise p.error(f"takes an integer ({element}), not JAX's {x.dtype}", "convert it with astype")
@@ -247,15 +256,18 @@ def _scalar(p: Parameter, dtype: Any) -> Scalar:
     return found
 
 
-def _jax_dtype(p: Parameter, scalar: Scalar) -> Any:
+def jax_type(scalar: Scalar, p: Parameter | None = None) -> Any:
+    """Return JAX's type for a scalar; the parameter is for the message where JAX has not enabled it."""
     name: Any = jnp.bfloat16 if scalar.name == "bfloat16" else scalar.name
     dtype = np.dtype(name)
     if scalar.bits == 64 and not jax.config.jax_enable_x64:
-        raise p.error(f"is of type {scalar}, which JAX has not enabled", 'jax.config.update("jax_enable_x64", True)')
+        error = LaunchError if p is None else p.error
+        raise error(f"{scalar} is a type that JAX has not enabled", remedy='jax.config.update("jax_enable_x64", True)')
     return dtype
 
 
-def _components(element: Element) -> tuple[int, ...]:
+def components(element: Element) -> tuple[int, ...]:
+    """Return the axes that an element adds to JAX's array."""
     return element.shape if isinstance(element, (Vec, Mat)) else ()
 
 
@@ -271,7 +283,7 @@ def value_buffer(t: Element) -> Buffer:
     passed = abi.passed_type(t)
     assert isinstance(passed, (Scalar, Vec, Mat))
     scalar = scalar_of(passed)
-    return Buffer(scalar.name, len(_components(passed)), scalar.itemsize)
+    return Buffer(scalar.name, len(components(passed)), scalar.itemsize)
 
 
 # -- dims --------------------------------------------------------------------------------------------------------------

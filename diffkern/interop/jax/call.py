@@ -37,7 +37,7 @@ class Bound:
     Attributes
     ----------
     kind : str
-        ``array``, ``value`` or ``view``.
+        ``array``, ``value``, ``view`` or ``constant``.
     buffer : int
         The buffer: operands first, then results.
     count : int
@@ -48,6 +48,8 @@ class Bound:
         Where a view begins.
     extents : tuple of int
         Shape and strides of a view.
+    constant : str
+        The bytes of a constant, in hexadecimal.
     """
 
     kind: str
@@ -56,11 +58,12 @@ class Bound:
     item: int = 0
     start: int = 0
     extents: tuple[int, ...] = ()
+    constant: str = ""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """The contents of an operand for those of a result; nothing happens where XLA gave them the same memory."""
+    """The contents of one buffer for those of a result; nothing happens where XLA gave them the same memory."""
 
     source: int
     goal: int

@@ -75,16 +75,27 @@ PROGRAM_FINISH: Final = 8
 PROGRAM_SUMS: Final = 16
 PROGRAM_CHUNK: Final = 24  # threads that are worth a chunk
 PROGRAM_UNUSED: Final = 32
+# A program on a GPU has other facts in the same places.
+DEVICE_KERNEL: Final = 0  # a CUkernel, which is good for every device
+DEVICE_BLOCKS: Final = 8  # most blocks of a grid
+DEVICE_SHARED: Final = 16  # bytes of dynamic shared memory
+DEVICE_THREADS: Final = 24  # threads of a block
+
+# -- the driver's functions, as addresses ------------------------------------------------------------------------------
+DRIVER_LAUNCH: Final = 0  # cuLaunchKernel
+DRIVER_CLEAR: Final = 8  # cuMemsetD8Async
+DRIVER_COPY: Final = 16  # cuMemcpyAsync
+DRIVER_FUNCTION: Final = 24  # cuKernelGetFunction
 
 # A parameter of a launch.
 PARAM_KIND: Final = 0
 PARAM_BUFFER: Final = 8
 PARAM_COUNT: Final = 16  # axes of an array, bytes of a value
 PARAM_ITEM: Final = 24  # bytes of an element
-PARAM_WORDS: Final = 32  # address of shape and strides of a view
+PARAM_WORDS: Final = 32  # address of shape and strides of a view, or of the bytes of a constant
 PARAM_START: Final = 40  # where a view begins in the buffer, in bytes
 PARAM_BYTES: Final = 48
-ARRAY, VALUE, VIEW = 0, 1, 2
+ARRAY, VALUE, VIEW, CONSTANT = 0, 1, 2, 3
 
 # A message of a debug program: address of a format with up to twelve numbers, then which of the sixteen they are.
 MESSAGE_FORMAT: Final = 0

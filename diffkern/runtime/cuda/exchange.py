@@ -19,7 +19,7 @@ from diffkern.runtime.cuda.memory import View, foreign
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.device import placed
 
-__all__ = ["imported", "over_address", "wait_for"]
+__all__ = ["imported", "let_wait", "over_address", "wait_for"]
 
 
 def imported(value: Any, element: Stored | None) -> array:
@@ -103,6 +103,29 @@ def wait_for(device: CudaDevice, stream: int) -> None:
     mine = device.stream
     if other.cuda_stream != mine.cuda_stream:
         mine.wait_event(other.record_event())
+
+
+def let_wait(device: CudaDevice, stream: int | None) -> None:
+    """Let another library's stream wait for the current one of a device, as DLPack asks for it.
+
+    Parameters
+    ----------
+    device : CudaDevice
+        Where the memory is.
+    stream : int or None
+        None and 1 for the default stream, 2 for that of the thread, -1 for none, else the driver's handle.
+    """
+    if stream == -1:
+        return
+    if stream == 0:
+        raise BufferError("stream 0 is ambiguous in DLPack; pass 1 for the default stream, or 2 for the thread's own")
+    if stream == 2:
+        device.synchronize()
+        return
+    other = CudaStream(device, cuda_stream=0 if stream in (None, 1) else stream, non_blocking=True)
+    mine = device.stream
+    if other.cuda_stream != mine.cuda_stream:
+        other.wait_event(mine.record_event())
 
 
 def _device_of(value: Any) -> CudaDevice:

@@ -23,14 +23,13 @@ from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download_view
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM, Cut, check_whole_blocks, cut, normalize_dim
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM, Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
 
 __all__ = ["BLOCK_DIM", "CheckedCudaExecutable", "CudaExecutable", "executable"]
 
 BLOCK_DIM = 256
 _header = struct.Struct(abi.HEADER_FORMAT).pack
 _STATIC_SHARED = 48 << 10
-_MOST_BLOCKS = 2**31 - 1
 _WAVES = 8
 
 
@@ -51,7 +50,7 @@ class CudaExecutable(Executable):
         The program's facts.
     """
 
-    __slots__ = ("_grids", "_resident", "_shared", "_threads", "gpu", "title")
+    __slots__ = ("_adds_up", "_grids", "_resident", "_shared", "_threads", "gpu", "title")
 
     def __init__(self, device: CudaDevice, image: bytes, symbol: str, manifest: Mapping[str, Any]) -> None:
         self.title = str(manifest.get("title", symbol))
@@ -66,6 +65,8 @@ class CudaExecutable(Executable):
         except CudaError as error:
             raise self._named(error) from None
         self._threads = limit
+        conflicts = manifest.get("conflicts", {}).values()
+        self._adds_up = self.sites > 0 or any(entry["class"] == "reduce" for entry in conflicts)
         self._grids: dict[Any, Geometry] = {}
         self._resident: dict[int, int] = {}
 
@@ -94,7 +95,7 @@ class CudaExecutable(Executable):
         key = dims, config
         found = self._grids.get(key)
         if found is None:
-            found = self._grid(cut(dims, self.cost), config)
+            found = self._grid(cut(dims, self.cost), config, dims)
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
@@ -102,22 +103,31 @@ class CudaExecutable(Executable):
 
     def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of the threads of a cut."""
-        return self._grid(c, config)
+        return self._grid(c, config, c.dims[: max(int(self.manifest["tid_arity"]), 1)])
 
-    def _grid(self, c: Cut, config: tuple[int, int] | None) -> Geometry:
+    def _grid(self, c: Cut, config: tuple[int, int] | None, dims: tuple[int, ...]) -> Geometry:
         threads, most = config or (0, 0)
-        fixed = int(self.manifest.get("block_dim", 0) or 0)
-        threads = threads or fixed or min(BLOCK_DIM, self._threads // 32 * 32)
-        if fixed and threads != fixed and self.manifest.get("fixed_block_dim", False):
-            raise ValueError(f"{self.title} was compiled for block_dim={fixed}, not {threads}")
-        if threads % 32 or not 32 <= threads <= self._threads:
-            raise ValueError(f"block_dim is a multiple of 32 from 32 to {self._threads}, not {threads}")
+        threads = threads or min(BLOCK_DIM, self._threads)
+        if not 1 <= threads <= self._threads:
+            raise ValueError(f"block_dim is a number of threads from 1 to {self._threads} here, not {threads}")
+        header = _header(0, *c.dims, 0, 0)
+        if self.blockwise:
+            header = self._blockwise_header(c, threads, dims)
         blocks = max(1, -(-c.n // threads))
-        if self.sites:
+        if self._adds_up:
             # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
             blocks = min(blocks, _WAVES * self._fitting(threads))
-        blocks = min(blocks, _MOST_BLOCKS, most if most > 0 else _MOST_BLOCKS)
-        return c.n, threads, _header(0, *c.dims, 0, 0), blocks
+        blocks = min(blocks, abi.CUDA_GRID_THREADS // threads - 1, most if most > 0 else blocks)
+        return c.n, threads, header, blocks
+
+    def _blockwise_header(self, c: Cut, threads: int, dims: tuple[int, ...]) -> bytes:
+        """Return the header of a launch of whole blocks."""
+        arity = int(self.manifest["tid_arity"])
+        if str(self.manifest.get("target", "")).startswith("sm_"):
+            return _header(0, *c.dims, 0, 0)
+        # The CPU's program, for a driver that runs those: it counts blocks, and the last extent is their size.
+        blocks = cut_blocks(dims, arity, threads, self.cost)
+        return _header(0, *blocks.dims, threads, 0)
 
     def _fitting(self, threads: int) -> int:
         """How many blocks run on the GPU at once."""
@@ -188,6 +198,8 @@ class CheckedCudaExecutable(CudaExecutable):
                 remedy="capture with dk.config.mode = 'release'",
             )
         dims = struct.unpack_from(f"{abi.MAX_DIMS}q", header, abi.DIMS)
+        if header[abi.CHUNK : abi.PARTIALS] != bytes(8):
+            dims = dims[:-1]
         # Whatever is looked at below has to stay until the launch has ended.
         stamps = [self._zeros(count) for count in stamp_counts(self.manifest, arguments, dims)]
         record, memory = self._zeros(abi.RECORD_STAMPS + len(stamps)) or (None, None)

@@ -9,19 +9,22 @@ Python function for all unusual cases, owner of the memory): CPython keeps it fo
 
 from __future__ import annotations
 
+import sys
+
 __all__ = ["REPLAY_EXTERNAL_NAMES", "REPLAY_NAMES", "replay_ir"]
 
 REPLAY_NAMES = ("dk_replay_call", "dk_replay_run", "dk_copy_bytes", "dk_clear_bytes", "dk_add_f32", "dk_add_f64")
 
 REPLAY_EXTERNAL_NAMES: frozenset[str] = frozenset(
-    "PyTuple_GetItem PyLong_AsVoidPtr PyObject_Vectorcall Py_IncRef _Py_NoneStruct memcpy memmove".split()
+    "PyTuple_GetItem PyLong_AsVoidPtr PyObject_Vectorcall Py_IncRef _Py_NoneStruct memcpy memmove "
+    "PyTuple_New PyTuple_SetItem PyTuple_Size PyDict_New PyDict_SetItem PyObject_Call Py_DecRef".split()
 )
 """What the module needs from the C library and from Python."""
 
 
 def replay_ir() -> str:
     """Return the text; it uses the pool's ``dk_pool_run`` and ``now``."""
-    text = _TEXT
+    text = _TEXT + (_VECTORCALL if sys.version_info >= (3, 11) else _CALL)
     for name, scalar, size in (("f32", "float", "4"), ("f64", "double", "8")):
         text += _ADD.replace("$NAME$", name).replace("$SCALAR$", scalar).replace("$SIZE$", size)
     return text
@@ -38,8 +41,8 @@ _TEXT = r"""
 
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyLong_AsVoidPtr(ptr)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
 @_Py_NoneStruct = external global i8
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
@@ -218,5 +221,71 @@ add:
   br label %next
 done:
   ret void
+}
+"""
+
+_VECTORCALL = "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)\n"
+
+# Python 3.10 has it in its headers alone.
+_CALL = r"""
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare i64 @PyTuple_Size(ptr)
+declare ptr @PyDict_New()
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare ptr @PyObject_Call(ptr, ptr, ptr)
+
+define internal ptr @PyObject_Vectorcall(ptr %function, ptr %args, i64 %nargs, ptr %names) uwtable {
+entry:
+  %tuple = call ptr @PyTuple_New(i64 %nargs)
+  %no.tuple = icmp eq ptr %tuple, null
+  br i1 %no.tuple, label %fail, label %each
+fail:
+  ret ptr null
+each:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %put ]
+  %more = icmp slt i64 %i, %nargs
+  br i1 %more, label %put, label %keywords
+put:
+  %p.arg = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %p.arg
+  call void @Py_IncRef(ptr %arg)
+  %set = call i32 @PyTuple_SetItem(ptr %tuple, i64 %i, ptr %arg)
+  %i.next = add i64 %i, 1
+  br label %each
+keywords:
+  %named = icmp ne ptr %names, null
+  br i1 %named, label %dict, label %call.plain
+call.plain:
+  %plain = call ptr @PyObject_Call(ptr %function, ptr %tuple, ptr null)
+  call void @Py_DecRef(ptr %tuple)
+  ret ptr %plain
+dict:
+  %map = call ptr @PyDict_New()
+  %no.map = icmp eq ptr %map, null
+  br i1 %no.map, label %drop, label %size
+drop:
+  call void @Py_DecRef(ptr %tuple)
+  ret ptr null
+size:
+  %count = call i64 @PyTuple_Size(ptr %names)
+  br label %name
+name:
+  %k = phi i64 [ 0, %size ], [ %k.next, %enter ]
+  %left = icmp slt i64 %k, %count
+  br i1 %left, label %enter, label %call.named
+enter:
+  %key = call ptr @PyTuple_GetItem(ptr %names, i64 %k)
+  %at = add i64 %nargs, %k
+  %p.value = getelementptr ptr, ptr %args, i64 %at
+  %value = load ptr, ptr %p.value
+  %entered = call i32 @PyDict_SetItem(ptr %map, ptr %key, ptr %value)
+  %k.next = add i64 %k, 1
+  br label %name
+call.named:
+  %answer = call ptr @PyObject_Call(ptr %function, ptr %tuple, ptr %map)
+  call void @Py_DecRef(ptr %tuple)
+  call void @Py_DecRef(ptr %map)
+  ret ptr %answer
 }
 """

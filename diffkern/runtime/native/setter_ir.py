@@ -14,7 +14,7 @@ SETTER_NAMES = ("dk_set_param",)
 
 SETTER_EXTERNAL_NAMES: frozenset[str] = frozenset(
     "PyObject_Type PyObject_GetAttr PyLong_Type PyFloat_Type PyLong_AsLongLongAndOverflow PyFloat_AsDouble "
-    "PyLong_AsDouble PyBytes_AsString PyList_SetItem PyErr_Clear Py_DecRef _Py_TrueStruct".split()
+    "PyLong_AsDouble PyBytes_AsString PyList_SetItem PyErr_Clear _Py_TrueStruct".split()
 )
 """What the module needs from Python, besides the names of the replay's module."""
 
@@ -44,7 +44,6 @@ declare double @PyLong_AsDouble(ptr)
 declare ptr @PyBytes_AsString(ptr)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
 declare void @PyErr_Clear()
-declare void @Py_DecRef(ptr)
 @PyLong_Type = external global i8
 @PyFloat_Type = external global i8
 @_Py_TrueStruct = external global i8

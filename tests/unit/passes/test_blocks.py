@@ -15,7 +15,7 @@ from diffkern.ir.nodes import walk
 from diffkern.ir.verify import verify
 from diffkern.passes.blocks import shared_bytes, to_blocks
 
-f1 = dk.array(dtype=float)
+f1, m1 = dk.array(dtype=float), dk.array(dtype=dk.mat44)
 
 
 def wrapped(kernel: dk.Kernel, arguments: list[Any]) -> list[Any]:
@@ -178,6 +178,30 @@ def test_shared_arrays_that_cannot_be_made() -> None:
     refused(no_dtype, "the number 5 is no dtype", "dk.shared_array(4, 5)")
 
 
+def test_a_block_that_works_on_tiles() -> None:
+    """On the CPU it is one thread, and has gradients."""
+
+    @dk.kernel
+    def scaled(x: f1, y: f1):
+        i = dk.tid()
+        t = dk.tile_load(x, shape=4, offset=i * 4)
+        dk.tile_store(y, t * float(1 + dk.block_dim()), offset=i * 4)
+
+    x, y = dk.ones(8, dtype=float, requires_grad=True), dk.zeros(8, dtype=float, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch_tiled(scaled, dim=[2], inputs=[x, y], block_dim=64)
+    tape.backward(grads={y: dk.ones_like(y)})
+    assert y.numpy().tolist() == [2.0] * 8
+    assert x.grad.numpy().tolist() == [2.0] * 8
+
+    def mixed(x: f1, y: f1):
+        t = dk.tile_load(x, shape=4)
+        dk.syncthreads()
+        dk.tile_store(y, t)
+
+    refused(mixed, "work one by one here, and as a whole on the tile in line", "dk.syncthreads()")
+
+
 def test_no_gradient() -> None:
     case = BLOCKS["reversed_in_blocks"]
     with pytest.raises(dk.AutodiffError, match="not differentiated: its threads work together") as caught:
@@ -213,6 +237,21 @@ def test_debug_names_the_shared_array_and_the_thread() -> None:
         dk.KernelRuntimeError, match=r"thread 3: index 4 is out of bounds for axis 0 of shared array 's'"
     ):
         dk.launch(outside, dim=4, inputs=[np.zeros(4, np.float32)], block_dim=4)
+
+
+def test_what_is_kept_across_barriers_has_a_limit() -> None:
+    def greedy(x: m1, y: m1):  # type: ignore[valid-type]
+        i = dk.tid()
+        a, b, c, d, e = x[i], x[i] * 2.0, x[i] * 3.0, x[i] * 4.0, x[i] * 5.0
+        f, g, h, k, m = x[i] * 6.0, x[i] * 7.0, x[i] * 8.0, x[i] * 9.0, x[i] * 10.0
+        n, o, p, q, r = x[i] * 11.0, x[i] * 12.0, x[i] * 13.0, x[i] * 14.0, x[i] * 15.0
+        s, t = x[i] * 16.0, x[i] * 17.0
+        dk.syncthreads()
+        y[i] = a + b + c + d + e + f + g + h + k + m + n + o + p + q + r + s + t
+
+    z = dk.zeros(256, dtype=dk.mat44)
+    with pytest.raises(dk.CompileError, match="needs 1114112 bytes for what the threads of a block keep"):
+        dk.launch(dk.kernel(greedy), dim=256, inputs=[z, z])
 
 
 def test_bytes_of_shared_arrays() -> None:

@@ -60,3 +60,13 @@ class Pair:
 def scale(p: Pair):
     i = dk.tid()
     p.y[i] = p.a * p.x[i]
+
+
+@dk.kernel
+def reversed_blocks(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    shared = dk.shared_array(32, float)
+    k = dk.thread_index()
+    shared[k] = x[i]
+    dk.syncthreads()
+    y[i] = shared[31 - k]

@@ -1,0 +1,178 @@
+"""The functions for other frameworks, under the names of the package; a framework is imported when one is called.
+
+In: what the user calls. Out: what the framework's own package of modules here makes of it; or an error that says what
+to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from diffkern.lang.dtypes import resolve_dtype
+from diffkern.runtime.array import array
+from diffkern.runtime.foreign import adopt_dlpack
+
+if TYPE_CHECKING:
+    import torch
+
+    from diffkern.interop.torch.function import TorchFunction
+    from diffkern.kernel import Kernel
+    from diffkern.lang.dtypes import DType
+    from diffkern.runtime.device import Device
+    from diffkern.runtime.stream import Stream
+
+__all__ = [
+    "device_from_torch", "device_to_torch", "dtype_from_torch", "dtype_to_torch", "from_dlpack", "from_torch",
+    "stream_from_torch", "stream_to_torch", "to_dlpack", "to_torch", "torch_function",
+]  # fmt: skip
+
+_Dims = int | Sequence[int]
+
+
+def _torch(module: str) -> Any:
+    try:
+        importlib.import_module("torch")
+    except ImportError as error:
+        raise ImportError('this needs PyTorch: pip install "diffkern[torch]"') from error
+    return importlib.import_module(f"diffkern.interop.torch.{module}")
+
+
+def from_dlpack(source: Any, dtype: Any = None) -> array:
+    """Return an array over the memory of another library's array, without a copy.
+
+    Parameters
+    ----------
+    source
+        An object with ``__dlpack__`` (NumPy's, PyTorch's, JAX's and CuPy's arrays have it), or a DLPack capsule.
+    dtype : optional
+        Element type; for vectors and matrices the last axes are the components. The scalar type of `source` by default.
+
+    Raises
+    ------
+    BufferError
+        If the memory does not lie on a device of diffkern, or `source` refuses.
+    TypeError
+        If the types do not fit.
+    """
+    return adopt_dlpack(source, None if dtype is None else resolve_dtype(dtype))
+
+
+def to_dlpack(a: array) -> Any:
+    """Return a DLPack capsule over the memory of an array, in the form that every version of the protocol knows.
+
+    Libraries that take any object with ``__dlpack__`` can be given the array itself.
+    """
+    return a.__dlpack__()
+
+
+def from_torch(
+    t: torch.Tensor,
+    dtype: Any = None,
+    requires_grad: bool | None = None,
+    grad: torch.Tensor | array | None = None,
+) -> array:
+    """Return an array over the memory of a tensor, without a copy.
+
+    Parameters
+    ----------
+    t : torch.Tensor
+        The tensor: dense, of any strides. One of no axes becomes an array of one element.
+    dtype : optional
+        Element type; for vectors and matrices the last axes are the components. The tensor's scalar type by default.
+        An integer type may differ in its sign.
+    requires_grad : bool, optional
+        Whether the array's gradient is to be the tensor's ``.grad``, which is made if there is none; by default if
+        the tensor requires one.
+    grad : torch.Tensor or array, optional
+        What to take as gradient instead.
+    """
+    made: array = _torch("arrays").from_torch(t, dtype, requires_grad, grad)
+    return made
+
+
+def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
+    """Return a tensor over the memory of an array, without a copy; components are its last axes.
+
+    Parameters
+    ----------
+    a : array
+        The array. Pending work is waited for.
+    requires_grad : bool, optional
+        Whether the tensor requires a gradient, by default if the array has one; that is then its ``.grad``.
+    """
+    made: torch.Tensor = _torch("arrays").to_torch(a, requires_grad)
+    return made
+
+
+def torch_function(
+    kernel: Kernel,
+    num_outputs: int = 1,
+    launch_dims: _Dims | None = None,
+    output_dims: _Dims | Mapping[str, _Dims] | None = None,
+    in_out_argnames: Sequence[str] | str | None = None,
+    enable_backward: bool = True,
+) -> TorchFunction:
+    """Return a kernel as a function of tensors that PyTorch differentiates, eagerly and under ``torch.compile``.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel; its outputs are its last parameters, annotated as arrays with a dtype.
+    num_outputs : int, optional
+        Number of results, those of `in_out_argnames` included.
+    launch_dims : int or sequence of int, optional
+        Dimensions of the launch; by default the shape of the first tensor that is an array.
+    output_dims : int, sequence of int, or mapping of str to these, optional
+        Shape of the outputs, or of each by name; by default the launch's dimensions. Components are added.
+    in_out_argnames : sequence of str, optional
+        Arguments that the kernel changes: a copy is changed, and returned before the outputs.
+    enable_backward : bool, optional
+        Whether the function can be differentiated.
+
+    Returns
+    -------
+    TorchFunction
+        Called with a tensor or number for each parameter that is not an output, it returns a tensor, or a tuple of
+        tensors if there are several. Outputs begin as zeros where the kernel may read them or leave them out.
+    """
+    made: TorchFunction = _torch("function").TorchFunction(
+        kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
+    )
+    return made
+
+
+def dtype_to_torch(dtype: Any) -> torch.dtype:
+    """Return PyTorch's type of an element type: of a vector or matrix that of its components."""
+    return _call("dtype_to_torch", dtype)  # type: ignore[no-any-return]
+
+
+def dtype_from_torch(torch_dtype: torch.dtype) -> DType:
+    """Return the scalar type that a type of PyTorch is."""
+    return _call("dtype_from_torch", torch_dtype)  # type: ignore[no-any-return]
+
+
+def device_to_torch(device: Any = None) -> str:
+    """Return PyTorch's name of a device."""
+    return _call("device_to_torch", device)  # type: ignore[no-any-return]
+
+
+def device_from_torch(torch_device: torch.device | str) -> Device:
+    """Return the device that a device of PyTorch is."""
+    return _call("device_from_torch", torch_device)  # type: ignore[no-any-return]
+
+
+def stream_from_torch(stream_or_device: Any = None) -> Stream:
+    """Return the stream for work that follows PyTorch's on a stream or device; on the CPU the default stream."""
+    return _call("stream_from_torch", stream_or_device)  # type: ignore[no-any-return]
+
+
+def stream_to_torch(stream_or_device: Any = None) -> Any:
+    """Return PyTorch's stream for one of diffkern's; None on the CPU, after its work was waited for."""
+    return _call("stream_to_torch", stream_or_device)
+
+
+def _call(name: str, argument: Any) -> Any:
+    function: Callable[[Any], Any] = getattr(_torch("types"), name)
+    return function(argument)

@@ -1,0 +1,351 @@
+"""A kernel's call on tensors: what to run for arguments of given types and shapes, and how to run it quickly.
+
+In: tensors and numbers. Out: results of the launch in new tensors, and gradients from the adjoint. All that depends on
+types, shapes and strides alone is decided once and kept; a call then joins addresses and numbers to prepared bytes.
+Tensors made here share memory with nothing else, so that no argument can overlap what is written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from diffkern.errors import LaunchError
+from diffkern.interop.spec import CallSpec, Shape
+from diffkern.interop.torch.arrays import as_array
+from diffkern.interop.torch.types import torch_of
+from diffkern.ir.structs import Struct, carries_gradient
+from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.adjoint import plan_of
+from diffkern.runtime.arguments import Parameter, pack_value
+from diffkern.runtime.array import array, type_of_key
+from diffkern.runtime.convert import component_shape
+from diffkern.runtime.launch import Launch
+from diffkern.runtime.program import Executable, Geometry
+
+__all__ = ["Backward", "Forward", "is_value", "result_type"]
+
+_address = struct.Struct("q").pack
+_NOWHERE = _address(0)
+
+
+def is_value(parameter: Parameter, given: Any) -> bool:
+    """Whether an argument is passed by value: a number, or a tensor of no axes where the type is not stated."""
+    if parameter.annotation is None:
+        return not isinstance(given, torch.Tensor) or given.ndim == 0
+    return not parameter.is_array
+
+
+def result_type(element: Element) -> tuple[torch.dtype, tuple[int, ...]]:
+    """Return the type of a tensor of elements, and its last axes."""
+    return torch_of(scalar_of(element)), component_shape(element)
+
+
+class Forward:
+    """The launch for arguments of one combination of types, shapes and strides.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        Types of the arguments.
+    executable : Executable
+        The program.
+    """
+
+    def __init__(self, kernel: Any, spec: CallSpec, args: Sequence[Any]) -> None:
+        self.kernel = kernel
+        self.spec = spec
+        parameters = kernel.parameters
+        # What a kernel changes is a copy, which is contiguous.
+        given = [
+            a.detach().contiguous() if k in spec.in_outs and isinstance(a, torch.Tensor) else a
+            for k, a in enumerate(args)
+        ]
+        bound = [self._bound(p, a) for p, a in zip(parameters, given, strict=False)]
+        shapes = {k: a.shape for k, a in enumerate(bound) if isinstance(a, array)}
+        dims: Shape = spec.dims(shapes)
+        self.made: list[tuple[int, tuple[int, ...], torch.dtype]] = []
+        for k, shape in spec.output_shapes(dims).items():
+            dtype, inner = result_type(spec.element(k))
+            self.made.append((k, (*shape, *inner), dtype))
+            bound.append(as_array(torch.empty((*shape, *inner), dtype=dtype), spec.element(k)))
+        launch = Launch(kernel, dims if len(dims) > 1 else dims[0], bound)
+        if len(launch.parts) != len(launch.keys):
+            raise LaunchError(f"kernel {kernel.name!r}: a function of tensors takes tensors and numbers, no structs")
+        self._check_writes(launch)
+        self.keys = launch.keys
+        self.executable: Executable = launch.executable
+        self.dims: tuple[int, ...] = launch.dims
+        self._geometry: Geometry = launch.geometry
+        # Of an array the bytes behind the address: shape and strides.
+        self.tails = [b"" if held is None else part[8:] for part, held in zip(launch.parts, launch.arrays, strict=True)]
+        self.is_array = [held is not None for held in launch.arrays]
+        self.types = [type_of_key(key) for key in self.keys]
+        self._values = [(k, self._element(k)) for k in spec.inputs if not self.is_array[k]]
+        whole = self.executable.manifest.get("whole", {})
+        self._empty = frozenset(
+            k for k, shape, _ in self.made if whole.get(str(k)) == len(self.dims) and shape[: len(dims)] == self.dims
+        )
+        self.shapes = {k: a.shape for k, a in enumerate(bound) if isinstance(a, array)}
+        self.in_outs = spec.in_outs
+        self._inputs = [k for k in spec.inputs if self.is_array[k] and k not in spec.in_outs]
+        self._backward: dict[tuple[bool, ...], Backward | None] = {}
+
+    def _bound(self, parameter: Parameter, given: Any) -> Any:
+        if is_value(parameter, given):
+            return value_of(parameter, given)
+        if not isinstance(given, torch.Tensor):
+            takes = parameter.annotation or "a tensor or a number"
+            raise parameter.error(f"takes {takes} as a tensor, not {type(given).__name__}", "use torch.as_tensor()")
+        annotation = parameter.annotation
+        element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
+        try:
+            return as_array(given.detach(), element)
+        except (TypeError, ValueError) as error:
+            shape = tuple(given.shape)
+            takes = annotation or "an array"
+            raise parameter.error(f"takes {takes}, not a tensor of {given.dtype} with shape {shape}: {error}") from None
+
+    def _check_writes(self, launch: Launch) -> None:
+        for k in launch.executable.writes:
+            if k not in self.spec.results:
+                raise self.kernel.parameters[k].error(
+                    "the kernel writes to it, and it is only passed", "name it in in_out_argnames"
+                )
+
+    def _element(self, k: int) -> Element:
+        t = self.types[k]
+        assert isinstance(t, (Scalar, Vec, Mat))
+        return t
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the kernel still has this program: a changed global or mode makes another one."""
+        return self.kernel.programs.get(self.keys) is self.executable
+
+    def run(self, args: Sequence[Any]) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes]]:
+        """Return the results, and the bytes of what was passed by value."""
+        parts: list[bytes] = [*self.tails]
+        results: list[torch.Tensor] = []
+        values: dict[int, bytes] = {}
+        for k in self._inputs:
+            parts[k] = _address(args[k].data_ptr()) + parts[k]
+        for k, element in self._values:
+            parts[k] = values[k] = self._packed(k, element, args[k])
+        for k in self.in_outs:
+            changed = args[k].detach().clone(memory_format=torch.contiguous_format)
+            parts[k] = _address(changed.data_ptr()) + parts[k]
+            results.append(changed)
+        for k, shape, dtype in self.made:
+            made = torch.empty(shape, dtype=dtype) if k in self._empty else torch.zeros(shape, dtype=dtype)
+            parts[k] = _address(made.data_ptr()) + parts[k]
+            results.append(made)
+        self.executable.run(self._geometry, b"".join(parts))
+        return tuple(results), values
+
+    def values_of(self, args: Sequence[Any]) -> dict[int, bytes]:
+        """Return the bytes of what is passed by value."""
+        return {k: self._packed(k, element, args[k]) for k, element in self._values}
+
+    def _packed(self, k: int, element: Element, given: Any) -> bytes:
+        parameter: Parameter = self.kernel.parameters[k]
+        pack = parameter.pack
+        if pack is not None and type(given) is float:
+            try:
+                return pack(given)
+            except struct.error:
+                pass  # what follows says what is wrong
+        try:
+            return pack_value(element, value_of(parameter, given))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise parameter.error(str(error)) from None
+
+    def backward(self, needs: tuple[bool, ...]) -> Backward | None:
+        """Return the adjoint for the arguments that need gradients, or None if none of them can have one."""
+        try:
+            found = self._backward[needs]
+        except KeyError:
+            found = self._backward[needs] = self._differentiated(needs)
+            return found
+        if found is not None and not found.is_current:
+            found = self._backward[needs] = self._differentiated(needs)
+        return found
+
+    def _differentiated(self, needs: tuple[bool, ...]) -> Backward | None:
+        reads, writes = self.executable.reads, self.executable.writes
+        wanted = {
+            k
+            for k, needed in enumerate(needs)
+            if needed and carries_gradient(self.types[k]) and (not self.is_array[k] or k in reads or k in writes)
+        }
+        written = {k for k in writes if carries_gradient(self.types[k])}
+        if not wanted or not written:
+            return None
+        return Backward(self, frozenset(wanted | written), needs)
+
+
+class Backward:
+    """The adjoint of such a launch.
+
+    Attributes
+    ----------
+    kept_inputs, kept_results : tuple of int
+        Parameters whose tensors it reads: as they were passed, and as they were returned.
+    """
+
+    def __init__(self, forward: Forward, active: frozenset[int], needs: tuple[bool, ...]) -> None:
+        self._forward = forward
+        self._active = active
+        self._needs = needs
+        spec = forward.spec
+        self._plain: Executable = forward.kernel.adjoint(forward.keys, active, "plain")
+        manifest = self._plain.manifest
+        post, saved = set(manifest["post"]), set(manifest["saved"])
+        returned = {k: place for place, k in enumerate(spec.results)}
+        self.kept_inputs = tuple(
+            sorted({k for k in post if k not in returned} | {k for k in saved if k not in spec.outputs})
+        )
+        self.kept_results = tuple(k for k in spec.results if k in post)
+        self._post = post
+        # Outputs that the adjoint asks for as they were at the beginning were zeros.
+        self._began_as_zeros = tuple(k for k in saved if k in spec.outputs)
+        shapes = {k: forward.shapes.get(k, (1,)) for k in sorted(active)}
+        self._dtypes: dict[int, torch.dtype] = {}
+        self._shapes: dict[int, tuple[int, ...]] = {}
+        self._tails: dict[int, bytes] = {}
+        for k, shape in shapes.items():
+            t = forward.types[k]
+            element = t.dtype if isinstance(t, Array) else t
+            assert isinstance(element, (Scalar, Vec, Mat))
+            self._dtypes[k], inner = result_type(element)
+            self._shapes[k] = (*shape, *inner)
+            example = as_array(torch.empty(self._shapes[k], dtype=self._dtypes[k]), element)
+            self._tails[k] = example._packed[8:]
+        sizes = {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
+        self._executable, self._plan = plan_of(
+            forward.kernel, forward.keys, self._plain, forward.dims, shapes, sizes, shared=False
+        )
+        self._geometry = self._executable.prepared(self._plan.cut)
+        self._places = returned
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the kernel still has this program."""
+        forward = self._forward
+        return forward.kernel.adjoint(forward.keys, self._active, "plain") is self._plain
+
+    def run(
+        self,
+        kept: Mapping[tuple[bool, int], torch.Tensor],
+        values: Mapping[int, bytes],
+        grads: Sequence[torch.Tensor | None],
+        like: Sequence[tuple[int, ...] | None],
+    ) -> list[torch.Tensor | None]:
+        """Return the gradient of each argument, None for those without.
+
+        Parameters
+        ----------
+        kept : mapping
+            Tensors by (whether it is a result, parameter).
+        values : mapping
+            Bytes of what was passed by value.
+        grads : sequence of tensor or None
+            Gradients of the results.
+        like : sequence of tuple of int or None
+            Shapes of the arguments that need gradients.
+        """
+        cotangents: dict[int, torch.Tensor] = {}
+        for k in self._dtypes:
+            place = self._places.get(k)
+            given = None if place is None else grads[place]
+            if given is None:
+                cotangents[k] = torch.zeros(self._shapes[k], dtype=self._dtypes[k])
+            else:
+                # The adjoint takes it and leaves zeros; what PyTorch passed belongs to others as well.
+                cotangents[k] = given.detach().clone(memory_format=torch.contiguous_format)
+        if self._plan.cut.n:
+            # What the forward launch changed was a contiguous copy, and so is what it began with.
+            kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
+            zeros = {k: torch.zeros(self._shapes[k], dtype=self._dtypes[k]) for k in self._began_as_zeros}
+            self._execute(kept, zeros, values, cotangents)
+        found: list[torch.Tensor | None] = []
+        for k, needed in enumerate(self._needs):
+            ct = cotangents.get(k) if needed else None
+            shape = like[k]
+            found.append(ct if ct is None or shape is None or ct.shape == shape else ct.reshape(shape))
+        return found
+
+    def _execute(
+        self,
+        kept: Mapping[tuple[bool, int], torch.Tensor],
+        zeros: Mapping[int, torch.Tensor],
+        values: Mapping[int, bytes],
+        cotangents: dict[int, torch.Tensor],
+    ) -> None:
+        private = self._plan.private
+        if not private:
+            block = self._pack(kept, zeros, values, cotangents)
+            self._executable.run_blocks(self._geometry, [block], self._plan.colours)
+            return
+        groups = self._plan.cut.chunks
+        copies = {k: [cotangents[k], *(torch.zeros_like(cotangents[k]) for _ in range(groups - 1))] for k in private}
+        blocks = [
+            self._pack(kept, zeros, values, {**cotangents, **{k: c[g] for k, c in copies.items()}})
+            for g in range(groups)
+        ]
+        self._executable.run_blocks(self._geometry, blocks, self._plan.colours)
+        for whole, *parts in copies.values():
+            for part in parts:
+                whole += part
+
+    def _pack(
+        self,
+        kept: Mapping[tuple[bool, int], torch.Tensor],
+        zeros: Mapping[int, torch.Tensor],
+        values: Mapping[int, bytes],
+        cotangents: Mapping[int, torch.Tensor],
+    ) -> bytes:
+        forward, parts = self._forward, []
+        for role, k in self._executable.layout:
+            if role == "cotangent":
+                parts.append(_address(cotangents[k].data_ptr()) + self._tails[k])
+            elif role == "saved":
+                began = zeros.get(k)
+                held = kept[False, k] if began is None else began
+                parts.append(_address(held.data_ptr()) + forward.tails[k])
+            elif not forward.is_array[k]:
+                parts.append(values[k])
+            elif k not in self._post:
+                parts.append(_NOWHERE + forward.tails[k])
+            else:
+                parts.append(_address(kept[k in self._places, k].data_ptr()) + forward.tails[k])
+        return b"".join(parts)
+
+
+def value_of(parameter: Parameter, given: Any) -> Any:
+    """Return what an argument by value is as a number or NumPy array."""
+    if not isinstance(given, torch.Tensor):
+        return given
+    annotation = parameter.annotation
+    inner = (
+        () if annotation is None or isinstance(annotation, (ArrayAnnotation, Struct)) else component_shape(annotation)
+    )
+    if tuple(given.shape) != inner:
+        raise parameter.error(f"takes {annotation} by value, not a tensor of shape {tuple(given.shape)}")
+    if given.dtype in (torch.bfloat16, torch.float16):
+        given = given.float()  # kernels take no halves by value
+    plain: np.ndarray[Any, Any] = given.detach().numpy()
+    if not inner:
+        number = plain[()]
+        if annotation is None:
+            return number
+        assert isinstance(annotation, Scalar)
+        if annotation.is_float != (number.dtype.kind == "f"):
+            raise parameter.error(f"takes {annotation} by value, not a tensor of {given.dtype}")
+        return number
+    return plain

@@ -1,0 +1,206 @@
+"""A kernel's call as an operator of PyTorch, for graphs that are traced: ``torch.compile``, ``torch.export``.
+
+In: a function of tensors. Out: what calls its operator. The operator changes none of its arguments; it is registered
+under a name made from the content of the kernel and of the function, once for each content, with the shapes of its
+results for fake tensors and with its gradient, an operator of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from diffkern.interop.torch.call import is_value, result_type
+from diffkern.interop.torch.eager import disabled, gradients_of, second_derivative
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import Mat, Vec
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.convert import component_shape
+
+if TYPE_CHECKING:
+    from diffkern.interop.torch.function import TorchFunction
+
+__all__ = ["operator_of"]
+
+_NAMESPACE = "diffkern"
+# What the operator of the gradient takes before the arguments.
+_GIVEN = ("Tensor?[] grads", "Tensor[] results", "bool[] needs")
+_operators: dict[str, Operator] = {}
+_lock = threading.Lock()
+
+
+def operator_of(function: TorchFunction) -> Callable[[tuple[Any, ...]], Any]:
+    """Return what calls the operator of a function, registered now unless one of the same content is."""
+    base = f"{_identifier(function.kernel.name)}_{_digest(function)}"
+    with _lock:
+        name, count = base, 1
+        # Kernels of one content share an operator as long as what they captured is still the same.
+        while (found := _operators.get(name)) is not None and not found.serves(function):
+            count += 1
+            name = f"{base}_{count}"
+        if found is None:
+            found = _operators[name] = Operator(function, name)
+    return found.caller()
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+
+
+def _digest(function: TorchFunction) -> str:
+    from diffkern.frontend.canonical import fingerprint
+
+    spec, kernel = function.spec, function.kernel
+    text = repr((spec.results, spec.launch_dims, spec.output_dims, function.enable_backward, sorted(kernel.options)))
+    digest = hashlib.sha256(text.encode())
+    for label, content in fingerprint(kernel.func):
+        digest.update(f"{label} {len(content)} ".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+class Operator:
+    """The operator of a function, and the one of its gradient.
+
+    Each parameter by value is two arguments of the operator: a tensor, or numbers; one of them is None.
+    """
+
+    def __init__(self, function: TorchFunction, name: str) -> None:
+        self._function = function
+        self._generation = function.kernel.generation()
+        parameters = function.kernel.parameters
+        self._by_value = tuple(not parameters[k].is_array for k in function.spec.inputs)
+        arguments = [_argument(k, parameters[k].annotation) for k in function.spec.inputs]
+        count = len(function.spec.results)
+        results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+        self._call = torch.library.custom_op(
+            f"{_NAMESPACE}::{name}", self._run, mutates_args=(), schema=f"({', '.join(arguments)}) -> {results}"
+        )
+        self._call.register_fake(self._shapes)
+        self._backward = torch.library.custom_op(
+            f"{_NAMESPACE}::{name}_backward",
+            self._run_backward,
+            mutates_args=(),
+            schema=f"({', '.join([*_GIVEN, *arguments])}) -> Tensor[]",
+        )
+        self._backward.register_fake(self._backward_shapes)
+        self._backward.register_autograd(self._second)
+        self._call.register_autograd(self._differentiate, setup_context=self._keep)
+
+    def serves(self, function: TorchFunction) -> bool:
+        """Whether calls of another function of this content can go here."""
+        kernel = self._function.kernel
+        return function.kernel is kernel or kernel.generation() == self._generation
+
+    def caller(self) -> Callable[[tuple[Any, ...]], Any]:
+        """Return what calls it with the arguments of the function."""
+        by_value, call = self._by_value, self._call
+
+        def run(args: tuple[Any, ...]) -> Any:
+            flat: list[Any] = []
+            for value, a in zip(by_value, args):  # noqa: B905 - tracers know no keywords here; the count was checked
+                if not value:
+                    flat.append(a)
+                elif isinstance(a, torch.Tensor):
+                    flat += [a, None]
+                else:
+                    flat += [None, a]
+            return call(*flat)
+
+        return run
+
+    def _arguments(self, flat: Sequence[Any]) -> list[Any]:
+        """Return the function's arguments from those of the operator."""
+        rest, args = iter(flat), []
+        for value in self._by_value:
+            tensor = next(rest)
+            if value:
+                number = next(rest)
+                args.append(number if tensor is None else tensor)
+            else:
+                args.append(tensor)
+        return args
+
+    # -- the operator ------------------------------------------------------------------------------------------------
+
+    def _run(self, *flat: Any) -> Any:
+        args = self._arguments(flat)
+        results, _ = self._function.forward_of(args).run(args)
+        return results if len(results) > 1 else results[0]
+
+    def _shapes(self, *flat: Any) -> Any:
+        args = self._arguments(flat)
+        spec, parameters = self._function.spec, self._function.kernel.parameters
+        shapes, first = {}, None
+        for k, a in enumerate(args):
+            if isinstance(a, torch.Tensor):
+                first = a if first is None else first
+                if not is_value(parameters[k], a):
+                    annotation = parameters[k].annotation
+                    inner = _components(annotation)
+                    shapes[k] = tuple(a.shape[: a.ndim - len(inner)]) or (1,)
+        results = [torch.empty_like(args[k], memory_format=torch.contiguous_format) for k in spec.in_outs]
+        for k, shape in spec.output_shapes(spec.dims(shapes)).items():
+            dtype, inner = result_type(spec.element(k))
+            device = "cpu" if first is None else first.device
+            results.append(torch.empty((*shape, *inner), dtype=dtype, device=device))
+        return tuple(results) if len(results) > 1 else results[0]
+
+    # -- its gradient ------------------------------------------------------------------------------------------------
+
+    def _keep(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.set_materialize_grads(False)
+        results = output if isinstance(output, tuple) else (output,)
+        fixed = [r for r in results if not r.is_floating_point()]
+        if fixed:
+            ctx.mark_non_differentiable(*fixed)
+        ctx.places = [k for k, a in enumerate(inputs) if isinstance(a, torch.Tensor)]
+        ctx.others = [None if isinstance(a, torch.Tensor) else a for a in inputs]
+        ctx.save_for_backward(*[inputs[k] for k in ctx.places], *results)
+
+    def _differentiate(self, ctx: Any, *grads: Any) -> Any:
+        function = self._function
+        if not function.enable_backward:
+            raise disabled(function.kernel.name)
+        flat = list(ctx.others)
+        for k, tensor in zip(ctx.places, ctx.saved_tensors):  # noqa: B905 - the results come after
+            flat[k] = tensor
+        results = list(ctx.saved_tensors[len(ctx.places) :])
+        needs = [
+            needed and isinstance(a, torch.Tensor) and a.is_floating_point()
+            for needed, a in zip(ctx.needs_input_grad, flat, strict=True)
+        ]
+        found = iter(self._backward(list(grads), results, needs, *flat))
+        return tuple([next(found) if needed else None for needed in needs])
+
+    def _run_backward(self, grads: list[Any], results: list[Any], needs: list[bool], *flat: Any) -> list[torch.Tensor]:
+        args = self._arguments(flat)
+        mask = self._arguments([needed if a is not None else None for needed, a in zip(needs, flat, strict=True)])
+        return gradients_of(self._function, [bool(needed) for needed in mask], args, results, grads)
+
+    def _backward_shapes(self, grads: Any, results: Any, needs: list[bool], *flat: Any) -> list[torch.Tensor]:
+        return [
+            torch.empty_like(a, memory_format=torch.contiguous_format)
+            for needed, a in zip(needs, flat, strict=True)
+            if needed
+        ]
+
+    def _second(self, ctx: Any, *grads: Any) -> Any:
+        raise second_derivative(self._function.kernel.name)
+
+
+def _components(annotation: Any) -> tuple[int, ...]:
+    element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else annotation
+    return () if element is None or isinstance(element, Struct) else component_shape(element)
+
+
+def _argument(k: int, annotation: Any) -> str:
+    if isinstance(annotation, ArrayAnnotation):
+        return f"Tensor a{k}"
+    if isinstance(annotation, Struct):
+        raise TypeError(f"dk.torch_function takes tensors and numbers, and a parameter is the struct {annotation.name}")
+    numbers = "float[]?" if isinstance(annotation, (Vec, Mat)) else "Scalar?"
+    return f"Tensor? a{k}, {numbers} v{k}"

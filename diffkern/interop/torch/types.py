@@ -1,0 +1,140 @@
+"""PyTorch's names for element types, devices and streams, and ours for PyTorch's.
+
+In: a type, device or stream of one side. Out: that of the other, or an error where there is none.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from diffkern.ir import types as T
+from diffkern.lang.dtypes import SCALARS, CompositeType, DType, resolve_dtype
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.stream import Stream, get_stream
+
+__all__ = [
+    "device_from_torch", "device_to_torch", "dtype_from_torch", "dtype_is_compatible", "dtype_to_torch", "same_bits",
+    "scalar_from_torch", "stream_from_torch", "stream_to_torch", "torch_of",
+]  # fmt: skip
+
+_NAMES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
+    "float64",
+)  # fmt: skip
+_TO: Mapping[T.Scalar, torch.dtype] = {T.SCALARS[name]: getattr(torch, name) for name in _NAMES}
+_FROM: Mapping[torch.dtype, T.Scalar] = {theirs: ours for ours, theirs in _TO.items()}
+
+
+def torch_of(scalar: T.Scalar) -> torch.dtype:
+    """Return PyTorch's type of a scalar."""
+    return _TO[scalar]
+
+
+def scalar_from_torch(dtype: torch.dtype) -> T.Scalar | None:
+    """Return the scalar that a type of PyTorch is, or None."""
+    return _FROM.get(dtype)
+
+
+def same_bits(theirs: torch.dtype, ours: T.Scalar) -> bool:
+    """Whether a tensor's elements can be taken for a type: the same one, an integer's other sign, a bool's byte."""
+    found = _FROM.get(theirs)
+    if found is None or found == ours:
+        return found is not None
+    integers = (T.Kind.INT, T.Kind.UINT)
+    if found == T.BOOL:
+        return ours in (T.INT8, T.UINT8)
+    return found.kind in integers and ours.kind in integers and found.bits == ours.bits
+
+
+def dtype_to_torch(dtype: Any) -> torch.dtype:
+    """Return PyTorch's type of an element type: of a vector or matrix that of its components.
+
+    Parameters
+    ----------
+    dtype
+        ``dk.float32``, ``dk.vec3``, ``float``, …
+
+    Raises
+    ------
+    TypeError
+        If it is no element type.
+    """
+    return _TO[T.scalar_of(resolve_dtype(dtype))]
+
+
+def dtype_from_torch(torch_dtype: torch.dtype) -> DType:
+    """Return the scalar type that a type of PyTorch is.
+
+    Raises
+    ------
+    TypeError
+        If diffkern has none: complex, quantised and 8-bit floating-point types.
+    """
+    found = _FROM.get(torch_dtype)
+    if found is None:
+        raise TypeError(f"diffkern has no type for {torch_dtype}; convert the tensor with .to()")
+    return SCALARS[found.name]
+
+
+def dtype_is_compatible(torch_dtype: torch.dtype, dtype: Any) -> bool:
+    """Whether tensors of a type can be seen as arrays of an element type without a copy."""
+    element = dtype.ir if isinstance(dtype, (DType, CompositeType)) else resolve_dtype(dtype)
+    return same_bits(torch_dtype, T.scalar_of(element))
+
+
+def device_from_torch(torch_device: torch.device | str) -> Device:
+    """Return the device that a device of PyTorch is.
+
+    Raises
+    ------
+    ValueError
+        If diffkern does not run there.
+    """
+    return get_device(str(torch.device(torch_device)))
+
+
+def device_to_torch(device: Any = None) -> str:
+    """Return PyTorch's name of a device: ``"cpu"``, ``"cuda:0"``."""
+    return str(get_device(device))
+
+
+def stream_from_torch(stream_or_device: Any = None) -> Stream:
+    """Return the stream on which work that follows PyTorch's on a stream or device belongs.
+
+    PyTorch works on the CPU at once and in order, so for the CPU that is the default stream.
+
+    Parameters
+    ----------
+    stream_or_device : torch.device, str or torch.cuda.Stream, optional
+        A device of PyTorch, or one of its streams; the CPU by default.
+    """
+    device = getattr(stream_or_device, "device", stream_or_device)
+    device_from_torch("cpu" if device is None else device)
+    return _default_stream()
+
+
+@functools.cache
+def _default_stream() -> Stream:
+    made = Stream()
+    made.is_default = True
+    return made
+
+
+def stream_to_torch(stream_or_device: Any = None) -> Any:
+    """Return PyTorch's stream for a stream or device; work of a CPU stream is waited for, as PyTorch has none there.
+
+    Returns
+    -------
+    torch.Stream or None
+        None for the CPU.
+    """
+    if isinstance(stream_or_device, Stream):
+        stream_or_device.synchronize()
+    else:
+        device_to_torch(stream_or_device)
+        get_stream().synchronize()
+    return None

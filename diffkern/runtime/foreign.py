@@ -1,0 +1,89 @@
+"""Arrays of other libraries as arguments of launches, in place.
+
+In: whatever was passed where a kernel takes an array. Out: an array over the same memory, or None if it is nothing of
+the kind. Which library it is is seen from its type; nothing is imported that the caller has not imported already.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from diffkern.ir.structs import Stored
+from diffkern.runtime import dlpack
+from diffkern.runtime.array import _given, array, wrap
+from diffkern.runtime.convert import component_shape
+from diffkern.runtime.device import get_cuda_device
+
+__all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor"]
+
+# Libraries whose arrays are more than memory (gradients, versions), and what turns those into arrays here. The modules
+# stand above this one; they are loaded when the first such array is passed.
+_ADAPTERS = {"torch": ("diffkern.interop.torch.arrays", "as_argument")}
+# Arrays that never change once they are made, whatever their memory says.
+_IMMUTABLE = ("jax", "jaxlib")
+_loaded: dict[str, Callable[[Any, Stored | None], array]] = {}
+
+
+def is_foreign_tensor(value: Any) -> bool:
+    """Whether it belongs to a library that has an adapter."""
+    return _library(value) in _ADAPTERS and hasattr(value, "__dlpack__")
+
+
+def adopt(value: Any, element: Stored | None) -> array | None:
+    """Return an array over the memory of something, with elements of a type or of its own.
+
+    Raises
+    ------
+    TypeError, ValueError, BufferError
+        If it is an array, but kernels cannot work on its memory.
+    """
+    if isinstance(value, np.ndarray):
+        return wrap(value, element)
+    library = _library(value)
+    if library in _ADAPTERS and hasattr(value, "__dlpack__"):
+        adapt = _loaded.get(library)
+        if adapt is None:
+            module, name = _ADAPTERS[library]
+            adapt = _loaded[library] = getattr(importlib.import_module(module), name)
+        return adapt(value, element)
+    if library in _IMMUTABLE and hasattr(value, "aval") and not hasattr(value, "__dlpack_device__"):
+        raise TypeError("JAX is tracing it, so it has no memory; call the kernel through dk.jax_kernel")
+    if hasattr(value, "__cuda_array_interface__"):
+        return _given(value, element)
+    if hasattr(value, "__dlpack__") and (library in _IMMUTABLE or not hasattr(value, "__array_interface__")):
+        return adopt_dlpack(value, element)
+    if hasattr(value, "__array_interface__") or isinstance(value, (memoryview, bytearray)):
+        return wrap(np.asarray(value), element)
+    return None
+
+
+def adopt_dlpack(value: Any, element: Stored | None) -> array:
+    """Return an array over the memory of an object that speaks DLPack, or of a capsule."""
+    if _library(value) in _IMMUTABLE and hasattr(value, "block_until_ready"):
+        value.block_until_ready()
+    taken = dlpack.take(value, _stream_on)
+    taken.read_only = taken.read_only or _library(value) in _IMMUTABLE
+    element = taken.scalar if element is None else element
+    if len(taken.shape) == len(component_shape(element)):  # one element
+        taken.shape, taken.strides = (1, *taken.shape), None if taken.strides is None else (0, *taken.strides)
+    if taken.kind in dlpack.ON_HOST:
+        return wrap(taken.numpy(), element)
+    from diffkern.runtime.cuda.exchange import over_address
+
+    return over_address(
+        get_cuda_device(taken.number), taken.address, taken.shape, taken.stored, taken.strides, element, taken.owner,
+        taken.read_only,
+    )  # fmt: skip
+
+
+def _stream_on(ordinal: int) -> int:
+    """Return the driver's stream that comes next on a GPU, as DLPack writes it: 1 for the default one."""
+    return get_cuda_device(ordinal).stream.cuda_stream or 1
+
+
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]

@@ -1,0 +1,156 @@
+"""The run time on a GPU: what only a real driver can show to be right."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "runtime" / "cuda"))
+
+from runtime_cuda_kernels import accumulate, beyond, countdown, neighbours, square, total
+
+pytestmark = pytest.mark.gpu
+
+G = "cuda:0"
+
+
+def test_device():
+    gpu = dk.get_device(G)
+    assert gpu.arch >= 75
+    assert gpu.sm_count > 0
+    assert 0 < gpu.free_memory <= gpu.total_memory
+    assert gpu.target == f"sm_{gpu.arch}"
+
+
+@pytest.mark.parametrize("dtype", [float, dk.float64, int, dk.uint8, dk.float16, dk.bfloat16, dk.vec3, dk.mat33])
+def test_arrays(dtype):
+    rng = np.random.default_rng(1)
+    here = dk.zeros(1000, dtype=dtype)
+    here.assign(rng.integers(0, 100, here.numpy().shape))
+    there = here.to(G)
+    np.testing.assert_array_equal(there.numpy(), here.numpy())
+    np.testing.assert_array_equal(there[10:500:7].numpy(), here.numpy()[10:500:7])
+    there[::2] = there[1::2]
+    here[::2] = here[1::2]
+    np.testing.assert_array_equal(there.numpy(), here.numpy())
+    there[5:].zero_()
+    assert not there.numpy()[5:].any()
+
+
+def test_large_launches_and_sums():
+    n = (1 << 24) + 3
+    x, out = dk.ones(n, device=G), dk.zeros(1, device=G)
+    dk.launch(total, n, inputs=[x, out])
+    assert out.list() == [float(1 << 24)] or abs(out.list()[0] - n) < 1e-5 * n
+    for options in ({"max_blocks": 2}, {"block_dim": 64}, {"block_dim": 1024}):
+        y = dk.zeros(n, device=G)
+        dk.launch(square, n, inputs=[x, y, 2.0], **options)
+        assert (y.numpy() == 2.0).all()
+
+
+def test_streams():
+    x, y, z = dk.full(1 << 20, 3.0, device=G), dk.zeros(1 << 20, device=G), dk.zeros(1 << 20, device=G)
+    first, second = dk.Stream(G), dk.Stream(G)
+    start, end = dk.Event(G, enable_timing=True), dk.Event(G, enable_timing=True)
+    first.record_event(start)
+    dk.launch(square, 1 << 20, inputs=[x, y, 1.0], stream=first)
+    second.wait_stream(first)
+    dk.launch(square, 1 << 20, inputs=[y, z, 1.0], stream=second)
+    second.record_event(end)
+    assert dk.get_event_elapsed_time(start, end) > 0
+    assert (z.numpy() == 81.0).all()
+
+
+def test_pinned_copies():
+    here, back = dk.array(np.arange(1 << 20), dtype=float, pinned=True), dk.zeros(1 << 20, pinned=True)
+    there = dk.empty(1 << 20, device=G)
+    dk.copy(there, here)
+    dk.copy(back, there)
+    here.fill_(0.0)
+    np.testing.assert_array_equal(back.numpy(), np.arange(1 << 20, dtype=np.float32))
+
+
+def test_tape_record_and_graph_agree():
+    values = np.random.default_rng(3).normal(size=10_000).astype(np.float32)
+    found = []
+    for device in ("cpu", G):
+        x = dk.array(values, device=device, requires_grad=True)
+        loss = dk.zeros(1, device=device, requires_grad=True)
+
+        def forward(x=x, loss=loss, device=device):
+            y, z = dk.zeros(10_000, device=device), dk.zeros(10_000, device=device)
+            dk.launch(square, 10_000, inputs=[x, y, 0.5])
+            dk.launch(neighbours, 10_000, inputs=[y, z])
+            dk.launch(accumulate, 10_000, inputs=[x, z, 3.0])
+            dk.launch(total, 10_000, inputs=[z, loss])
+
+        with dk.Tape() as tape:
+            forward()
+        tape.backward(loss)
+        found.append(x.grad.numpy().copy())
+        tape.zero()
+        with dk.record(run=False) as sequence:
+            loss.zero_()
+            forward()
+        graph = sequence.adjoint(loss).capture()
+        for _ in range(3):
+            graph.launch()
+        found.append(x.grad.numpy().copy())
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-4, atol=1e-5)
+
+
+def test_graph_follows_its_parameters():
+    x, y = dk.full(100, 2.0, device=G), dk.zeros(100, device=G)
+    with dk.record(run=False) as sequence:
+        dk.launch(square, 100, inputs=[x, y, 1.0])
+    graph = sequence.capture()
+    for a in (1.0, 2.5, 4.0):
+        sequence.set_param("a", a)
+        graph.launch()
+        assert (y.numpy() == 4.0 * a).all()
+
+
+def test_while_node():
+    left, x = dk.full(1, 5, dtype=int, device=G), dk.ones(1, device=G)
+    with dk.ScopedCapture(G) as capture:
+        dk.capture_while(left, lambda: dk.launch(countdown, 1, inputs=[left, x]))
+    capture.graph.launch()
+    assert x.list() == [32.0]
+
+
+def test_debug():
+    x, y = dk.zeros(4, device=G), dk.zeros(4, device=G)
+    with pytest.raises(dk.KernelRuntimeError, match=r"thread 3: index 4 is out of bounds for axis 0 of array 'x'"):
+        dk.launch(beyond, 4, inputs=[x, y])
+
+
+def test_memory_is_given_back():
+    gpu = dk.get_device(G)
+    held = dk.zeros(1 << 26, device=G)
+    dk.synchronize()
+    before = gpu.free_memory
+    del held
+    gc.collect()
+    for _ in range(64):  # the pool takes the same memory again
+        dk.zeros(1 << 26, device=G)
+    dk.synchronize()
+    assert gpu.free_memory >= before - (1 << 28)
+
+
+def test_other_libraries():
+    cupy = pytest.importorskip("cupy")
+    x = dk.array(np.arange(8.0), dtype=float, device=G)
+    seen = cupy.asarray(x)
+    seen *= 2
+    assert x.list() == list(np.arange(8.0) * 2)
+    y = cupy.zeros(8, dtype=cupy.float32)
+    dk.launch(square, 8, inputs=[x, y, 1.0])
+    dk.synchronize()
+    np.testing.assert_array_equal(y.get(), (np.arange(8.0) * 2) ** 2)

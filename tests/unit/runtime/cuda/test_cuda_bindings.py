@@ -1,0 +1,199 @@
+"""The driver over ``cuda.bindings``: what is called with what, and what comes of error codes."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import re
+from enum import IntEnum
+from types import SimpleNamespace
+
+import pytest
+from conftest import require
+
+import diffkern as dk
+from diffkern.runtime.cuda import bindings, condition
+from diffkern.runtime.cuda.bindings import Bindings
+
+
+class Result(IntEnum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_NOT_READY = 600
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
+    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910
+
+
+class Api:
+    """Stands for the module: every function succeeds and returns what a test says."""
+
+    CUresult = Result
+    CUdevice_attribute = CUfunction_attribute = staticmethod(int)
+
+    def __init__(self):
+        self.calls, self.answers = [], {}
+
+    def cuGetErrorName(self, code):
+        return Result.CUDA_SUCCESS, code.name.encode()
+
+    def cuGetErrorString(self, code):
+        return Result.CUDA_SUCCESS, b"what it means"
+
+    def __getattr__(self, name):
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+
+        def called(*args):
+            self.calls.append((name, args))
+            return self.answers.get(name, (Result.CUDA_SUCCESS, 0x77))
+
+        return called
+
+
+@pytest.fixture
+def api():
+    return Api()
+
+
+def test_launch_passes_all_parameters_as_one_buffer(api):
+    seen = []
+
+    def launch(*args):
+        words = (ctypes.c_uint64 * 6).from_address(args[-1])
+        assert (words[0], words[2], words[4]) == (1, 2, 0)  # pointer, size, end
+        size = ctypes.c_uint64.from_address(words[3]).value
+        seen.append((args[:-1], ctypes.string_at(words[1], size)))
+        return (Result.CUDA_SUCCESS,)
+
+    api.cuLaunchKernel = launch
+    driver = Bindings(api)
+    driver.launch(0x10, 7, 128, 1024, 0x20, b"12345678abcdefgh")
+    driver.launch(0x10, 1, 32, 0, 0, bytearray(b"87654321"))
+    assert seen[0] == ((0x10, 7, 1, 1, 128, 1, 1, 1024, 0x20, 0), b"12345678abcdefgh")
+    assert seen[1] == ((0x10, 1, 1, 1, 32, 1, 1, 0, 0, 0), b"87654321")
+
+
+def test_errors(api):
+    driver = Bindings(api)
+    api.answers["cuMemAllocAsync"] = (Result.CUDA_ERROR_INVALID_VALUE, None)
+    with pytest.raises(dk.CudaError, match=r"cuMemAllocAsync failed: CUDA_ERROR_INVALID_VALUE \(1\): what it means"):
+        driver.alloc(16, 0)
+    api.answers["cuLaunchKernel"] = (Result.CUDA_ERROR_ILLEGAL_ADDRESS,)
+    with pytest.raises(dk.CudaError, match="start a new process"):
+        driver.launch(1, 1, 32, 0, 0, b"")
+
+
+def test_questions(api):
+    driver = Bindings(api)
+    api.answers["cuStreamQuery"] = (Result.CUDA_ERROR_NOT_READY,)
+    assert driver.stream_query(5) is False
+    api.answers["cuStreamQuery"] = (Result.CUDA_SUCCESS,)
+    assert driver.stream_query(5) is True
+    api.answers["cuEventQuery"] = (Result.CUDA_ERROR_ILLEGAL_ADDRESS,)
+    with pytest.raises(dk.CudaError, match="cuEventQuery"):
+        driver.event_query(5)
+    api.answers["cuGraphExecUpdate"] = (Result.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, None)
+    assert driver.graph_update(1, 2) is False
+    api.answers["cuGraphExecUpdate"] = (Result.CUDA_SUCCESS, None)
+    assert driver.graph_update(1, 2) is True
+    api.answers["cuMemGetInfo"] = (Result.CUDA_SUCCESS, 5, 9)
+    assert driver.memory_info() == (5, 9)
+    api.answers["cuDeviceGetName"] = (Result.CUDA_SUCCESS, b"H200\0\0\0")
+    assert driver.device_name(0) == "H200"
+    api.answers["cuDeviceGetUuid"] = (Result.CUDA_SUCCESS, SimpleNamespace(bytes=bytes(range(16))))
+    assert driver.device_uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    api.answers["cuDeviceGetAttribute"] = (Result.CUDA_SUCCESS, 9)
+    assert driver.target(0) == "sm_99"
+
+
+@pytest.mark.parametrize(("pattern", "name"), [(b"\1", "D8"), (b"\1\2", "D16"), (b"\1\2\3\4", "D32")])
+def test_fill(api, pattern, name):
+    Bindings(api).fill(0x100, pattern, 10, 3)
+    assert api.calls == [(f"cuMemset{name}Async", (0x100, int.from_bytes(pattern, "little"), 10, 3))]
+
+
+def test_why_there_is_no_driver(monkeypatch):
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(bindings.ctypes, "CDLL", missing)
+    assert bindings.find() == "no CUDA driver is installed (libcuda was not found)"
+    monkeypatch.setattr(bindings.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+    assert 'pip install "diffkern[cuda]"' in bindings.find()
+
+
+def test_every_function_exists_and_takes_so_many_arguments():
+    """The calls in the source against the signatures of the installed package, which needs no driver for this."""
+    require("cuda.bindings.driver")
+    from cuda.bindings import driver as real
+
+    source = inspect.getsource(bindings)
+    calls = re.findall(r'(?:self\._call\(|api\.|self\._api\.)"?(cu[A-Z]\w+)"?((?:, [^\n]*)?)', source)
+    names = {name for name, _ in calls} | {f"cuMemset{k}Async" for k in ("D8", "D16", "D32")} | {"cuLaunchKernel"}
+    assert len(names) > 45
+    assert sorted(name for name in names if not hasattr(real, name)) == []
+    checked = 0
+    for name, given in calls:
+        head = getattr(real, name).__doc__ or ""
+        signature = re.match(rf"{name}\((.*)\)", head.split("\n")[0])
+        call = re.search(rf'self\._call\("{name}"(, .*?)?\)(?=\)|,|\n|\.|\[| )', source)
+        if signature is None or call is None or "(" in (call[1] or ""):
+            continue
+        wanted = re.sub(r"\[[^\]]*\]", "", signature[1])
+        count = wanted.count(",") + 1 if wanted else 0
+        optional = wanted.count("=")
+        passed = (call[1] or "").count(", ")
+        assert count - optional <= passed <= count, (name, given, head)
+        checked += 1
+    assert checked > 25
+
+
+def test_attributes_have_the_drivers_numbers():
+    require("cuda.bindings.driver")
+    from cuda.bindings import driver as real
+
+    from diffkern.runtime.cuda.driver import Attribute, FunctionAttribute
+
+    names = {
+        Attribute.MAX_THREADS_PER_BLOCK: "MAX_THREADS_PER_BLOCK",
+        Attribute.MAX_SHARED_PER_BLOCK: "MAX_SHARED_MEMORY_PER_BLOCK",
+        Attribute.WARP_SIZE: "WARP_SIZE",
+        Attribute.CLOCK_RATE: "CLOCK_RATE",
+        Attribute.SM_COUNT: "MULTIPROCESSOR_COUNT",
+        Attribute.UNIFIED_ADDRESSING: "UNIFIED_ADDRESSING",
+        Attribute.PCI_BUS_ID: "PCI_BUS_ID",
+        Attribute.PCI_DEVICE_ID: "PCI_DEVICE_ID",
+        Attribute.PCI_DOMAIN_ID: "PCI_DOMAIN_ID",
+        Attribute.MEMORY_CLOCK_RATE: "MEMORY_CLOCK_RATE",
+        Attribute.MEMORY_BUS_WIDTH: "GLOBAL_MEMORY_BUS_WIDTH",
+        Attribute.L2_CACHE_SIZE: "L2_CACHE_SIZE",
+        Attribute.COMPUTE_MAJOR: "COMPUTE_CAPABILITY_MAJOR",
+        Attribute.COMPUTE_MINOR: "COMPUTE_CAPABILITY_MINOR",
+        Attribute.MAX_SHARED_OPT_IN: "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+        Attribute.MEMORY_POOLS: "MEMORY_POOLS_SUPPORTED",
+    }
+    assert set(names) == set(Attribute)
+    for attribute, name in names.items():
+        assert int(getattr(real.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")) == attribute
+    functions = {
+        FunctionAttribute.MAX_THREADS_PER_BLOCK: "MAX_THREADS_PER_BLOCK",
+        FunctionAttribute.SHARED_BYTES: "SHARED_SIZE_BYTES",
+        FunctionAttribute.LOCAL_BYTES: "LOCAL_SIZE_BYTES",
+        FunctionAttribute.REGISTERS: "NUM_REGS",
+        FunctionAttribute.MAX_DYNAMIC_SHARED: "MAX_DYNAMIC_SHARED_SIZE_BYTES",
+    }
+    for attribute, name in functions.items():
+        assert int(getattr(real.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")) == attribute
+    flags = real.CUevent_flags.CU_EVENT_DISABLE_TIMING, real.CUstream_flags.CU_STREAM_NON_BLOCKING
+    assert tuple(map(int, flags)) == (2, 1)
+    assert real.CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT == 1
+    assert real.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT == 2
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_120"])
+def test_condition_setter_links(target):
+    require("cuda.bindings.nvjitlink")
+    image, name = condition.condition_setter(target)
+    assert image[:4] == b"\x7fELF"
+    assert name.encode() in image
