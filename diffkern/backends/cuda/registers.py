@@ -62,14 +62,17 @@ _PLACES = {1: "gpu.global", 3: "cta.shared"}
 """The scope and the memory of an atomic operation, by address space."""
 
 
-def add_quietly(b: Builder, pointer: Any, value: Any) -> None:
-    """Add to a number in memory atomically, without asking for the old value."""
+def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: bool = False) -> None:
+    """Apply ``add``, ``min`` or ``max`` to a number in memory atomically, without asking for the old value.
+
+    ``min`` and ``max`` are of integers alone.
+    """
     name, letter = _NUMBERS[value.type]
-    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} [$0], $1;"
-    b.call(
-        _instruction(b.module, f"dk_red_add_{name}", VOID, pointer.type, value.type, text, f"l,{letter}"),
-        [pointer, value],
-    )
+    if signed and kind != "add":
+        name = name.replace("u", "s")
+    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.{kind}.{name} [$0], $1;"
+    fn = _instruction(b.module, f"dk_red_{kind}_{name}", VOID, pointer.type, value.type, text, f"l,{letter}")
+    b.call(fn, [pointer, value])
 
 
 def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:
@@ -99,15 +102,20 @@ def _instruction(module: ir.Module, name: str, result: Any, place: Any, value: A
     return fn
 
 
-def approximate(b: Builder, name: str, x: Any) -> Any:
-    """The hardware's approximation ``rcp`` or ``rsqrt`` of a float32, which takes and gives no subnormal numbers."""
+def approximate(b: Builder, name: str, *args: Any) -> Any:
+    """The hardware's approximation ``rcp``, ``rsqrt``, ``sqrt``, ``sin``, ``cos`` or ``div`` of float32.
+
+    It takes and gives no subnormal numbers.
+    """
     symbol = f"dk_approximate_{name}"
     fn = b.module.globals.get(symbol)
     if fn is None:
-        fn = ir.Function(b.module, ir.FunctionType(F32, [F32]), symbol)
+        fn = ir.Function(b.module, ir.FunctionType(F32, [F32] * len(args)), symbol)
         fn.linkage = "internal"
         for attribute in ("alwaysinline", "nounwind", "readnone"):
             fn.attributes.add(attribute)
         inner = ir.IRBuilder(fn.append_basic_block("entry"))
-        inner.ret(inner.asm(fn.function_type, f"{name}.approx.ftz.f32 $0, $1;", "=f,f", fn.args, False))
-    return b.call(fn, [x])
+        operands = ", ".join(f"${k}" for k in range(1 + len(args)))
+        text = f"{name}.approx.ftz.f32 {operands};"
+        inner.ret(inner.asm(fn.function_type, text, ",".join(["=f", *"f" * len(args)]), fn.args, False))
+    return b.call(fn, args)
