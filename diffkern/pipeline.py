@@ -45,6 +45,7 @@ from diffkern.passes.fold import fold
 from diffkern.passes.hoist import hoist_integers
 from diffkern.passes.promote import promote
 from diffkern.passes.ranges import clear_wraps
+from diffkern.passes.reference import values_by_reference
 from diffkern.passes.sink import sink_singular
 from diffkern.passes.unroll import unroll
 from diffkern.passes.widen import widen
@@ -161,7 +162,7 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
 
 def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
-    fn = forward_ir(pyfunc, types, options)
+    fn = _passed(forward_ir(pyfunc, types, options), options)
     return _build(fn, fn.name, symbol, options, _forward_manifest(fn, types), cpu.Checking.ALL)
 
 
@@ -180,8 +181,14 @@ def build_adjoint(
         settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
     elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
+    _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+
+
+def _passed(fn: Function, options: Options) -> Function:
+    """The function, in place, with its parameters in the way the caller passes them."""
+    return values_by_reference(fn) if options.get("by_reference") else fn
 
 
 def forward_ir(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:

@@ -247,7 +247,7 @@ def launch(
     stream : Stream, optional
         Where to run; the current stream by default.
     block_dim : int, optional
-        Threads in a block, on a GPU a multiple of 32. On the CPU it counts only for kernels whose threads work together
+        Threads in a block, up to 1024. On the CPU it counts only for kernels whose threads work together
         (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in whole blocks.
     max_blocks : int, optional
         At most so many blocks of a GPU, each with several rounds if need be; 0 for any number.

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,20 +22,43 @@ from .block_fuzz import FUZZ
 require("numba.cuda")
 
 ROOT = Path(__file__).parents[2]
+NAMES = [*(n for n in sorted(CASES) if not n.startswith("tiles.")), *sorted(BLOCKS), *FUZZ]
 
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    file = tmp_path_factory.mktemp("simulator") / "verdicts.json"
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    command = [sys.executable, "-W", "ignore", "-m", "simulator.child", str(file)]
-    ended = subprocess.run(command, cwd=ROOT / "tests", env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # the workers of a run share one child process
+    directory = base / "simulator"
+    file = directory / "verdicts.json"
+    try:
+        directory.mkdir()
+    except FileExistsError:
+        _wait_for(file)
+    else:
+        _run(directory / "unfinished.json", file)
     found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
 
-@pytest.mark.xdist_group("simulator")
-@pytest.mark.parametrize("name", [*(n for n in sorted(CASES) if not n.startswith("tiles.")), *sorted(BLOCKS), *FUZZ])
+def _run(unfinished: Path, file: Path) -> None:
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    command = [sys.executable, "-W", "ignore", "-m", "simulator.child", str(unfinished)]
+    ended = subprocess.run(command, cwd=ROOT / "tests", env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        unfinished.write_text(json.dumps(dict.fromkeys(NAMES, ended.stderr)), encoding="utf-8")
+    unfinished.rename(file)
+
+
+def _wait_for(file: Path) -> None:
+    for _ in range(1200):
+        if file.exists():
+            return
+        time.sleep(0.5)
+    raise TimeoutError("another process runs the simulator and does not come to an end")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_agrees_with_the_cpu(name: str, verdicts: dict[str, str]) -> None:
     assert verdicts[name] == ""

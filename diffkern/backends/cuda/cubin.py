@@ -23,8 +23,8 @@ _PARAM_SIZE = 0x19
 _REGCOUNT = 0x2F
 # From this ABI version on, the architecture is the second byte of the flags, before it was the first.
 _WIDE_FLAGS_ABI = 8
-# Since compute capability 9.0 each block's first kilobyte of shared memory is the system's.
-_RESERVED_SECTION = ".nv.shared.reserved.0"
+# Since this architecture each block's first kilobyte of shared memory is the system's.
+_RESERVED_SINCE = 90
 _RESERVED_BYTES = 1024
 
 _LOCAL = re.compile(r"^\s*\.local\s+(?:\.align\s+\d+\s+)?\.[bsuf](\d+)\s+[$\w]+(?:\[(\d+)\])?\s*;", re.MULTILINE)
@@ -67,8 +67,7 @@ def architecture(cubin: bytes) -> str:
         If it is not a cubin.
     """
     _check(cubin)
-    flags: int = struct.unpack_from("<I", cubin, 0x30)[0]
-    return f"sm_{(flags >> 8 if cubin[8] >= _WIDE_FLAGS_ABI else flags) & 0xFF}"
+    return f"sm_{_number(cubin)}"
 
 
 def resources(cubin: bytes) -> dict[str, Resources]:
@@ -81,6 +80,7 @@ def resources(cubin: bytes) -> dict[str, Resources]:
     """
     _check(cubin)
     elf = _Elf(cubin)
+    reserved = _RESERVED_BYTES if _number(cubin) >= _RESERVED_SINCE else 0
     symbols = elf.symbols()
     found: dict[int, dict[str, int]] = {}
     for kind, value in elf.attributes(".nv.info"):
@@ -89,7 +89,7 @@ def resources(cubin: bytes) -> dict[str, Resources]:
             found.setdefault(kind, {})[symbols[symbol]] = number
     prefix = ".nv.info."
     kernels = [name[len(prefix) :] for name in elf.sections if name.startswith(prefix)]
-    return {name: _of_kernel(elf, name, found) for name in kernels}
+    return {name: _of_kernel(elf, name, found, reserved) for name in kernels}
 
 
 def code_sections(cubin: bytes) -> dict[str, bytes]:
@@ -112,21 +112,23 @@ def declared_local_bytes(ptx: str) -> int:
     return sum(int(width) // 8 * int(count or 1) for width, count in found)
 
 
-def _of_kernel(elf: _Elf, name: str, found: dict[int, dict[str, int]]) -> Resources:
+def _of_kernel(elf: _Elf, name: str, found: dict[int, dict[str, int]], reserved: int) -> Resources:
     parameters = 0
     for kind, value in elf.attributes(f".nv.info.{name}"):
         if kind == _PARAM_SIZE:
             parameters = struct.unpack("<H", value)[0]
-    shared = elf.size(f".nv.shared.{name}")
-    if shared and _RESERVED_SECTION in elf.sections:
-        shared -= _RESERVED_BYTES
     return Resources(
         registers=found.get(_REGCOUNT, {}).get(name, 0),
         stack_bytes=max(found.get(kind, {}).get(name, 0) for kind in (_FRAME_SIZE, _MIN_STACK_SIZE)),
-        shared_bytes=shared,
+        shared_bytes=max(0, elf.size(f".nv.shared.{name}") - reserved),
         parameter_bytes=parameters,
         code_bytes=elf.size(f".text.{name}"),
     )
+
+
+def _number(cubin: bytes) -> int:
+    flags: int = struct.unpack_from("<I", cubin, 0x30)[0]
+    return (flags >> 8 if cubin[8] >= _WIDE_FLAGS_ABI else flags) & 0xFF
 
 
 def _check(data: bytes) -> None:

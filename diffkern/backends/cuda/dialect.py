@@ -55,7 +55,9 @@ def convert(text: str, symbol: str, *, typed: bool) -> str:
     text = _intrinsics(text.replace("ptx_kernel ", ""))
     if typed:  # the cast of the kernel's parameter stands first in its body
         text = re.sub(r"(byval\(.*)\n\{\nentry:", r"\1", text)
-    lines = [line for source in text.splitlines() for line in (_typed(source) if typed else [source])]
+    lines = text.splitlines()
+    if typed:
+        lines = [line for number, source in enumerate(lines) for line in _typed(source, number)]
     kernel = re.search(rf'^define void @"{re.escape(symbol)}"\((.*?) (?:byval|%)', text, re.MULTILINE)
     if kernel is None:
         raise CompileError(f"there is no kernel {symbol} in the module")
@@ -149,7 +151,7 @@ def _cast(result: str, pointer: str, kind: str, space: str | None) -> tuple[str,
     return name, [f"  {name} = bitcast {_pointer('i8', space)} {pointer} to {_pointer(kind, space)}"]
 
 
-def _typed(line: str) -> list[str]:
+def _typed(line: str, number: int) -> list[str]:
     if match := _LOAD.match(line):
         result, atomic, kind, space, pointer, rest = match.groups()
         kind = _untyped(kind)
@@ -159,7 +161,7 @@ def _typed(line: str) -> list[str]:
         value, space, pointer, rest = match.groups()
         value = _untyped(value)
         kind = value.rsplit(" ", 1)[0]
-        typed, before = _cast(_unique(line), pointer, kind, space)
+        typed, before = _cast(f"%store.{number}", pointer, kind, space)
         return [*before, f"  store {value}, {_pointer(kind, space)} {typed}{rest}"]
     if match := _GEP.match(line):
         return _gep(*match.groups())
@@ -184,13 +186,6 @@ def _typed(line: str) -> list[str]:
         line = line.replace(match[0], f"{kind}* byval {align}{parameter}")
         return [line, "{", "entry:", f"  {name} = bitcast {kind}* {parameter} to i8*"]
     return [_untyped(line)]
-
-
-_numbers = iter(range(1 << 62))
-
-
-def _unique(line: str) -> str:
-    return f"%st.{abs(hash(line)) % 10**9}.{next(_numbers)}"
 
 
 def _gep(result: str, inbounds: str | None, kind: str, space: str | None, pointer: str, indices: str) -> list[str]:

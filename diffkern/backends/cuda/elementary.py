@@ -1,10 +1,10 @@
-"""Division, square root, sine, cosine and tangent in float32 for CUDA: no float64 instruction, no local memory.
+"""Division, square root, sine, cosine, tangent and atan2 in float32 for CUDA: no float64 instruction, no local memory.
 
 In: an LLVM module. Out: a function of it, defined on first use. The approximate reciprocals of the hardware are
 corrected by one step with fused multiply-add, so that exact quotients and roots come out exact; the compilers' own
 correctly rounded forms take ten times the instructions. Errors in units in the last place: quotient and square root
-0.5 (3 where the dividend is below 2^-100), sine and cosine 2, tangent 3.5, over the whole range. Zeros, infinities and
-NaN as in IEEE 754.
+0.5 (3 where the dividend is below 2^-100), sine and cosine 2, tangent 3.5, atan2 3, over the whole range. Zeros,
+infinities and NaN as in IEEE 754.
 
 Sine and cosine: below 105615 the argument is reduced with pi/2 in three parts (Cody and Waite); above, by a product of
 its 24 bits with the bits of 2/pi that matter (Payne and Hanek), in integers.
@@ -70,6 +70,23 @@ def tangent(b: Builder, x: Any) -> Any:
     odd = _odd(b, quarter)
     value = divide(b, b.select(odd, b.fneg(c), s), b.select(odd, s, c))
     return b.select(b.fcmp_ordered("==", x, f32(0.0)), x, value)
+
+
+def arctangent(b: Builder, y: Any, x: Any) -> Any:
+    """``atan2(y, x)``, of libdevice's arctangent of a quotient up to 1."""
+    ax, ay = _magnitude(b, x), _magnitude(b, y)
+    steep = b.fcmp_ordered(">", ay, ax)
+    least, most = b.select(steep, ax, ay), b.select(steep, ay, ax)
+    equal = b.fcmp_ordered("==", ax, ay)  # two infinities or two zeros among them
+    ratio = b.select(equal, f32(1.0), divide(b, least, most))
+    ratio = b.select(b.fcmp_ordered("==", most, f32(0.0)), f32(0.0), ratio)
+    angle = _call(b, "__nv_atanf", ratio)
+    angle = b.select(steep, b.fsub(f32(1.5707963267948966), angle), angle)
+    left = b.icmp_signed("<", b.bitcast(x, I32), i32(0))  # -0 as well
+    angle = b.select(left, b.fsub(f32(3.141592653589793), angle), angle)
+    angle = _call(b, "llvm.copysign.f32", angle, y)
+    unordered = b.fcmp_unordered("uno", x, y)
+    return b.select(unordered, b.fadd(x, y), angle)
 
 
 def _define(module: ir.Module, name: str, result: Any, args: list[Any], body: Define) -> Any:

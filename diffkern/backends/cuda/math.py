@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from diffkern.backends.cuda import elementary
-from diffkern.backends.cuda.registers import function
+from diffkern.backends.cuda.registers import approximate, function
 from diffkern.backends.llvm.scalars import ScalarEmitter
 from diffkern.backends.llvm.types import value_type
 from diffkern.ir.nodes import Op
@@ -24,22 +24,13 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "sin": elementary.sine,
     "cos": elementary.cosine,
     "tan": elementary.tangent,
+    "atan2": elementary.arctangent,
 }
 """Functions of float32."""
 
-_FAST: Mapping[str, str] = {
-    "div": "llvm.nvvm.div.approx.f",
-    "sqrt": "llvm.nvvm.sqrt.approx.f",
-    "sin": "llvm.nvvm.sin.approx.f",
-    "cos": "llvm.nvvm.cos.approx.f",
-    "tan": "__nv_fast_tanf",
-    "exp": "__nv_fast_expf",
-    "log": "__nv_fast_logf",
-    "log2": "__nv_fast_log2f",
-    "log10": "__nv_fast_log10f",
-    "pow": "__nv_fast_powf",
-}
-"""Approximations of float32 under ``fast_math``."""
+_FAST_INSTRUCTIONS = frozenset({"div", "sqrt", "rsqrt", "sin", "cos"})
+_FAST_LIBRARY: Mapping[str, str] = {name: f"fast_{name}" for name in ("tan", "exp", "log", "log2", "log10", "pow")}
+"""Approximations of float32 under ``fast_math``: instructions, and functions of libdevice."""
 
 
 class CudaScalars(ScalarEmitter):
@@ -49,9 +40,11 @@ class CudaScalars(ScalarEmitter):
         t = op.operands[0].type if op.operands else op.results[0].type
         assert isinstance(t, Scalar)
         if t == FLOAT32:
-            if "fast" in self.flags and op.name in _FAST:
-                ty = value_type(t)
-                return self.builder.call(function(self.module, _FAST[op.name], ty, [ty] * len(args)), args)
+            if "fast" in self.flags:
+                if op.name in _FAST_INSTRUCTIONS:
+                    return approximate(self.builder, op.name, *args)
+                if op.name in _FAST_LIBRARY:
+                    return self.library(_FAST_LIBRARY[op.name], t, args)
             if op.name in _OWN:
                 return _OWN[op.name](self.builder, *args)
         if op.name in _LIBDEVICE:

@@ -99,15 +99,20 @@ def _instruction(module: ir.Module, name: str, result: Any, place: Any, value: A
     return fn
 
 
-def approximate(b: Builder, name: str, x: Any) -> Any:
-    """The hardware's approximation ``rcp`` or ``rsqrt`` of a float32, which takes and gives no subnormal numbers."""
+def approximate(b: Builder, name: str, *args: Any) -> Any:
+    """The hardware's approximation ``rcp``, ``rsqrt``, ``sqrt``, ``sin``, ``cos`` or ``div`` of float32.
+
+    It takes and gives no subnormal numbers.
+    """
     symbol = f"dk_approximate_{name}"
     fn = b.module.globals.get(symbol)
     if fn is None:
-        fn = ir.Function(b.module, ir.FunctionType(F32, [F32]), symbol)
+        fn = ir.Function(b.module, ir.FunctionType(F32, [F32] * len(args)), symbol)
         fn.linkage = "internal"
         for attribute in ("alwaysinline", "nounwind", "readnone"):
             fn.attributes.add(attribute)
         inner = ir.IRBuilder(fn.append_basic_block("entry"))
-        inner.ret(inner.asm(fn.function_type, f"{name}.approx.ftz.f32 $0, $1;", "=f,f", fn.args, False))
-    return b.call(fn, [x])
+        operands = ", ".join(f"${k}" for k in range(1 + len(args)))
+        text = f"{name}.approx.ftz.f32 {operands};"
+        inner.ret(inner.asm(fn.function_type, text, ",".join(["=f", *"f" * len(args)]), fn.args, False))
+    return b.call(fn, args)

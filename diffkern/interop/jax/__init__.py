@@ -143,11 +143,11 @@ def register(directory: str | os.PathLike[str] | None = None) -> int:
         If there is no such directory.
     """
     _require()
-    from diffkern.interop.jax import registry
     from diffkern.interop.jax.programs import enter_stored
+    from diffkern.interop.jax.registry import CPU
     from diffkern.specialize import cache_directory
 
-    registry.start()
+    CPU.start()
     entered, _ = enter_stored(cache_directory() if directory is None else Path(directory).expanduser())
     return entered
 

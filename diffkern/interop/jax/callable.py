@@ -19,7 +19,7 @@ import numpy as np
 from diffkern import abi
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.frontend.signature import signature as read_signature
-from diffkern.interop.jax import programs
+from diffkern.interop.jax import cuda, programs
 from diffkern.interop.jax.arguments import (
     Arguments,
     bytes_of_value,
@@ -106,9 +106,11 @@ class JaxCallable:
     def _trace(self, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
         plan = _Plan(self, convert(self.signature, args), output_dims, method)
         values = agree(plan.args.values)
+        # The handler for a GPU cannot put numbers into argument blocks; there every launch is a call.
+        together = plan.native if cuda.present() is None else plan.step_by_step
         if not self.enable_backward:
-            return plan.native(*values)
-        run = jax.custom_vjp(plan.native)
+            return together(*values)
+        run = jax.custom_vjp(together)
         run.defvjp(lambda *given: jax.vjp(plan.step_by_step, *given), lambda pull, cts: pull(cts))
         out: tuple[Any, ...] = run(*values)
         return out

@@ -7,7 +7,7 @@ it reads. Batches of batches are one batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,8 @@ class CustomCall:
         Operands and the results that take their memory.
     vmap_method : str
         One of :data:`VMAP_METHODS`.
+    cuda_key : str
+        The key of the same call on a GPU, if there is one in this process.
     """
 
     key: str
@@ -64,6 +66,7 @@ class CustomCall:
     dims: tuple[Dims, ...]
     aliases: tuple[tuple[int, int], ...]
     vmap_method: str
+    cuda_key: str = ""
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         """Return the results."""
@@ -119,7 +122,7 @@ class CustomCall:
             flags = layout.HAS_BATCH
             results = tuple(jax.ShapeDtypeStruct((size, *r.shape), r.dtype) for r in results)
         bits = sum(1 << k for k, is_batched in enumerate(mask) if is_batched)
-        words = [*key_words(self.key), bits, flags]
+        words = [bits, flags]
         carriers: list[Any] = []
         if all(is_static(dims) for dims in self.dims):
             for dims in self.dims:
@@ -130,4 +133,12 @@ class CustomCall:
         call = jax.ffi.ffi_call(
             TARGET, results, vmap_method="sequential", input_output_aliases=dict(self.aliases) or None
         )
-        return tuple(call(*operands, *carriers, call=np.array(words, np.int64)))
+
+        def bound(key: str) -> Callable[..., tuple[Any, ...]]:
+            attribute = np.array([*key_words(key), *words], np.int64)
+            return lambda *given: tuple(call(*given, call=attribute))
+
+        if not self.cuda_key:
+            return bound(self.key)(*operands, *carriers)
+        made = jax.lax.platform_dependent(*operands, *carriers, cuda=bound(self.cuda_key), default=bound(self.key))
+        return tuple(made)

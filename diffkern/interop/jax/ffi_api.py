@@ -50,6 +50,7 @@ DATA_TYPES: Final[dict[str, int]] = {
 ERROR_CODES: Final[dict[str, int]] = {"INVALID_ARGUMENT": 3, "NOT_FOUND": 5, "INTERNAL": 13, "UNIMPLEMENTED": 12}
 """XLA_FFI_Error_Code."""
 
+STAGE_INITIALIZE: Final = 2
 STAGE_EXECUTE: Final = 3
 METADATA_EXTENSION: Final = 1
 ATTRIBUTE_ARRAY: Final = 1

@@ -20,10 +20,11 @@ from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.emit import I32, I64, PTR, VOID, Code, Word
 
-__all__ = ["EXTERNAL_NAMES", "HANDLER", "REGISTRY", "handler_ir"]
+__all__ = ["DRIVER", "EXTERNAL_NAMES", "HANDLER", "REGISTRY", "CpuModule", "handler_ir"]
 
 HANDLER = "dk_xla_handler"
 REGISTRY = "dk_xla_registry"
+DRIVER = "dk_xla_driver"
 EXTERNAL_NAMES = frozenset("malloc calloc free snprintf memcpy memset bzero __bzero".split())
 """What the module needs from the C library."""
 
@@ -46,10 +47,14 @@ _ARGS, _RETS, _ATTRS = (ffi_api.OFFSETS[f"XLA_FFI_{n}"] for n in ("Args", "Rets"
 
 def handler_ir() -> str:
     """Return the module's text."""
-    return _Module().text()
+    return CpuModule().text()
 
 
-class _Module:
+class CpuModule:
+    """The module while it is made."""
+
+    traits = 0
+
     def __init__(self) -> None:
         self.module = ir.Module("diffkern.xla")
         self.registry = ir.GlobalVariable(self.module, I64, REGISTRY)
@@ -63,8 +68,7 @@ class _Module:
         self.memset = self.external("llvm.memset.p0.i64", VOID, [PTR, ir.IntType(8), I64, ir.IntType(1)])
 
     def text(self) -> str:
-        chunks = self.chunks()
-        launch = self.launch(chunks)
+        launch = self.launch()
         elements = self.elements(launch)
         error = self.error()
         self.handler(elements, error)
@@ -88,6 +92,12 @@ class _Module:
         no, zero = ir.Constant(ir.IntType(1), 0), ir.Constant(ir.IntType(8), 0)
         c.b.call(self.memset, [c.pointer(at), zero, c.word(count), no])
 
+    def copy_buffer(self, c: Code, context: Word, to: Word, source: Word, count: Word) -> None:
+        self.copy_bytes(c, to, source, count)
+
+    def clear_buffer(self, c: Code, context: Word, at: Word, count: Word) -> None:
+        self.clear_bytes(c, at, count)
+
     # -- running one launch --------------------------------------------------------------------------------------------
 
     def chunks(self) -> Any:
@@ -102,8 +112,9 @@ class _Module:
         c.b.ret_void()
         return made
 
-    def launch(self, chunks: Any) -> Any:
+    def launch(self) -> Any:
         """``launch(context, step, element)``: one launch of one batch element; ``element`` counts from 0."""
+        chunks = self.chunks()
         made, c = self.function("launch", VOID, [I64] * 3)
         context, step, element = made.args
         description = c.load(context, _DESCRIPTION)
@@ -320,7 +331,7 @@ class _Module:
         source, _, _ = self.place(c, context, description, c.load(step, layout.COPY_FROM), element)
         goal, size, _ = self.place(c, context, description, c.load(step, layout.COPY_TO), element)
         with c.when(c.compare("!=", source, goal)):
-            self.copy_bytes(c, goal, source, size)
+            self.copy_buffer(c, context, goal, source, size)
 
     def clear(self, c: Code, context: Word, description: Word, step: Word, element: Word) -> None:
         at, size, held = self.place(c, context, description, c.load(step, layout.CLEAR_BUFFER), element)
@@ -332,7 +343,7 @@ class _Module:
             same = c.compare("==", c.load(dims, offset), c.load(c.load(held, _SHAPE), offset))
             whole.set(c.choose(same, whole.get(), 0))
         with c.when(c.compare("==", whole.get(), 0)):
-            self.clear_bytes(c, at, size)
+            self.clear_buffer(c, context, at, size)
 
     def error(self) -> Any:
         """``error(frame, message, code)``: an XLA_FFI_Error with a copy of a C string."""
@@ -363,8 +374,7 @@ class _Module:
                 c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES[code])]))
 
         self.metadata(c, frame, null)
-        with c.when(c.compare("!=", c.load32(frame, _FRAME["stage"]), ffi_api.STAGE_EXECUTE)):
-            c.leave(null)
+        self.skip(c, c.load32(frame, _FRAME["stage"]), null)
         attributes = c.add(frame, _FRAME["attrs"])
         short = c.compare("<", c.load(frame), ffi_api.SIZES["XLA_FFI_CallFrame"])
         refuse(short, "UNIMPLEMENTED", "diffkern: this version of XLA passes calls in another form; update diffkern")
@@ -382,6 +392,7 @@ class _Module:
             "programs, or import and trace the function that made it",
             c.load(call, layout.CALL_KEY),
         )
+        self.load(c, frame, description, error, null)
         name = c.load(description, layout.NAME)
         dims = c.variable(c.add(call, 8 * layout.CALL_DIMS))
         launches = c.load(description, layout.LAUNCHES)
@@ -418,6 +429,7 @@ class _Module:
         c.store(buffers, context, _BUFFERS)
         c.store(dims.get(), context, _DIMS)
         c.store(0, context, _ERROR)
+        self.begin(c, frame, context)
 
         batch = c.variable(1)
         flags, mask = c.load(call, 8 * layout.CALL_FLAGS), c.load(call, 8 * layout.CALL_BATCHED)
@@ -469,7 +481,23 @@ class _Module:
             c.store(c.load(buffer, _BUFFER["dims"]), record, _SHAPE)
             c.store(rank, record, _STRIDE)
 
-        count = batch.get()
+        self.run(c, context, description, elements, batch.get())
+        self.tell(c, frame, context, error)
+        c.leave(null)
+
+    def skip(self, c: Code, stage: Word, null: Any) -> None:
+        """Do nothing but in the stage of execution."""
+        with c.when(c.compare("!=", stage, ffi_api.STAGE_EXECUTE)):
+            c.leave(null)
+
+    def load(self, c: Code, frame: Word, description: Word, error: Any, null: Any) -> None:
+        """Prepare for the call's programs."""
+
+    def begin(self, c: Code, frame: Word, context: Word) -> None:
+        """Prepare for the call."""
+
+    def run(self, c: Code, context: Word, description: Word, elements: Any, count: Word) -> None:
+        """Run all elements of the batch."""
         pool = c.load(description, layout.POOL)
         chunk = c.max(c.ceil_div(count, _MAX_CHUNKS), 1)
         side_by_side = c.b.and_(c.compare(">", count, 1), c.compare("!=", pool, 0))
@@ -479,8 +507,6 @@ class _Module:
                 c.call(pool, [run, context, c.word(0), count, chunk, c.word(0), c.word(1)], I32)
             with alone:
                 c.b.call(elements, [context, c.word(0), count])
-        self.tell(c, frame, context, error)
-        c.leave(null)
 
     def metadata(self, c: Code, frame: Word, null: Any) -> None:
         """Answer the question for version and traits."""
@@ -494,6 +520,7 @@ class _Module:
                 # What is used here is in version 0.1, which later runtimes take as well.
                 c.store32(0, base, version["major_version"])
                 c.store32(1, base, version["minor_version"])
+                c.store32(self.traits, at, ffi_api.OFFSETS["XLA_FFI_Metadata"]["traits"])
                 c.leave(null)
 
     def look_up(self, c: Code, call: Word) -> Word:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from diffkern.errors import AutodiffError, LaunchError
-from diffkern.interop.jax import programs
+from diffkern.interop.jax import cuda, programs
 from diffkern.interop.jax.arguments import (
     Output,
     Signature,
@@ -190,12 +190,26 @@ class _Plan:
                 aliases.append((source, k))
             else:
                 steps.append(Clear(goal, whole.get(str(o.index), 0), 0))
-        params = tuple(_bound(entry["type"], place[entry["of"]]) for entry in manifest["params"])
-        steps.append(Launch(program.identity, "", len(self.dims), params))
-        call = Call(self.kernel.name, tuple(operands), tuple(results), tuple(steps))
-        name = programs.keep(call, {program.identity: program})
+
+        def keep(used: Program, gpu: cuda.Gpu | None = None) -> str:
+            params = tuple(self.bound(entry, place[entry["of"]]) for entry in used.manifest["params"])
+            launch = Launch(used.identity, "", len(self.dims), params)
+            call = Call(self.kernel.name, tuple(operands), tuple(results), (*steps, launch))
+            return programs.keep(call, {used.identity: used}, gpu)
+
+        gpu = cuda.present()
+        on_gpu = "" if gpu is None else keep(programs.forward(self.kernel, self.keys, gpu), gpu)
         types = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in self.outputs)
-        return CustomCall(name, types, (self.dims,), tuple(aliases), self.method)(*given)
+        return CustomCall(keep(program), types, (self.dims,), tuple(aliases), self.method, on_gpu)(*given)
+
+    def bound(self, entry: Mapping[str, Any], place: int) -> Bound:
+        """A parameter of a program as a buffer; a value that it takes by reference is an array of one element."""
+        t = type_of(entry["type"])
+        if not isinstance(t, Array):
+            return Bound("value", place, bytes_of_value(t))
+        if entry["role"] == "param" and not isinstance(type_of(self.keys[entry["of"]]), Array):
+            return Bound("view", place, 1, t.dtype.itemsize, 0, (1, t.dtype.itemsize))
+        return bind_array(entry["type"], place)
 
     def check_sizes(self, manifest: Mapping[str, Any]) -> None:
         """Refuse outputs that are smaller than what the kernel stores to them."""
@@ -231,6 +245,14 @@ class _Plan:
         if all(entry["class"] == "reduce" for entry in conflicts):
             return plain, None
         return plain, programs.reverse(self.kernel, self.keys, active, "atomic")
+
+    def adjoint_on(self, gpu: cuda.Gpu, active: Sequence[int]) -> Program:
+        """The adjoint for a GPU, which accumulates atomically wherever threads may meet."""
+        chosen = frozenset(active)
+        plain = programs.reverse(self.kernel, self.keys, chosen, "plain", gpu)
+        if len(self.dims) <= plain.manifest["tid_arity"]:
+            return plain
+        return programs.reverse(self.kernel, self.keys, chosen, "atomic", gpu)
 
     def residuals(self, perturbed: tuple[int, ...], given: Sequence[Any], out: Sequence[Any]) -> _Residuals:
         kept: dict[tuple[str, int], Any] = {}
@@ -308,18 +330,23 @@ class _AdjointCall:
                 aliases.append((source, k))
             else:
                 steps.append(Clear(count + k, 0, 0))
-        params = []
-        for param in self.plain.manifest["params"]:
-            role, of = param["role"], param["of"]
-            place = ct_place[of] if role == "cotangent" else self.where.get((role, of), ct_place.get(of, -1))
-            params.append(_bound(param["type"], place))
-        atomic = "" if self.atomic is None else self.atomic.identity
-        launch = Launch(self.plain.identity, atomic, len(plan.dims), tuple(params))
-        name = f"adjoint of {plan.kernel.name}"
-        call = Call(name, tuple(self.buffers), tuple(results), (*steps, launch))
-        used = [self.plain] if self.atomic is None else [self.plain, self.atomic]
-        key = programs.keep(call, {p.identity: p for p in used})
-        run = CustomCall(key, tuple(shapes), (plan.dims,), tuple(aliases), plan.method)
+
+        def keep(plain: Program, atomic: Program | None, gpu: cuda.Gpu | None = None) -> str:
+            params = []
+            for param in plain.manifest["params"]:
+                role, of = param["role"], param["of"]
+                place = ct_place[of] if role == "cotangent" else self.where.get((role, of), ct_place.get(of, -1))
+                params.append(plan.bound(param, place))
+            used = [plain] if atomic is None else [plain, atomic]
+            launch = Launch(plain.identity, "" if atomic is None else atomic.identity, len(plan.dims), tuple(params))
+            name = f"adjoint of {plan.kernel.name}"
+            call = Call(name, tuple(self.buffers), tuple(results), (*steps, launch))
+            return programs.keep(call, {p.identity: p for p in used}, gpu)
+
+        gpu = cuda.present()
+        on_gpu = "" if gpu is None else keep(plan.adjoint_on(gpu, tuple(owned)), None, gpu)
+        key = keep(self.plain, self.atomic)
+        run = CustomCall(key, tuple(shapes), (plan.dims,), tuple(aliases), plan.method, on_gpu)
         out = _first_order(plan.kernel.name, run)(*self.operands)
         inputs = dict(zip(plan.inputs, plan.args, strict=True))
         return {
@@ -374,10 +401,3 @@ def _buffer(spelling: str) -> Buffer:
     if isinstance(t, Array):
         return buffer_of(t.dtype, t.ndim)
     return value_buffer(t)
-
-
-def _bound(spelling: str, place: int) -> Bound:
-    t = type_of(spelling)
-    if isinstance(t, Array):
-        return bind_array(spelling, place)
-    return Bound("value", place, bytes_of_value(t))

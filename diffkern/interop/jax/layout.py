@@ -75,6 +75,17 @@ PROGRAM_FINISH: Final = 8
 PROGRAM_SUMS: Final = 16
 PROGRAM_CHUNK: Final = 24  # threads that are worth a chunk
 PROGRAM_UNUSED: Final = 32
+# A program on a GPU has other facts in the same places.
+DEVICE_KERNEL: Final = 0  # a CUkernel, which is good for every device
+DEVICE_BLOCKS: Final = 8  # most blocks of a grid
+DEVICE_SHARED: Final = 16  # bytes of dynamic shared memory
+DEVICE_THREADS: Final = 24  # threads of a block
+
+# -- the driver's functions, as addresses ------------------------------------------------------------------------------
+DRIVER_LAUNCH: Final = 0  # cuLaunchKernel
+DRIVER_CLEAR: Final = 8  # cuMemsetD8Async
+DRIVER_COPY: Final = 16  # cuMemcpyAsync
+DRIVER_FUNCTION: Final = 24  # cuKernelGetFunction
 
 # A parameter of a launch.
 PARAM_KIND: Final = 0

@@ -6,7 +6,7 @@ machine; entries in the cache that tell a process which never traced what to loa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,17 +16,20 @@ from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.cache.targets import NATIVE
-from diffkern.interop.jax import registry
+from diffkern.errors import LaunchError
+from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import Call
+from diffkern.interop.jax.registry import CPU
+from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
 from diffkern.runtime.array import type_of_key
-from diffkern.runtime.program import Executable
 from diffkern.specialize import (
     Specialization,
     artifact_key,
     current_store,
     is_for_this_machine,
+    load_entry,
     load_stored,
 )
 
@@ -41,23 +44,31 @@ class Program:
 
     identity: str
     artifact: str
-    executable: Executable
+    code: Code
 
     @property
     def manifest(self) -> Mapping[str, Any]:
         """Its facts."""
-        return self.executable.manifest
+        return self.code.manifest
 
 
-def forward(kernel: Kernel, keys: tuple[str, ...]) -> Program:
-    """Return the forward program for types of arguments, built if need be."""
+def forward(kernel: Kernel, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Program:
+    """Return the forward program for types of arguments, built if need be, for the CPU or a GPU."""
+    if gpu is not None:
+        return _on_gpu(gpu, Specialization(kernel.func, _types(keys), _options(kernel)))
     return _program(kernel.forward(keys), Specialization(kernel.func, _types(keys), kernel.options))
 
 
 def reverse(
-    kernel: Kernel, keys: tuple[str, ...], active: frozenset[int], accumulate: Literal["plain", "atomic"]
+    kernel: Kernel,
+    keys: tuple[str, ...],
+    active: frozenset[int],
+    accumulate: Literal["plain", "atomic"],
+    gpu: cuda.Gpu | None = None,
 ) -> Program:
     """Return the adjoint program for types of arguments and active parameters, built if need be."""
+    if gpu is not None:
+        return _on_gpu(gpu, Specialization(kernel.func, _types(keys), _options(kernel), active, accumulate))
     executable = kernel.adjoint(keys, active, accumulate)
     return _program(executable, Specialization(kernel.func, _types(keys), kernel.options, active, accumulate))
 
@@ -66,24 +77,42 @@ def _types(keys: tuple[str, ...]) -> tuple[Argument, ...]:
     return tuple(type_of_key(k) for k in keys)
 
 
-def _program(executable: Executable, specialization: Specialization) -> Program:
+def _options(kernel: Kernel) -> dict[str, Any]:
+    """A kernel's options on a GPU, where the handler cannot read values and no debug program's record is looked at."""
+    return {**{name: value for name, value in kernel.options.items() if name != "mode"}, "by_reference": True}
+
+
+def _program(code: Code, specialization: Specialization) -> Program:
+    if code.manifest.get("blockwise"):
+        raise LaunchError(
+            f"{specialization.pyfunc.__qualname__!r} works in blocks of threads, which calls from JAX do not have yet",
+            remedy="launch it with dk.launch, or write it without blocks",
+        )
     fields = specialization.fields()
-    return Program(key(fields), artifact_key(fields, NATIVE), executable)
+    return Program(key(fields), artifact_key(fields, NATIVE), code)
 
 
-def keep(call: Call, programs: Mapping[str, Program]) -> str:
+def _on_gpu(gpu: cuda.Gpu, specialization: Specialization) -> Program:
+    fields = specialization.fields()
+    entry = load_entry(specialization, gpu.target)
+    return Program(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
+
+
+def keep(call: Call, programs: Mapping[str, Program], gpu: cuda.Gpu | None = None) -> str:
     """Enter a call in this process and in the cache; return its key."""
-    name = registry.enter(call, {identity: p.executable for identity, p in programs.items()})
-    store = current_store()
-    if store.get(_stored_name(name)) is None:
+    registry = CPU if gpu is None else gpu.registry
+    name = registry.enter(call, {identity: p.code for identity, p in programs.items()})
+    platform = registry.platform if gpu is None else gpu.target
+    store, place = current_store(), _stored_name(name, platform)
+    if store.get(place) is None:
         found = {identity: p.artifact for identity, p in programs.items()}
         facts = {"what": _WHAT, "title": f"JAX call {call.name}", "call": call.to_json(), "programs": found}
-        store.put(_stored_name(name), Entry(b"", program=facts, ingredients={"call": name}))
+        store.put(place, Entry(b"", program=facts, ingredients={"call": name, "platform": platform}))
     return name
 
 
-def _stored_name(name: str) -> str:
-    return key([("stored JAX call", name.encode())])
+def _stored_name(name: str, platform: str) -> str:
+    return key([("stored JAX call", name.encode()), ("platform", platform.encode())])
 
 
 def enter_stored(directory: Path) -> tuple[int, int]:
@@ -99,27 +128,33 @@ def enter_stored(directory: Path) -> tuple[int, int]:
     store = Store(directory)
     found = artifacts(directory)
     usable = {a.key for a in found if "types" in a.ingredients and is_for_this_machine(a.ingredients)}
+    gpu = cuda.present()
     entered = foreign = 0
     for artifact in found:
-        name = artifact.ingredients.get("call")
+        name, platform = artifact.ingredients.get("call"), artifact.ingredients.get("platform")
         entry = None if name is None else store.get(artifact.key)
         if entry is None or entry.program.get("what") != _WHAT:
             continue
-        programs = _load(store, entry.program["programs"], usable)
+        programs: dict[str, Code] | None = None
+        if platform == CPU.platform:
+            programs = _load(entry, lambda k: load_stored(store, k) if k in usable else None)
+        elif gpu is not None and platform == gpu.target:
+            programs = _load(entry, lambda k: None if (e := store.get(k)) is None else gpu.code(e))
         call = Call.from_json(entry.program["call"])
         if programs is None or call.key != name:
             foreign += 1
         else:
+            registry = gpu.registry if gpu is not None and platform != CPU.platform else CPU
             registry.enter(call, programs)
             entered += 1
     return entered, foreign
 
 
-def _load(store: Store, wanted: Mapping[str, str], usable: set[str]) -> dict[str, Executable] | None:
-    programs: dict[str, Executable] = {}
-    for identity, artifact in wanted.items():
-        executable = load_stored(store, artifact) if artifact in usable else None
-        if executable is None:
+def _load(entry: Entry, load: Callable[[str], Code | None]) -> dict[str, Code] | None:
+    programs: dict[str, Code] = {}
+    for identity, artifact in entry.program["programs"].items():
+        code = load(artifact)
+        if code is None:
             return None
-        programs[identity] = executable
+        programs[identity] = code
     return programs

@@ -1,7 +1,8 @@
-"""The one target that XLA knows, and the native table in which its handler finds the descriptions of calls.
+"""The one target that XLA knows, and the native tables in which its handlers find the descriptions of calls.
 
-In: calls with their programs. Out: calls that XLA can run. The target is registered once in a process; a call is
-entered once, under its key, and stays: nothing grows with the number of executions, tracings or compilations.
+In: calls with their programs. Out: calls that XLA can run. For each platform the target is registered once in a
+process; a call is entered once, under its key, and stays: nothing grows with the number of executions, tracings or
+compilations.
 """
 
 from __future__ import annotations
@@ -16,58 +17,98 @@ from typing import Any
 from diffkern.cache.manifest import Entry
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Call
-from diffkern.interop.jax.table import Description
+from diffkern.interop.jax.table import Code, Description
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
-from diffkern.runtime.program import Executable
 from diffkern.specialize import current_store
 
-__all__ = ["TARGET", "count", "enter", "key_words", "start"]
+__all__ = ["CPU", "TARGET", "Registry", "key_words", "load_handler"]
 
 TARGET = "diffkern_call_1"
 """The name of the custom call target; the number is the version of the attribute and of what calls mean."""
 
-_HANDLER, _REGISTRY = "dk_xla_handler", "dk_xla_registry"
+HANDLER, REGISTRY = "dk_xla_handler", "dk_xla_registry"
 _ALLOWED = frozenset("malloc calloc free snprintf memcpy memset bzero __bzero".split())
 _FIRST_SLOTS = 64
 
-_lock = threading.RLock()
-_descriptions: dict[str, Description] = {}
-_tables: list[words[int]] = []
-_registry: Any = None
+
+class Registry:
+    """The calls that one platform's handler can find."""
+
+    platform = "cpu"
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.descriptions: dict[str, Description] = {}
+        self.tables: list[words[int]] = []
+        self.pointer: Any = None
+
+    def start(self) -> None:
+        """Register the target with XLA, if that has not happened yet."""
+        with self.lock:
+            if self.pointer is None:
+                import jax
+
+                addresses = self.addresses()
+                self.attach(addresses[REGISTRY])
+                jax.ffi.register_ffi_target(TARGET, self.capsules(addresses[HANDLER]), platform=self.platform)
+
+    def addresses(self) -> dict[str, int]:
+        """Load the handler."""
+        from diffkern.interop.jax.handler import handler_ir
+
+        return load_handler(handler_ir(), (HANDLER, REGISTRY))
+
+    def capsules(self, handler: int) -> Any:
+        """Return the handler in the form in which JAX takes it."""
+        return capsule(handler)
+
+    def attach(self, address: int) -> None:
+        """Begin an empty table, and tell the handler where it is."""
+        self.pointer = ctypes.c_int64.from_address(address)
+        self.grow(_FIRST_SLOTS)
+
+    def enter(self, call: Call, programs: Mapping[str, Code]) -> str:
+        """Enter a call whose programs are in memory, and return its key."""
+        name = call.key
+        if name not in self.descriptions:
+            with self.lock:
+                self.start()
+                if name not in self.descriptions:
+                    made = Description(call, programs, pool.functions().get("dk_pool_run", 0))
+                    if 2 * (len(self.descriptions) + 1) > self.slots():
+                        self.grow(2 * self.slots())
+                    self.insert(name, made.address)
+                    self.descriptions[name] = made
+        return name
+
+    def slots(self) -> int:
+        """Return the size of the present table."""
+        return self.tables[-1][0] + 1
+
+    def grow(self, slots: int) -> None:
+        """Begin a larger table. Handlers may still look into the old ones, which together are no larger than this."""
+        self.tables.append(words("q", bytes(8 * (1 + slots * layout.SLOT_WORDS))))
+        self.tables[-1][0] = slots - 1
+        for name, held in self.descriptions.items():
+            self.insert(name, held.address)
+        self.pointer.value = self.tables[-1].buffer_info()[0]
+
+    def insert(self, name: str, address: int) -> None:
+        """Enter a description into the present table."""
+        first, second = key_words(name)
+        table = self.tables[-1]
+        mask = table[0]
+        at = first & mask
+        while table[1 + at * layout.SLOT_WORDS + 2]:
+            at = (at + 1) & mask
+        place = 1 + at * layout.SLOT_WORDS
+        table[place], table[place + 1] = first, second
+        # Last: a slot with an address is complete.
+        table[place + 2] = address
 
 
-def start() -> None:
-    """Register the target with XLA, if that has not happened yet."""
-    global _registry
-    with _lock:
-        if _registry is None:
-            import jax
-
-            addresses = _load_handler()
-            _registry = ctypes.c_int64.from_address(addresses[_REGISTRY])
-            _grow(_FIRST_SLOTS)
-            jax.ffi.register_ffi_target(TARGET, _capsule(addresses[_HANDLER]), platform="cpu")
-
-
-def enter(call: Call, programs: Mapping[str, Executable]) -> str:
-    """Enter a call whose programs are in memory, and return its key."""
-    name = call.key
-    if name not in _descriptions:
-        with _lock:
-            start()
-            if name not in _descriptions:
-                made = Description(call, programs, pool.functions().get("dk_pool_run", 0))
-                if 2 * (len(_descriptions) + 1) > _slots():
-                    _grow(2 * _slots())
-                _insert(name, made.address)
-                _descriptions[name] = made
-    return name
-
-
-def count() -> int:
-    """Return how many calls there are."""
-    return len(_descriptions)
+CPU = Registry()
 
 
 def key_words(name: str) -> tuple[int, int]:
@@ -76,39 +117,10 @@ def key_words(name: str) -> tuple[int, int]:
     return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:16], "little", signed=True)
 
 
-def _slots() -> int:
-    return _tables[-1][0] + 1
-
-
-def _grow(slots: int) -> None:
-    """Begin a larger table. Handlers may still look into the old ones, which together are no larger than this."""
-    _tables.append(words("q", bytes(8 * (1 + slots * layout.SLOT_WORDS))))
-    _tables[-1][0] = slots - 1
-    for name, held in _descriptions.items():
-        _insert(name, held.address)
-    _registry.value = _tables[-1].buffer_info()[0]
-
-
-def _insert(name: str, address: int) -> None:
-    first, second = key_words(name)
-    table = _tables[-1]
-    mask = table[0]
-    at = first & mask
-    while table[1 + at * layout.SLOT_WORDS + 2]:
-        at = (at + 1) & mask
-    place = 1 + at * layout.SLOT_WORDS
-    table[place], table[place + 1] = first, second
-    # Last: a slot with an address is complete.
-    table[place + 2] = address
-
-
-def _load_handler() -> dict[str, int]:
-    """Load the handler's code, from the cache if it is there."""
-    from diffkern.interop.jax.handler import handler_ir
-
-    text = handler_ir()
+def load_handler(text: str, symbols: tuple[str, ...]) -> dict[str, int]:
+    """Load a handler's code, from the cache if it is there."""
     name = hashlib.sha256("\0".join((text, *host_cpu())).encode()).hexdigest()
-    store, symbols = current_store(), (_HANDLER, _REGISTRY)
+    store = current_store()
     cached = store.get(name)
     if cached is not None:
         try:
@@ -134,7 +146,8 @@ def _compile(text: str) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def _capsule(address: int) -> Any:
+def capsule(address: int) -> Any:
+    """Return an address as a ``PyCapsule``."""
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     return new(address, None, None)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 from array import array as words
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
@@ -19,15 +20,39 @@ from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import chunk_work, conflicts_of
 
-__all__ = ["Description"]
+__all__ = ["Code", "Description", "DeviceCode"]
 
 _KINDS = {"array": layout.ARRAY, "value": layout.VALUE, "view": layout.VIEW, "constant": layout.CONSTANT}
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """A program that a GPU's driver has loaded.
+
+    Attributes
+    ----------
+    kernel : int
+        Its ``CUkernel``.
+    blocks, shared, threads : int
+        Most blocks of a grid, bytes of dynamic shared memory, threads of a block.
+    manifest : mapping
+        Its facts.
+    """
+
+    kernel: int
+    blocks: int
+    shared: int
+    threads: int
+    manifest: Mapping[str, Any]
+
+
+Code: TypeAlias = Executable | DeviceCode
 
 
 class Description:
     """The words of a call; ``address`` is where they lie."""
 
-    def __init__(self, call: Call, programs: Mapping[str, Executable], pool: int) -> None:
+    def __init__(self, call: Call, programs: Mapping[str, Code], pool: int) -> None:
         self._kept: list[Any] = []
         steps = words("q")
         launches = 0
@@ -56,7 +81,7 @@ class Description:
         self._kept.append(held)
         return ctypes.addressof(held)
 
-    def _launch(self, launch: Launch, programs: Mapping[str, Executable], index: int) -> words[int]:
+    def _launch(self, launch: Launch, programs: Mapping[str, Code], index: int) -> words[int]:
         plain = programs[launch.plain]
         manifest = plain.manifest
         adjoint = "conflicts" in manifest
@@ -105,5 +130,7 @@ class Description:
         return stamps, table.buffer_info()[0], max(1, len(checks["sites"]))
 
 
-def _program(program: Executable) -> tuple[int, ...]:
+def _program(program: Code) -> tuple[int, ...]:
+    if isinstance(program, DeviceCode):
+        return program.kernel, program.blocks, program.shared, program.threads, 0
     return program.address, program.finish, program.sites, chunk_work(program.cost), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 
@@ -10,8 +11,9 @@ from conftest import require
 
 require("jax")
 
-from diffkern.interop.jax import layout, registry
+from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch
+from diffkern.interop.jax.registry import Registry, key_words
 from diffkern.interop.jax.spelling import type_of
 from diffkern.ir.types import BFLOAT16, FLOAT32, INT64, Array, Mat, Vec
 
@@ -73,24 +75,21 @@ def test_foreign_calls_are_refused(change, error):
         Call.from_json({**example().to_json(), **change})
 
 
-def test_table_finds_what_was_entered(monkeypatch):
-    registry.start()
-    kept = registry._registry.value
-    monkeypatch.setattr(registry, "_tables", [])
-    monkeypatch.setattr(registry, "_descriptions", {})
-    try:
-        registry._grow(8)
-        # Keys that all want the same slot, the last one.
-        names = [(0xFF + (k << 8)).to_bytes(8, "little").hex() + "00" * 24 for k in range(4)]
-        for k, name in enumerate(names):
-            registry._insert(name, 1000 + k)
-        table = registry._tables[-1]
-        rows = [table[1 + 3 * s : 4 + 3 * s].tolist() for s in range(8)]
-        for k, name in enumerate(names):
-            assert [*registry.key_words(name), 1000 + k] in rows
-        assert sum(row[2] != 0 for row in rows) == 4
-    finally:
-        registry._registry.value = kept
+def test_table_finds_what_was_entered():
+    registry, pointer = Registry(), ctypes.c_int64(0)
+    registry.attach(ctypes.addressof(pointer))
+    assert pointer.value == registry.tables[-1].buffer_info()[0]
+    registry.grow(8)
+    assert pointer.value == registry.tables[-1].buffer_info()[0]
+    # Keys that all want the same slot, the last one.
+    names = [(0xFF + (k << 8)).to_bytes(8, "little").hex() + "00" * 24 for k in range(4)]
+    for k, name in enumerate(names):
+        registry.insert(name, 1000 + k)
+    table = registry.tables[-1]
+    rows = [table[1 + 3 * s : 4 + 3 * s].tolist() for s in range(8)]
+    for k, name in enumerate(names):
+        assert [*key_words(name), 1000 + k] in rows
+    assert sum(row[2] != 0 for row in rows) == 4
 
 
 def test_words_do_not_overlap():

@@ -133,10 +133,10 @@ def test_persistent_cache(tmp_path):
 def test_keys_are_the_same_in_every_process(tmp_path):
     code = """
         import json, jax, jax.numpy as jnp, diffkern as dk, jax_kernels as k
-        from diffkern.interop.jax import registry
+        from diffkern.interop.jax.registry import CPU as registry
         x = jnp.ones(4)
         jax.grad(lambda x: dk.jax_kernel(k.wave)(x, x, 1.0)[0].sum())(x)
-        print(json.dumps(sorted(registry._descriptions)))
+        print(json.dumps(sorted(registry.descriptions)))
     """
     first = run(code, tmp_path / "one", PYTHONHASHSEED="1")
     second = run(code, tmp_path / "two", PYTHONHASHSEED="2")
@@ -147,20 +147,20 @@ def test_keys_are_the_same_in_every_process(tmp_path):
 def test_nothing_grows_with_calls(tmp_path):
     code = """
         import json, jax, jax.numpy as jnp, diffkern as dk, jax_kernels as k
-        from diffkern.interop.jax import registry
+        from diffkern.interop.jax.registry import CPU as registry
         registered = []
         original = jax.ffi.register_ffi_target
         jax.ffi.register_ffi_target = lambda *a, **kw: (registered.append(a), original(*a, **kw))
         f, x = dk.jax_kernel(k.wave), jnp.ones(100)
         g = jax.grad(lambda x, a: f(x, x, a)[0].sum())
         f(x, x, 1.0), g(x, 1.0)
-        before = registry.count(), len(f._compiled)
+        before = len(registry.descriptions), len(f._compiled)
         for i in range(10_000):
             f(x, x, float(i))
         for i in range(50):
             g(x, float(i))
         compiled = next(iter(f._compiled.values()))._cache_size()
-        print(json.dumps([len(registered), before, [registry.count(), len(f._compiled)], compiled]))
+        print(json.dumps([len(registered), before, [len(registry.descriptions), len(f._compiled)], compiled]))
     """
     registered, before, after, compiled = run(code, tmp_path)
     assert registered == 1
@@ -171,11 +171,11 @@ def test_nothing_grows_with_calls(tmp_path):
 def test_many_programs_are_all_found(tmp_path):
     code = """
         import json, jax.numpy as jnp, diffkern as dk, jax_kernels as k
-        from diffkern.interop.jax import registry
+        from diffkern.interop.jax.registry import CPU as registry
         functions = [dk.jax_kernel(k.scaled(n)) for n in range(80)]
         for _ in range(2):
             results = [float(f(jnp.ones(1))[0][0]) for f in functions]
-        print(json.dumps([results, registry.count(), registry._slots()]))
+        print(json.dumps([results, len(registry.descriptions), registry.slots()]))
     """
     results, count, slots = run(code, tmp_path)
     assert results == [float(n) for n in range(80)]
@@ -270,7 +270,7 @@ def test_after_a_fork(tmp_path):
     code = """
         import json, os, warnings, jax, jax.numpy as jnp, numpy as np, diffkern as dk, jax_kernels as k
         warnings.simplefilter("ignore")
-        from diffkern.interop.jax import registry
+        from diffkern.interop.jax.registry import CPU as registry
         registry.start()
         child = os.fork()
         if child == 0:

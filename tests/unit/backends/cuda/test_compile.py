@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from conftest import require
 
@@ -53,3 +55,46 @@ def test_lto_code_links_to_the_same_kernel(arch: str) -> None:
     assert other.stack_bytes == own.stack_bytes == 0
     assert other.parameter_bytes == own.parameter_bytes
     assert other.shared_bytes == own.shared_bytes
+
+
+@dk.kernel
+def elementary(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    v = x[i]
+    y[i] = dk.sin(v) / dk.cos(v) + dk.sqrt(v) * dk.exp(v) + dk.log(v) + dk.pow(v, y[i]) + dk.tan(v) + dk.rsqrt(v)
+
+
+def test_fast_math_takes_the_approximate_instructions() -> None:
+    fn = pipeline.forward_ir(elementary.func, elementary.argument_types(), {})
+    precise, fast = (cuda.compile_function(fn, "k", fast_math=flag) for flag in (False, True))
+    for instruction in ("sin.approx", "cos.approx", "div.approx", "sqrt.approx", "ex2.approx", "lg2.approx"):
+        assert instruction in fast.ptx, instruction
+    assert "sin.approx" not in precise.ptx
+    assert ".f64" not in precise.ptx
+    assert ".local" not in precise.ptx
+    linked = toolchain.link([fast.ltoir], "sm_90", "k")
+    assert resources(linked)["k"].stack_bytes == 0
+
+
+def test_lines_of_the_source_reach_the_code() -> None:
+    fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
+    plain, lined = (cuda.compile_function(fn, "k", lineinfo=flag) for flag in (False, True))
+    first = spring.func.__code__.co_firstlineno
+    found = {int(n) for n in re.findall(r"\.loc\s+1 (\d+)", lined.ptx)}
+    assert len([line for line in found if first < line < first + 12]) >= 3
+    assert ".loc" not in plain.ptx
+    assert b"debug_line" in lined.cubin
+    assert b"debug_line" not in plain.cubin
+
+
+def test_launch_bounds_reach_the_code() -> None:
+    fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
+    compiled = cuda.compile_function(fn, "k", launch_bounds=(256, 2))
+    assert ".maxntid 256" in compiled.ptx
+    assert ".minnctapersm 2" in compiled.ptx
+    assert toolchain.link([compiled.ltoir], "sm_90", "k")
+
+
+def test_the_same_function_gives_the_same_bytes() -> None:
+    fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
+    assert cuda.compile_function(fn, "k").cubin == cuda.compile_function(fn, "k").cubin

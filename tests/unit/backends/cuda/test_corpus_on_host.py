@@ -19,6 +19,8 @@ from diffkern.passes.cuda_plan import settle_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack
 
+CASES_ON_CUDA = sorted(name for name in CASES if not name.startswith("tiles."))  # tiles have no code for CUDA yet
+
 
 class OnHost:
     """A function as emitted for CUDA."""
@@ -33,7 +35,7 @@ class OnHost:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("name", CASES_ON_CUDA)
 def test_gradients_agree_with_the_cpu(name: str) -> None:
     case = CASES[name]
     vjp = Vjp(lower(case), options={**case.options, "target": "sm_90"})

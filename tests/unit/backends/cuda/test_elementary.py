@@ -113,3 +113,15 @@ def test_square_root() -> None:
     found = evaluate("sqrt", special)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(np.signbit(found[:2]), [False, True])
+
+
+def test_atan2() -> None:
+    y, x = every_magnitude(40000, 8, 1e-6, 1e6), every_magnitude(40000, 9, 1e-6, 1e6)
+    assert ulps(evaluate("atan2", y, x), np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))) < 3.0
+    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -3e38], np.float32)
+    y, x = (v.ravel().copy() for v in np.meshgrid(special, special))
+    expected = np.arctan2(y, x)
+    found = evaluate("atan2", y, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-44)
+    ordered = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found[ordered]), np.signbit(expected[ordered]))

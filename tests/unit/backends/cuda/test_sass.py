@@ -169,6 +169,18 @@ def test_a_cubin_read_in_two_ways(arch: str) -> None:
     assert taken.parameter_bytes == 56 + 5 * 8 + 3 * 8 + 8  # header, x, y, n
 
 
+@dk.kernel
+def total(x: dk.array(dtype=float), out: dk.array(dtype=float)):
+    i = dk.tid()
+    dk.atomic_add(out, 0, x[i])
+
+
+def test_shared_memory_is_the_programs_own() -> None:
+    sizes = {arch: cubin.resources(cubin_of(total, arch))["sums"].shared_bytes for arch in ("sm_75", "sm_90", "sm_120")}
+    assert len(set(sizes.values())) == 1, sizes
+    assert 0 < sizes["sm_90"] < 1024
+
+
 def test_several_cubins_keep_their_order() -> None:
     made = [cubin_of(sums, arch) for arch in ("sm_90", "sm_75", "sm_90")]
     read = disassembler.codes(made)

@@ -1,0 +1,277 @@
+"""Matrix products of blocks of threads as LTO code, made by NVIDIA's libmathdx (cuBLASDx).
+
+In: a :class:`Product`: sizes, dtypes, how each operand lies, threads of a block, architecture. Out: LTO code that
+defines :attr:`Product.symbol`, ``void f(C* alpha, A* a, B* b, C* beta, C* c)`` with ``c = alpha * a @ b + beta * c`` on
+shared memory, for nvJitLink to inline into a kernel. The library is called by ctypes; it needs neither a driver nor a
+GPU.
+
+A transposed operand is one that lies column by column, so no product needs a copy. The alignment of the operands and
+the size of the block are part of the product: cuBLASDx makes better code for both when it knows them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from diffkern.errors import CompileError
+
+__all__ = ["ITEMSIZE", "SHARED_LIMIT", "Product", "available", "generate", "version"]
+
+ITEMSIZE: Final = {"float16": 2, "bfloat16": 2, "tf32": 4, "float32": 4, "float64": 8}
+SHARED_LIMIT: Final = {
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+    120: 99,
+    121: 99,
+}
+"""KiB of shared memory that a block may have, by architecture."""
+
+_INSTALL = 'run: pip install "diffkern[tiles]"; without it products of tiles are loops'
+_PRECISION: Final = {"bfloat16": 2, "float16": 3, "tf32": 4, "float32": 5, "float64": 6}
+_NVRTC = "DIFFKERN_NVRTC"
+_STATUS: Final = {
+    1: "it does not accept one of the values",
+    2: "it failed internally",
+    3: "its code did not compile",
+    4: "a library it depends on failed",
+    5: "it could not use its temporary files",
+}
+_FUNCTION, _SIZE, _TYPE, _PRECISIONS, _SM, _EXECUTION, _BLOCK_DIM = range(7)
+_API, _ARRANGEMENT, _ALIGNMENT, _STATIC_BLOCK_DIM = 9, 10, 11, 12
+_OPTION_SYMBOL, _OPTION_SM = 0, 1
+_BLOCK, _SHARED_MEMORY, _REAL, _MATRIX_PRODUCT = 1, 0, 0, 0
+_ALIGN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product ``(m x k) @ (k x n)``.
+
+    Attributes
+    ----------
+    m, n, k
+        Sizes.
+    a, b, c
+        How the elements of the factors and of the result are held: a key of :data:`ITEMSIZE`. ``tf32`` is float32 that
+        is rounded to 10 bits in the product.
+    columns_a, columns_b
+        Whether a factor lies column by column, as the transpose of a row-major tile does.
+    threads
+        Threads of the block.
+    arch
+        The architecture, as in ``sm_90``.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: str
+    b: str
+    c: str
+    threads: int
+    arch: str
+    columns_a: bool = False
+    columns_b: bool = False
+
+    def __str__(self) -> str:
+        layout = "".join("t" if columns else "n" for columns in (self.columns_a, self.columns_b))
+        return f"{self.m}x{self.n}x{self.k} {self.a}*{self.b}->{self.c} ({layout}), {self.threads} threads, {self.arch}"
+
+    @property
+    def fields(self) -> list[tuple[str, bytes]]:
+        """What tells it from other products, for a key."""
+        return [(name, str(getattr(self, name)).encode()) for name in self.__dataclass_fields__]
+
+    @property
+    def symbol(self) -> str:
+        """The name of the function: the same for the same product in any process."""
+        text = "\0".join(f"{label}={value.decode()}" for label, value in self.fields)
+        return f"dk_mm_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory that the three operands take."""
+        sizes = ((self.m * self.k, self.a), (self.k * self.n, self.b), (self.m * self.n, self.c))
+        return sum(-(-count * ITEMSIZE[dtype] // _ALIGN) * _ALIGN for count, dtype in sizes)
+
+    def check(self) -> None:
+        """Check what the library would refuse with a number, or take minutes to refuse.
+
+        Raises
+        ------
+        CompileError
+            With what is wrong and what to do.
+        """
+        number = _number(self.arch)
+        if min(self.m, self.n, self.k) < 1:
+            raise CompileError(f"the matrix product {self} is empty")
+        unknown = [t for t in (self.a, self.b, self.c) if t not in ITEMSIZE]
+        if unknown:
+            known = ", ".join(ITEMSIZE)
+            raise CompileError(f"the matrix product {self} has no type {unknown[0]!r}", remedy=f"take one of {known}")
+        if self.threads % 32 or not 32 <= self.threads <= 1024:
+            raise CompileError(
+                f"the matrix product {self} is for whole warps of threads",
+                remedy="launch with a block_dim that is a multiple of 32, up to 1024",
+            )
+        if number < 80 and {"bfloat16", "tf32"} & {self.a, self.b, self.c}:
+            raise CompileError(f"the matrix product {self} needs sm_80", remedy="use float16 or float32")
+        if self.c == "tf32":
+            raise CompileError(f"the matrix product {self} is summed in tf32", remedy="sum in float32")
+        limit = SHARED_LIMIT[number] * 1024
+        if self.shared_bytes > limit:
+            raise CompileError(
+                f"the matrix product {self} needs {self.shared_bytes} bytes of shared memory for its operands, and a "
+                f"block of {self.arch} has {limit}",
+                remedy="use smaller tiles, and a loop over the inner size",
+            )
+
+
+def _number(arch: str) -> int:
+    text = arch.removeprefix("sm_").rstrip("af")
+    if not text.isdigit() or int(text) not in SHARED_LIMIT:
+        raise CompileError(
+            f"there are no matrix products for {arch!r}",
+            remedy=f"take one of sm_{', sm_'.join(map(str, SHARED_LIMIT))}",
+        )
+    return int(text)
+
+
+class _Library:
+    """libmathdx: calls that check what came back."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    def call(self, name: str, *arguments: Any, what: str) -> None:
+        function: Callable[..., int] = getattr(self.handle, name)
+        status = function(*arguments)
+        if status:
+            reason = _STATUS.get(status, f"status {status}")
+            raise CompileError(f"libmathdx refuses {what}: {reason} (in {name})", remedy=_remedy(status))
+
+    def number(self, descriptor: Any, operator: int, value: int, what: str) -> None:
+        self.call("cublasdxSetOperatorInt64", descriptor, operator, ctypes.c_longlong(value), what=what)
+
+    def numbers(self, descriptor: Any, operator: int, values: Sequence[int], what: str) -> None:
+        array = (ctypes.c_longlong * len(values))(*values)
+        count = ctypes.c_size_t(len(values))
+        self.call("cublasdxSetOperatorInt64s", descriptor, operator, count, array, what=what)
+
+
+def _remedy(status: int) -> str:
+    if status == 1:
+        return "change the sizes of the tiles, their dtypes or block_dim"
+    if status == 3:
+        return (
+            "libmathdx 0.4 does not compile with NVRTC 13.5: install nvidia-cuda-nvrtc before 13.5, or name such a "
+            f"libnvrtc.so in the environment variable {_NVRTC}; LIBMATHDX_LOG_LEVEL=5 shows what the compiler says"
+        )
+    return "set the environment variable LIBMATHDX_LOG_LEVEL=5 to see what the library says"
+
+
+@functools.cache
+def _library() -> _Library | None:
+    """The library, or None if it is not installed."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+    except ImportError:
+        return None
+    found = sorted(Path(sysconfig.get_paths()["purelib"]).glob("nvidia/cu1*/lib/libmathdx.so.0"))
+    if not found:
+        return None
+    try:
+        # It looks for these two among the libraries that are loaded.
+        chosen = os.environ.get(_NVRTC)
+        if chosen:
+            for part in sorted(Path(chosen).parent.glob("libnvrtc-builtins.so.*")):
+                ctypes.CDLL(str(part), mode=ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(chosen, mode=ctypes.RTLD_GLOBAL)
+        else:
+            load_nvidia_dynamic_lib("nvrtc")
+        load_nvidia_dynamic_lib("nvJitLink")
+        return _Library(ctypes.CDLL(str(found[-1])))
+    except (OSError, RuntimeError):
+        return None
+
+
+def available() -> bool:
+    """Whether libmathdx is installed."""
+    return _library() is not None
+
+
+def _needed() -> _Library:
+    library = _library()
+    if library is None:
+        raise CompileError("libmathdx is not installed", remedy=_INSTALL)
+    return library
+
+
+@functools.cache
+def version() -> str:
+    """The version of libmathdx."""
+    parts = [ctypes.c_int() for _ in range(3)]
+    _needed().call("mathdxGetVersionEx", *map(ctypes.byref, parts), what="to tell its version")
+    return ".".join(str(part.value) for part in parts)
+
+
+def generate(product: Product) -> bytes:
+    """LTO code of a product. Takes from seconds to a minute.
+
+    Raises
+    ------
+    CompileError
+        If libmathdx is not installed or refuses the product.
+    """
+    product.check()
+    library, what = _needed(), f"the matrix product {product}"
+    descriptor, code = ctypes.c_longlong(), ctypes.c_longlong()
+    library.call("cublasdxCreateDescriptor", ctypes.byref(descriptor), what=what)
+    try:
+        _describe(library, descriptor, product, what)
+        library.call("commondxCreateCode", ctypes.byref(code), what=what)
+        try:
+            sm = ctypes.c_longlong(10 * _number(product.arch))
+            library.call("commondxSetCodeOptionInt64", code, _OPTION_SM, sm, what=what)
+            library.call("cublasdxFinalizeCode", code, descriptor, what=what)
+            size = ctypes.c_size_t()
+            library.call("commondxGetCodeLTOIRSize", code, ctypes.byref(size), what=what)
+            out = (ctypes.c_char * size.value)()
+            library.call("commondxGetCodeLTOIR", code, size, out, what=what)
+            return bytes(out)
+        finally:
+            library.call("commondxDestroyCode", code, what=what)
+    finally:
+        library.call("cublasdxDestroyDescriptor", descriptor, what=what)
+
+
+def _describe(library: _Library, descriptor: Any, product: Product, what: str) -> None:
+    p = product
+    library.number(descriptor, _FUNCTION, _MATRIX_PRODUCT, what)
+    library.numbers(descriptor, _SIZE, (p.m, p.n, p.k), f"{what} of this size")
+    library.number(descriptor, _TYPE, _REAL, what)
+    library.numbers(descriptor, _PRECISIONS, [_PRECISION[t] for t in (p.a, p.b, p.c)], f"{what} of these types")
+    library.number(descriptor, _SM, 10 * _number(p.arch), f"{what} on this architecture")
+    library.number(descriptor, _EXECUTION, _BLOCK, what)
+    library.number(descriptor, _API, _SHARED_MEMORY, what)
+    library.numbers(descriptor, _BLOCK_DIM, (p.threads, 1, 1), f"{what} with this block")
+    library.numbers(descriptor, _ARRANGEMENT, (int(not p.columns_a), int(not p.columns_b), 1), what)
+    library.numbers(descriptor, _ALIGNMENT, (_ALIGN, _ALIGN, _ALIGN), what)
+    library.number(descriptor, _STATIC_BLOCK_DIM, 1, what)
+    name = p.symbol.encode()
+    library.call("cublasdxSetOptionStr", descriptor, _OPTION_SYMBOL, ctypes.c_char_p(name), what=what)

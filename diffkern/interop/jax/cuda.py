@@ -1,0 +1,131 @@
+"""CUDA: the driver's functions that the handler calls, and programs loaded by it.
+
+In: a process in which JAX has a GPU. Out: a :class:`Gpu`, by which calls get programs for its architecture; None in all
+other processes. Programs are loaded as CUDA's libraries, whose kernels are good for every device of the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from array import array as words
+from typing import Any, Protocol
+
+from diffkern.cache.manifest import Entry
+from diffkern.errors import CudaError
+from diffkern.interop.jax.registry import HANDLER, REGISTRY, Registry, capsule, load_handler
+from diffkern.interop.jax.table import DeviceCode
+
+__all__ = ["CudaRegistry", "Driver", "Gpu", "NativeDriver", "present"]
+
+THREADS = 256
+_MOST_BLOCKS = 2**31 - 1
+_FEW_BLOCKS = 2048  # of programs whose blocks add to sums: as many as the largest GPU keeps busy
+_DRIVER = "dk_xla_driver"
+
+
+class Driver(Protocol):
+    """What is needed of CUDA's driver."""
+
+    def addresses(self) -> tuple[int, int, int, int]:
+        """Return where cuLaunchKernel, cuMemsetD8Async, cuMemcpyAsync and cuKernelGetFunction are."""
+        ...
+
+    def load(self, image: bytes, symbol: str) -> int:
+        """Load a cubin and return a ``CUkernel`` of it."""
+        ...
+
+
+class NativeDriver:
+    """CUDA's driver library, of CUDA 12 or later."""
+
+    _NAMES = ("cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyAsync", "cuKernelGetFunction")
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        self._images: list[bytes] = []
+
+    def addresses(self) -> tuple[int, int, int, int]:
+        found = [ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0 for name in self._NAMES]
+        return found[0], found[1], found[2], found[3]
+
+    def load(self, image: bytes, symbol: str) -> int:
+        library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        self._images.append(image)
+        none, zero = ctypes.c_void_p(), ctypes.c_uint(0)
+        self._check(
+            "cuLibraryLoadData",
+            self._library.cuLibraryLoadData(ctypes.byref(library), image, none, none, zero, none, none, zero),
+        )
+        status = self._library.cuLibraryGetKernel(ctypes.byref(kernel), library, symbol.encode())
+        self._check("cuLibraryGetKernel", status)
+        return kernel.value or 0
+
+    @staticmethod
+    def _check(call: str, status: int) -> None:
+        if status:
+            raise CudaError(f"{call} failed with error {status}", call=call, code=status)
+
+
+class CudaRegistry(Registry):
+    """The calls that the handler for CUDA can find."""
+
+    platform = "CUDA"
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self.functions = words("q", driver.addresses())
+
+    def addresses(self) -> dict[str, int]:
+        from diffkern.interop.jax.cuda_handler import cuda_handler_ir
+
+        found = load_handler(cuda_handler_ir(), (HANDLER, REGISTRY, _DRIVER))
+        ctypes.c_int64.from_address(found[_DRIVER]).value = self.functions.buffer_info()[0]
+        return found
+
+    def capsules(self, handler: int) -> Any:
+        return {"initialize": capsule(handler), "execute": capsule(handler)}
+
+
+class Gpu:
+    """GPUs of one architecture in this process.
+
+    Parameters
+    ----------
+    driver : Driver
+        The driver.
+    target : str
+        The architecture, such as ``sm_90``.
+    """
+
+    def __init__(self, driver: Driver, target: str) -> None:
+        self.target = target
+        self.registry = CudaRegistry(driver)
+        self._driver = driver
+        self._loaded: dict[str, DeviceCode] = {}
+
+    def code(self, entry: Entry) -> DeviceCode:
+        """Return a program in the driver."""
+        symbol = entry.symbols[0]
+        if symbol not in self._loaded:
+            manifest = entry.program
+            kernel = self._driver.load(entry.object_code, symbol)
+            blocks = _FEW_BLOCKS if manifest.get("sites") else _MOST_BLOCKS
+            shared = int(manifest.get("dynamic_shared_bytes", 0))
+            threads = int(manifest.get("block_dim", 0) or THREADS)
+            self._loaded[symbol] = DeviceCode(kernel, blocks, shared, threads, manifest)
+        return self._loaded[symbol]
+
+
+@functools.cache
+def present() -> Gpu | None:
+    """Return the GPUs that JAX computes on, or None if it computes on something else."""
+    import jax
+
+    if jax.default_backend() != "gpu":
+        return None
+    device = jax.devices()[0]
+    # Of AMD's GPUs the capability is a name.
+    capability = str(getattr(device, "compute_capability", "")).replace(".", "")
+    return Gpu(NativeDriver(), f"sm_{capability}") if capability.isdigit() else None

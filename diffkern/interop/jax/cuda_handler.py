@@ -1,0 +1,136 @@
+"""The handler for CUDA, as LLVM code: the same walk through the call, with launches on XLA's stream.
+
+In: nothing but where the registry's address and those of the driver's functions will stand. Out: a module that exports
+``dk_xla_handler`` for the platform CUDA, for the stages *initialize* and *execute*. It only puts launches, copies and
+clears on the stream, always the same ones for the same call, and says so: XLA may capture it into CUDA graphs. The
+argument block is the CPU's, byte for byte, and is what the driver copies as the kernel's one parameter. Kernels are
+``CUkernel``s, which are good for every device; *initialize* makes the driver load them there, so that none is loaded
+while a graph is captured. Values are not read here, as they lie on the device: the programs take them by reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern import abi
+from diffkern.interop.jax import ffi_api, layout
+from diffkern.interop.jax.emit import I32, I64, PTR, Code, Word
+from diffkern.interop.jax.handler import DRIVER, CpuModule
+
+__all__ = ["cuda_handler_ir"]
+
+_DESCRIPTION, _ERROR, _STREAM = 0, 24, 40  # of the context; the stream stands where the CPU has numbers of a mistake
+_MESSAGE_BYTES = 512
+
+
+def cuda_handler_ir() -> str:
+    """Return the module's text."""
+    return _CudaModule().text()
+
+
+class _CudaModule(CpuModule):
+    traits = ffi_api.COMMAND_BUFFER_COMPATIBLE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = ir.GlobalVariable(self.module, I64, DRIVER)
+        self.driver.initializer = ir.Constant(I64, 0)
+        self.driver.type = PTR
+
+    def function_of(self, c: Code, which: int) -> Word:
+        return c.load(c.b.load(self.driver, typ=I64), which)
+
+    def note(self, c: Code, context: Word, status: Any) -> None:
+        """Keep the first failure."""
+        failed = c.b.and_(c.compare("!=", c.b.zext(status, I64), 0), c.compare("==", c.load(context, _ERROR), 0))
+        with c.when(failed):
+            c.store(c.b.zext(status, I64), context, _ERROR)
+
+    def copy_buffer(self, c: Code, context: Word, to: Word, source: Word, count: Word) -> None:
+        stream = c.load(context, _STREAM)
+        with c.when(c.compare("!=", count, 0)):
+            self.note(c, context, c.call(self.function_of(c, layout.DRIVER_COPY), [to, source, count, stream], I32))
+
+    def clear_buffer(self, c: Code, context: Word, at: Word, count: Word) -> None:
+        arguments = [at, ir.Constant(ir.IntType(8), 0), count, c.load(context, _STREAM)]
+        with c.when(c.compare("!=", count, 0)):
+            self.note(c, context, c.call(self.function_of(c, layout.DRIVER_CLEAR), arguments, I32))
+
+    def launch(self) -> Any:
+        made, c = self.function("launch", ir.VoidType(), [I64] * 3)
+        context, step, element = made.args
+        description = c.load(context, _DESCRIPTION)
+        dims, n = self.dims(c, context, description, c.load(step, layout.LAUNCH_INDEX))
+        with c.when(c.compare("==", n, 0)):
+            c.b.ret_void()
+        block = c.words(c.div(c.load(step, layout.LAUNCH_BLOCK), 8))
+        self.pack(c, context, step, element, block)
+        c.store(0, block, abi.STATUS)
+        for axis in range(abi.MAX_DIMS):
+            c.store(c.load(dims, 8 * axis), block, abi.DIMS + 8 * axis)
+        c.store(0, block, abi.CHUNK)
+        c.store(0, block, abi.PARTIALS)
+        program = c.add(step, layout.LAUNCH_PLAIN)
+        threads = c.load(program, layout.DEVICE_THREADS)
+        blocks = c.min(c.ceil_div(n, threads), c.load(program, layout.DEVICE_BLOCKS))
+        params = c.words(1)
+        c.store(block, params)
+        narrow = [c.b.trunc(w, I32) for w in (blocks, c.word(1), c.word(1), threads, c.word(1), c.word(1))]
+        arguments = [
+            c.load(program, layout.DEVICE_KERNEL), *narrow, c.b.trunc(c.load(program, layout.DEVICE_SHARED), I32),
+            c.load(context, _STREAM), params, c.word(0),
+        ]  # fmt: skip
+        self.note(c, context, c.call(self.function_of(c, layout.DRIVER_LAUNCH), arguments, I32))
+        c.b.ret_void()
+        return made
+
+    def skip(self, c: Code, stage: Word, null: Any) -> None:
+        with c.when(c.compare("<", stage, ffi_api.STAGE_INITIALIZE)):
+            c.leave(null)
+
+    def load(self, c: Code, frame: Word, description: Word, error: Any, null: Any) -> None:
+        """In the stage before execution make the driver load the kernels on the device at hand."""
+        stage = c.load32(frame, ffi_api.OFFSETS["XLA_FFI_CallFrame"]["stage"])
+        with c.when(c.compare("==", stage, ffi_api.STAGE_INITIALIZE)):
+            step = c.variable(c.add(description, c.load(description, layout.FIRST_STEP)))
+            failed, found = c.variable(0), c.words(1)
+            with c.loop(c.load(description, layout.STEPS)):
+                with c.when(c.compare("==", c.load(step.get(), layout.STEP_KIND), layout.LAUNCH)):
+                    kernel = c.load(c.add(step.get(), layout.LAUNCH_PLAIN), layout.DEVICE_KERNEL)
+                    status = c.call(self.function_of(c, layout.DRIVER_FUNCTION), [found, kernel], I32)
+                    failed.set(c.choose(c.compare("==", failed.get(), 0), c.b.zext(status, I64), failed.get()))
+                step.set(c.add(step.get(), c.load(step.get(), layout.STEP_BYTES)))
+            self.refuse_failure(c, frame, description, failed.get(), error)
+            c.leave(null)
+
+    def begin(self, c: Code, frame: Word, context: Word) -> None:
+        """Ask XLA for the stream."""
+        fields = ffi_api.OFFSETS["XLA_FFI_Stream_Get_Args"]
+        frames, api = ffi_api.OFFSETS["XLA_FFI_CallFrame"], ffi_api.OFFSETS["XLA_FFI_Api"]
+        size = ffi_api.SIZES["XLA_FFI_Stream_Get_Args"]
+        arguments = c.words(size // 8)
+        c.store(size, arguments, fields["struct_size"])
+        c.store(0, arguments, fields["extension_start"])
+        c.store(c.load(frame, frames["ctx"]), arguments, fields["ctx"])
+        c.store(0, arguments, fields["stream"])
+        get = c.load(c.load(frame, frames["api"]), api["XLA_FFI_Stream_Get"])
+        problem = c.call(get, [c.pointer(arguments)], PTR)
+        with c.when(c.compare("!=", c.address(problem), 0)):
+            c.leave(problem)
+        c.store(c.load(arguments, fields["stream"]), context, _STREAM)
+
+    def run(self, c: Code, context: Word, description: Word, elements: Any, count: Word) -> None:
+        c.b.call(elements, [context, c.word(0), count])
+
+    def tell(self, c: Code, frame: Word, context: Word, error: Any) -> None:
+        self.refuse_failure(c, frame, c.load(context, _DESCRIPTION), c.load(context, _ERROR), error)
+
+    def refuse_failure(self, c: Code, frame: Word, description: Word, status: Word, error: Any) -> None:
+        with c.when(c.compare("!=", status, 0)):
+            buffer = c.words(_MESSAGE_BYTES // 8)
+            form = self.string(c, "diffkern: %s: the CUDA driver refused it with error %lld")
+            name = c.load(description, layout.NAME)
+            c.b.call(self.snprintf, [buffer, c.word(_MESSAGE_BYTES), form, name, status])
+            c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES["INTERNAL"])]))

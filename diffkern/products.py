@@ -1,0 +1,206 @@
+"""LTO code of matrix products: from the cache where it is known, otherwise made in parallel and kept.
+
+In: the products that kernels call. Out: their code. What a product is decides its key (with the versions of libmathdx
+and of the compiler it uses), so kernels share code, and so do processes. Making one takes seconds to a minute; several
+are made at once, each in a process of its own, with a progress bar on a terminal once that takes more than a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from diffkern.backends.cuda.mathdx import Product
+from diffkern.cache.environment import distribution_versions
+from diffkern.cache.key import key
+from diffkern.cache.manifest import Entry
+from diffkern.cache.store import Store, default_directory
+from diffkern.errors import CompileError, KernelError, raise_all
+
+__all__ = ["Products", "obtain", "product_key"]
+
+FOLDER = "products"
+_CODE = "kernel.ltoir"
+_BAR_AFTER_S = 1.0
+_DISTRIBUTIONS = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
+
+Command = Callable[[Product], list[str]]
+
+
+@dataclass(frozen=True)
+class Products:
+    """The code of some products.
+
+    Attributes
+    ----------
+    code
+        LTO code by product.
+    made
+        The products that were made for this, the others being known.
+    cpu_seconds
+        Processor time that making them took, all processes together.
+    """
+
+    code: dict[Product, bytes]
+    made: tuple[Product, ...] = ()
+    cpu_seconds: float = 0.0
+    symbols: tuple[str, ...] = field(default=())
+
+
+def product_key(product: Product) -> str:
+    """The key under which a product's code is kept."""
+    nvrtc = os.environ.get("DIFFKERN_NVRTC", "")
+    versions = [(name, version.encode()) for name, version in distribution_versions(_DISTRIBUTIONS)]
+    return key([("kind", b"matrix product"), *product.fields, *versions, ("nvrtc", nvrtc.encode())])
+
+
+def obtain(
+    products: Iterable[Product],
+    *,
+    store: Store | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+    command: Command | None = None,
+) -> Products:
+    """Get the code of products.
+
+    Parameters
+    ----------
+    products : iterable of Product
+        What is wanted; the same one may come several times.
+    store : Store, optional
+        Where code is kept; a folder of the cache directory by default.
+    processes : int, optional
+        How many to make at once; as many as processors by default.
+    progress : bool, optional
+        Whether to show a progress bar on standard error; by default where that is a terminal.
+    command : callable, optional
+        The command that makes a product's code.
+
+    Raises
+    ------
+    CompileError
+        If one of them cannot be made; the others are kept all the same.
+    """
+    wanted = list(dict.fromkeys(products))
+    for product in wanted:
+        product.check()
+    kept = Store(default_directory() / FOLDER) if store is None else store
+    code: dict[Product, bytes] = {}
+    for product in wanted:
+        entry = kept.get(product_key(product))
+        if entry is not None:
+            code[product] = entry.more[_CODE]
+    missing = [product for product in wanted if product not in code]
+    if not missing:
+        return Products(code, symbols=tuple(p.symbol for p in wanted))
+    before = os.times()
+    limit = processes or os.cpu_count() or 1
+    shown = sys.stderr.isatty() if progress is None else progress
+    errors = _Makers(missing, code, kept, limit, shown, command or _command).run()
+    after = os.times()
+    raise_all(errors)
+    spent = after.children_user - before.children_user + after.children_system - before.children_system
+    return Products(code, tuple(missing), spent, tuple(p.symbol for p in wanted))
+
+
+def _command(product: Product) -> list[str]:
+    return [sys.executable, "-m", "diffkern.backends.cuda.mathdx_child", json.dumps(asdict(product))]
+
+
+@dataclass
+class _Maker:
+    """A process that makes the code of one product."""
+
+    product: Product
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    log: IO[bytes]
+
+
+class _Makers:
+    """The processes, a few at a time."""
+
+    def __init__(
+        self,
+        missing: list[Product],
+        code: dict[Product, bytes],
+        store: Store,
+        limit: int,
+        shown: bool,
+        command: Command,
+    ) -> None:
+        self.waiting, self.total = list(missing), len(missing)
+        self.code, self.store, self.limit, self.shown, self.command = code, store, limit, shown, command
+        self.running: list[_Maker] = []
+        self.errors: list[KernelError] = []
+        self.started = time.perf_counter()
+        self.drawn = False
+
+    def run(self) -> list[KernelError]:
+        try:
+            while self.waiting or self.running:
+                while self.waiting and len(self.running) < self.limit:
+                    self.running.append(self.start(self.waiting.pop(0)))
+                for maker in [m for m in self.running if m.process.poll() is not None]:
+                    self.running.remove(maker)
+                    self.finish(maker)
+                self.draw()
+                if self.running:
+                    time.sleep(0.02)
+        finally:
+            for maker in self.running:
+                maker.process.kill()
+                maker.process.wait()
+            if self.drawn:
+                print(file=sys.stderr)
+        return self.errors
+
+    def start(self, product: Product) -> _Maker:
+        out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
+        package = str(Path(__file__).parents[1])
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+        environment = {**os.environ, "PYTHONPATH": path}
+        process = subprocess.Popen(self.command(product), stdout=out, stderr=log, env=environment)
+        return _Maker(product, process, out, log)
+
+    def finish(self, maker: _Maker) -> None:
+        maker.out.seek(0)
+        maker.log.seek(0)
+        found, said = maker.out.read(), maker.log.read().decode(errors="replace").strip()
+        maker.out.close()
+        maker.log.close()
+        if maker.process.returncode or not found:
+            self.errors.append(_error(maker.product, said))
+            return
+        self.code[maker.product] = found
+        ingredients = {name: value.decode() for name, value in maker.product.fields}
+        entry = Entry(b"", (maker.product.symbol,), ingredients=ingredients, more={_CODE: found})
+        self.store.put(product_key(maker.product), entry)
+
+    def draw(self) -> None:
+        if not self.shown or time.perf_counter() - self.started < _BAR_AFTER_S:
+            return
+        done = self.total - len(self.waiting) - len(self.running)
+        seconds = time.perf_counter() - self.started
+        bar = "#" * (20 * done // self.total)
+        print(f"\rmatrix products [{bar:<20}] {done}/{self.total} {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+        self.drawn = True
+
+
+def _error(product: Product, said: str) -> CompileError:
+    """What a process that failed has said, or that it said nothing."""
+    last = said.splitlines()[-1] if said else ""
+    try:
+        parts = json.loads(last)
+        return CompileError(parts["message"], remedy=parts["remedy"])
+    except (ValueError, KeyError, TypeError):
+        return CompileError(f"the process that makes the matrix product {product} ended without code: {last[:300]}")

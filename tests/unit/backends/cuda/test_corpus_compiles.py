@@ -1,0 +1,51 @@
+"""Every kernel of the corpus and its adjoint become cubins; for one architecture each, all of them for a sample."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from conftest import require
+from grad.build import lower
+from grad.corpus import CASES
+
+from diffkern import pipeline
+from diffkern.backends import cuda
+from diffkern.backends.cuda.cubin import resources
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function
+from diffkern.ir.types import is_differentiable
+from diffkern.passes.cuda_plan import settle_updates
+
+require("cuda.bindings.nvjitlink", "cuda.pathfinder")
+
+CASES_ON_CUDA = sorted(name for name in CASES if not name.startswith("tiles."))  # tiles have no code for CUDA yet
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+
+
+def programs(name: str) -> list[Function]:
+    """The forward and the adjoint of a case."""
+    case = CASES[name]
+    fn = lower(case)
+    active = [i for i, p in enumerate(fn.params) if is_differentiable(p.type)]
+    d = pipeline.differentiate(pipeline.prepare(fn), active, {**case.options, "target": "sm_90"})
+    settle_updates(d.fn, d.buffers, d.conflicts)
+    return [pipeline.optimise(clone_function(fn)), d.fn]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES_ON_CUDA)
+def test_a_case_compiles(name: str) -> None:
+    arch = ARCHITECTURES[zlib.crc32(name.encode()) % len(ARCHITECTURES)]
+    for fn in programs(name):
+        compiled = cuda.compile_function(fn, "kernel", arch=arch, may_alias=False)
+        assert resources(compiled.cubin)["kernel"].registers > 0
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", CASES_ON_CUDA[:: len(CASES_ON_CUDA) // 4])
+def test_a_sample_compiles_for_every_architecture(name: str, arch: str) -> None:
+    for fn in programs(name):
+        compiled = cuda.compile_function(fn, "kernel", arch=arch)
+        assert resources(compiled.cubin)["kernel"].registers > 0
+        assert f".target {arch}" in compiled.ptx
