@@ -23,8 +23,9 @@ from diffkern.runtime.native.loader import load_object
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
 import cpu_harness
+import test_cpu_checks
 
-__all__ = ["HostCuda", "cpu_harness", "host_text"]
+__all__ = ["HostCuda", "cpu_harness", "host_text", "test_cpu_checks"]
 
 _serial = itertools.count()
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
