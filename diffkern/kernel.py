@@ -26,10 +26,11 @@ from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
 from diffkern.runtime.launch import run
 from diffkern.runtime.program import Executable
-from diffkern.specialize import Specialization, load, load_entry
+from diffkern.specialize import Specialization, is_shipped, load, load_entry
 
 if TYPE_CHECKING:
     from diffkern.frontend.canonical import Place
+    from diffkern.runtime.cuda.program import CudaExecutable
 
 __all__ = ["Kernel", "kernel"]
 
@@ -184,8 +185,16 @@ class Kernel:
         watch(self)
         device = placed(alias)
         assert device is not None
-        entry = load_entry(specialization, device.target)
-        return executable(device, entry.object_code, entry.symbols[0], entry.program)
+
+        def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
+            entry = load_entry(of, device.target)
+            return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
+
+        # Most launches have no overlapping arrays: the program for others is made when there is one.
+        quick = specialization.with_options(may_alias=False)
+        if is_shipped(specialization, device.target) and not is_shipped(quick, device.target):
+            return made(specialization)
+        return made(quick, functools.cache(lambda: made(specialization)))
 
     def forget_programs(self) -> None:
         """Drop all programs; they are loaded again when needed."""
@@ -195,7 +204,7 @@ class Kernel:
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
         device_of_keys(self.name, self.parameters, keys)
-        types = tuple(type_of_key(key) for key in keys)
+        types = tuple(type_of_key(key) for key in keys[: len(self.parameters)])
         errors: list[KernelError] = []
         for parameter, t in zip(self.parameters, types, strict=True):
             try:

@@ -264,8 +264,11 @@ def _build(
             registers=taken.registers,
             stack_bytes=taken.stack_bytes,
             spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
-            shared_bytes=taken.shared_bytes,
+            shared_bytes=taken.shared_bytes + compiled.dynamic_shared_bytes,
+            dynamic_shared_bytes=compiled.dynamic_shared_bytes,
             launch_bounds=compiled.launch_bounds,
+            block_dim=compiled.block_dim,
+            sites=compiled.sites,
         )
         for entry, p in zip(manifest["params"], fn.params, strict=True):
             entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
