@@ -81,7 +81,9 @@ def warm_up(arch: str) -> None:
 def ptx(module: Any, arch: str) -> str:
     """The PTX of an optimised module."""
     with _lock:
-        return str(machine(arch).emit_assembly(module))
+        text = str(machine(arch).emit_assembly(module))
+    # LLVM takes the widest scope here; a launch is on one device, as for all other atomic operations.
+    return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas")
 
 
 def _absent(error: Exception | None = None) -> CompileError:
