@@ -339,7 +339,7 @@ def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = No
 
 def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool = True) -> None:
     """Launch with all arguments in one tuple."""
-    if attention.needed or current.device is not None:
+    if attention.needed:
         dispatch(Launch(kernel, dim, args), record_tape)
         return
     kernel.generation()

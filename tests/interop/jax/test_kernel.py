@@ -165,6 +165,19 @@ def test_a_donated_argument_is_changed_in_place():
     np.testing.assert_allclose(out, expected, rtol=1e-6)
 
 
+def test_one_array_as_input_and_as_in_out():
+    @dk.kernel
+    def reverse(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = x[x.shape[0] - 1 - i] + y[i]
+
+    f = dk.jax_kernel(reverse, in_out_argnames="y")
+    x = ramp(50_000)
+    expected = np.asarray(x[::-1] + x)
+    for g in (f, jax.jit(f), lambda x, _: jax.jit(lambda x: f(x, x), donate_argnums=0)(jnp.array(x))):
+        np.testing.assert_array_equal(g(x, x)[0], expected)
+
+
 def test_vectors_and_values_by_vector():
     f = dk.jax_kernel(k.stretch, launch_dims=lambda x, edges, shift: edges.shape[:1])
     x = jnp.sin(jnp.arange(30, dtype=jnp.float32)).reshape(10, 3)

@@ -65,8 +65,8 @@ def scale(p: Pair):
 @dk.kernel
 def reversed_blocks(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     i = dk.tid()
-    shared = dk.shared_array(32, float)
-    k = dk.thread_index()
+    shared = dk.shared_array(256, float)
+    k, n = dk.thread_index(), dk.block_dim()
     shared[k] = x[i]
     dk.syncthreads()
-    y[i] = shared[31 - k]
+    y[i] = shared[n - 1 - k]
