@@ -7,6 +7,7 @@ are made at once, each in a process of its own, with a progress bar on a termina
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -25,7 +26,7 @@ from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store, default_directory
 from diffkern.errors import CompileError, KernelError, raise_all
 
-__all__ = ["Products", "obtain", "product_key"]
+__all__ = ["Products", "generated", "obtain", "product_key"]
 
 FOLDER = "products"
 _CODE = "kernel.ltoir"
@@ -33,6 +34,13 @@ _BAR_AFTER_S = 1.0
 _DISTRIBUTIONS = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 
 Command = Callable[[Product], list[str]]
+
+_generated = 0
+
+
+def generated() -> int:
+    """How many products this process has had made, the cache not knowing them."""
+    return _generated
 
 
 @dataclass(frozen=True)
@@ -99,17 +107,31 @@ def obtain(
         entry = kept.get(product_key(product))
         if entry is not None:
             code[product] = entry.more[_CODE]
+    symbols = tuple(p.symbol for p in wanted)
     missing = [product for product in wanted if product not in code]
     if not missing:
-        return Products(code, symbols=tuple(p.symbol for p in wanted))
-    before = os.times()
-    limit = processes or os.cpu_count() or 1
+        return Products(code, symbols=symbols)
     shown = sys.stderr.isatty() if progress is None else progress
-    errors = _Makers(missing, code, kept, limit, shown, command or _command).run()
-    after = os.times()
+    with contextlib.ExitStack() as building:
+        # In one order, so that two processes that want the same products never wait for each other.
+        for name, product in sorted({product_key(p): p for p in missing}.items()):
+            building.enter_context(kept.building(name))
+            entry = kept.get(name)
+            if entry is not None:  # made by another process while this one waited
+                code[product] = entry.more[_CODE]
+        missing = [product for product in missing if product not in code]
+        before = os.times()
+        errors = _Makers(missing, code, kept, processes or os.cpu_count() or 1, shown, command or _command).run()
+        after = os.times()
+    _count(len(missing) - len(errors))
     raise_all(errors)
     spent = after.children_user - before.children_user + after.children_system - before.children_system
-    return Products(code, tuple(missing), spent, tuple(p.symbol for p in wanted))
+    return Products(code, tuple(missing), spent, symbols)
+
+
+def _count(made: int) -> None:
+    global _generated
+    _generated += made
 
 
 def _command(product: Product) -> list[str]:

@@ -19,7 +19,7 @@ from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.llvm.checks import Checking
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.passes.expand import expand_composites
-from diffkern.passes.tile_uses import refuse_tiles
+from diffkern.passes.tile_blocks import lower_tiles_for_blocks
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,8 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
-    refuse_tiles(fn, arch)
     kernel = emit_kernel(
-        expand_composites(fn),
+        expand_composites(lower_tiles_for_blocks(fn)),
         symbol,
         triple=toolchain.TRIPLE,
         data_layout=toolchain.DATA_LAYOUT,

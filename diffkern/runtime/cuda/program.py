@@ -113,6 +113,12 @@ class CudaExecutable(Executable):
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
+        if self.manifest.get("tiled"):
+            # The threads of a block are one more axis of the launch: they work on the block's tiles together.
+            threads = (config or (0, 0))[0] or DEFAULT_BLOCK_DIM
+            if len(dims) > 3:
+                raise ValueError(f"a grid of blocks has at most 3 axes, not {len(dims)}")
+            dims, config = (*dims, threads), (threads, (config or (0, 0))[1])
         if self.blockwise:
             config = (DEFAULT_BLOCK_DIM, 0) if config is None else config
             check_whole_blocks(dims, int(self.manifest["tid_arity"]), config[0])
