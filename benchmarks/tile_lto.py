@@ -7,8 +7,8 @@
 - making the products of both directions in parallel with making them one by one: wall seconds;
 - a rebuild that finds the products in the cache with the first build: processor seconds.
 
-No GPU is needed. Tile kernels are not compiled for CUDA yet, so each product is linked into a kernel of its own that
-copies its operands to shared memory and back.
+No GPU is needed. Tile kernels do not call these products yet, so each is linked into a kernel of its own that copies
+its operands to shared memory and back.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ from diffkern.backends.cuda.mathdx import Product
 from diffkern.cache.environment import distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
-from diffkern.cache.store import Store, default_directory
+from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.specialize import current_store
 
 __all__ = ["Products", "generated", "obtain", "product_key"]
 
-FOLDER = "products"
 _CODE = "kernel.ltoir"
 _BAR_AFTER_S = 1.0
 _DISTRIBUTIONS = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
@@ -85,7 +85,7 @@ def obtain(
     products : iterable of Product
         What is wanted; the same one may come several times.
     store : Store, optional
-        Where code is kept; a folder of the cache directory by default.
+        Where code is kept; the cache directory by default.
     processes : int, optional
         How many to make at once; as many as processors by default.
     progress : bool, optional
@@ -101,7 +101,7 @@ def obtain(
     wanted = list(dict.fromkeys(products))
     for product in wanted:
         product.check()
-    kept = Store(default_directory() / FOLDER) if store is None else store
+    kept = current_store() if store is None else store
     code: dict[Product, bytes] = {}
     for product in wanted:
         entry = kept.get(product_key(product))
@@ -205,7 +205,8 @@ class _Makers:
             return
         self.code[maker.product] = found
         ingredients = {name: value.decode() for name, value in maker.product.fields}
-        entry = Entry(b"", (maker.product.symbol,), ingredients=ingredients, more={_CODE: found})
+        facts = {"what": "matrix product", "title": f"matrix product {maker.product}", "target": maker.product.arch}
+        entry = Entry(b"", (maker.product.symbol,), program=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
 
     def draw(self) -> None:
