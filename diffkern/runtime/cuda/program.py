@@ -61,7 +61,8 @@ class CudaExecutable(Executable):
     """
 
     __slots__ = (
-        "_adds_up", "_careful", "_choices", "_grids", "_resident", "_rules", "_shared", "_threads", "gpu", "tiled", "title",
+        "_adds_up", "_careful", "_choices", "_grids", "_resident", "_rules", "_shared", "_threads", "gpu", "tiled",
+        "title",
     )  # fmt: skip
 
     def __init__(
