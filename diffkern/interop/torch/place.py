@@ -49,7 +49,7 @@ def gpu_of(device: torch.device) -> CudaDevice | None:
 def default_device() -> torch.device:
     """Return where PyTorch makes tensors that say no place."""
     found = torch.get_default_device()
-    if found.type == "cuda" and found.index is None:
+    if str(found) == "cuda":
         return torch.device("cuda", torch.cuda.current_device())
     return found
 
@@ -127,12 +127,12 @@ def as_external(stream: CudaStream) -> Any:
     ordinal = stream.device.ordinal
     if stream.is_default:
         return torch.cuda.default_stream(ordinal)
-    made = torch.cuda.ExternalStream(stream.cuda_stream, device=ordinal)  # type: ignore[no-untyped-call]
-    made._diffkern_stream = stream
+    made = torch.cuda.ExternalStream(stream.cuda_stream, device=ordinal)
+    made._diffkern_stream = stream  # type: ignore[attr-defined]  # PyTorch's class has room for it
     return made
 
 
 def tensor_over(a: array) -> torch.Tensor:
     """Return a tensor over an array on a GPU; PyTorch's current stream waits for the array's work so far."""
-    made: torch.Tensor = torch.from_dlpack(a)
+    made: torch.Tensor = torch.utils.dlpack.from_dlpack(a)
     return made
