@@ -76,7 +76,12 @@ class AdjointLaunch:
             )
         shared = check_aliases(kernel, launch, cotangents)
         self.plan = self._plan(shared)
-        self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.config)
+        try:
+            self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.config)
+        except ValueError as error:
+            raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
+        if self.executable.device is not None and not self._copies(cotangents):
+            self.executable.check(self._pack(cotangents))
 
     @property
     def label(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from diffkern.runtime.state import current
+from diffkern.runtime.state import attention, current
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -156,7 +156,16 @@ def get_preferred_device() -> Device:
 
 def set_device(name: Any) -> None:
     """Make a device the current one of this thread: arrays are made there that do not name another."""
-    current.device = placed(name)
+    _make_current(placed(name))
+
+
+def _make_current(place: CudaDevice | None) -> None:
+    before, current.device = current.device, place
+    # So that a launch need not ask which device is current.
+    if place is not None:
+        attention.rise()
+    if before is not None:
+        attention.fall()
 
 
 class ScopedDevice:
@@ -168,13 +177,13 @@ class ScopedDevice:
 
     def __enter__(self) -> Device:
         self._outer = current.device
-        current.device = placed(self.device)
+        _make_current(placed(self.device))
         return self.device
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        current.device = self._outer
+        _make_current(self._outer)
 
 
 def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:

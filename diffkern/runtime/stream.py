@@ -415,7 +415,7 @@ def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     _busy.clear()
-    attention.restart(sum(x is not None for x in (current.tape, current.recorder, current.stream)))
+    attention.restart(sum(x is not None for x in (current.tape, current.recorder, current.stream, current.device)))
     current.streams = None  # the driver's streams do not go through a fork
 
 

@@ -27,6 +27,7 @@ from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.passes.widen import widen
+from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
 
@@ -246,6 +247,7 @@ def gradcheck(
     rtol32: float = 1e-3,
     max_elements: int = 64,
     seed: int = 0,
+    device: Any = None,
 ) -> GradcheckReport:
     """Check the gradients of a kernel; the arguments are not changed.
 
@@ -268,6 +270,8 @@ def gradcheck(
         Elements to compare one by one; a random choice of them if there are more.
     seed : int, optional
         Of the random projections, directions and choices.
+    device : str or Device, optional
+        A GPU on which the kernel and its gradient are run as well: they have to agree with the CPU's within `rtol32`.
 
     Returns
     -------
@@ -290,7 +294,12 @@ def gradcheck(
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
-    return check_function(fn, dims, args, options=kernel.options, tolerances=tolerances)
+    report = check_function(fn, dims, args, options=kernel.options, tolerances=tolerances)
+    if device is not None:
+        found = compare_devices(kernel, dims, given, device, rtol32, seed)
+        if found is not None:
+            raise GradientError(f"kernel {kernel.name!r}: {found}")
+    return report
 
 
 def check_function(

@@ -14,12 +14,12 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.backends.cuda.lines import Lines
-from diffkern.backends.cuda.registers import add_and_fetch, add_quietly, synchronize
+from diffkern.backends.cuda.registers import add_and_fetch, synchronize, update_quietly
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
 from diffkern.backends.llvm.types import F32, F64, I32, I64, Builder, i64, memory_type
 from diffkern.ir.nodes import Op
-from diffkern.ir.types import SHARED, STORAGE_ONLY, Array, Element, scalar_of
+from diffkern.ir.types import SHARED, STORAGE_ONLY, Array, Element, Kind, scalar_of
 
 SHARED_MEMORY = 3
 """The address space of the memory of a block."""
@@ -88,9 +88,11 @@ def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]
 def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
     """An atomic update whose results nothing uses."""
     s = scalar_of(t)
-    if kind not in ("add", "sub") or s in STORAGE_ONLY or parts[0].type not in _QUIET:
+    known = ("add", "sub") if s.is_float else ("add", "sub", "min", "max")
+    if kind not in known or s in STORAGE_ONLY or parts[0].type not in _QUIET:
         return atomic(b, t, pointer, kind, parts)
     for k, part in enumerate(parts):
-        negated = part if kind == "add" else b.fneg(part) if s.is_float else b.neg(part)
-        add_quietly(b, component(b, s, pointer, k), negated)
+        value = part if kind != "sub" else b.fneg(part) if s.is_float else b.neg(part)
+        place = component(b, s, pointer, k)
+        update_quietly(b, "add" if kind == "sub" else kind, place, value, signed=s.kind is Kind.INT)
     return list(parts)

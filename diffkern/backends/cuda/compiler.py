@@ -19,7 +19,7 @@ from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.llvm.checks import Checking
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.passes.expand import expand_composites
-from diffkern.passes.tile_uses import refuse_tiles
+from diffkern.passes.tile_blocks import lower_tiles_for_blocks
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,19 @@ class CudaObject:
     symbols : tuple of str
         The kernel's name.
     shared_bytes : int
-        Shared memory of a block.
+        Static shared memory of a block.
     llvm_ir : str
         The optimised LLVM code.
     check_sites : tuple of Op
         What is checked while running; the number of a site is its position here.
     stamped : tuple of Value
         The array parameters in which the writing threads are noted, in the order of the record.
+    sites : int
+        Number of sums that every block adds to memory once.
+    dynamic_shared_bytes : int
+        Shared memory of a block that the launch has to ask for, beyond the static ``shared_bytes``.
+    block_dim : int or None
+        The only number of threads in a block for which the code is right; None if any is.
     """
 
     cubin: bytes
@@ -54,6 +60,9 @@ class CudaObject:
     _source: str
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
+    sites: int = 0
+    dynamic_shared_bytes: int = 0
+    block_dim: int | None = None
 
     @functools.cached_property
     def ltoir(self) -> bytes:
@@ -101,9 +110,8 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
-    refuse_tiles(fn, arch)
     kernel = emit_kernel(
-        expand_composites(fn),
+        expand_composites(lower_tiles_for_blocks(fn)),
         symbol,
         triple=toolchain.TRIPLE,
         data_layout=toolchain.DATA_LAYOUT,
@@ -130,6 +138,7 @@ def compile_function(
         kernel.text,
         kernel.check_sites,
         kernel.stamped,
+        kernel.sites,
     )
 
 

@@ -62,14 +62,17 @@ _PLACES = {1: "gpu.global", 3: "cta.shared"}
 """The scope and the memory of an atomic operation, by address space."""
 
 
-def add_quietly(b: Builder, pointer: Any, value: Any) -> None:
-    """Add to a number in memory atomically, without asking for the old value."""
+def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: bool = False) -> None:
+    """Apply ``add``, ``min`` or ``max`` to a number in memory atomically, without asking for the old value.
+
+    ``min`` and ``max`` are of integers alone.
+    """
     name, letter = _NUMBERS[value.type]
-    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} [$0], $1;"
-    b.call(
-        _instruction(b.module, f"dk_red_add_{name}", VOID, pointer.type, value.type, text, f"l,{letter}"),
-        [pointer, value],
-    )
+    if signed and kind != "add":
+        name = name.replace("u", "s")
+    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.{kind}.{name} [$0], $1;"
+    fn = _instruction(b.module, f"dk_red_{kind}_{name}", VOID, pointer.type, value.type, text, f"l,{letter}")
+    b.call(fn, [pointer, value])
 
 
 def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:

@@ -30,7 +30,7 @@ from diffkern.interop.jax.arguments import (
 )
 from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, bind_array, buffer_of
 from diffkern.interop.jax.dispatch import CustomCall, checked_method, is_static
-from diffkern.interop.jax.manual import agree
+from diffkern.interop.jax.manual import agree, spread, varying_axes
 from diffkern.interop.jax.programs import Program
 from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
@@ -282,8 +282,15 @@ class _Plan:
             if jnp.issubdtype(o.dtype, jnp.floating)
         }
         run = _AdjointCall(self, plain, atomic, residuals, given)
-        out = run()
-        return tuple(out.get(i) for i in self.inputs)
+        out, axes = run(), varying_axes(self.args)
+
+        def cotangent(i: int, x: Any) -> Any:
+            # Zeros rather than None, which JAX 0.5 does not take in one transposition and not in the next.
+            if i in out or not jnp.issubdtype(x.dtype, jnp.floating):
+                return out.get(i)
+            return spread(jnp.zeros(x.shape, x.dtype), axes)
+
+        return tuple(cotangent(i, x) for i, x in zip(self.inputs, self.args, strict=True))
 
 
 class _AdjointCall:

@@ -17,6 +17,7 @@ from diffkern.runtime.cuda.driver import Attribute, failure
 
 __all__ = ["Bindings", "find"]
 
+_POOL_KEEPS = 4  # of the GPU's memory the fourth part stays with the process once it was used
 _EXTRA = 'the package cuda-bindings is not installed; pip install "diffkern[cuda]" brings it'
 
 
@@ -113,7 +114,13 @@ class Bindings:
         return self._call("cuDeviceGet", ordinal)
 
     def primary_context(self, ordinal: int) -> int:
-        return int(self._call("cuDevicePrimaryCtxRetain", self._device(ordinal)))
+        context = int(self._call("cuDevicePrimaryCtxRetain", self._device(ordinal)))
+        # By itself the pool gives everything back at each wait, and asks for it again at the next allocation.
+        api, kept = self._api, self.total_memory(ordinal) // _POOL_KEEPS
+        pool = self._call("cuDeviceGetDefaultMemPool", self._device(ordinal))
+        threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        self._call("cuMemPoolSetAttribute", pool, threshold, api.cuuint64_t(kept))
+        return context
 
     def set_context(self, context: int) -> None:
         self._call("cuCtxSetCurrent", context)
@@ -131,7 +138,7 @@ class Bindings:
     def enable_peer(self, ordinal: int, peer: int) -> None:
         # The memory pool of the peer is what arrays come from; it has a list of its own of who may reach it.
         api = self._api
-        (code,) = api.cuCtxEnablePeerAccess(self.primary_context(peer), 0)
+        (code,) = api.cuCtxEnablePeerAccess(self._call("cuDevicePrimaryCtxRetain", self._device(peer)), 0)
         if code not in (self._success, api.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED):
             raise self._error("cuCtxEnablePeerAccess", code)
         access = api.CUmemAccessDesc()

@@ -19,8 +19,8 @@ from diffkern.errors import CudaError
 from diffkern.runtime.cuda import driver as drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
-from diffkern.runtime.device import Device
-from diffkern.runtime.state import current
+from diffkern.runtime.device import Device, set_device
+from diffkern.runtime.state import attention, current
 
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
@@ -397,7 +397,10 @@ def use_driver(driver: Driver | None) -> Driver | None:
     _devices = None
     for each in tuple(_watching):
         each.forget_programs()
-    current.device = current.streams = None
+    set_device("cpu")
+    for _ in current.streams or ():
+        attention.fall()
+    current.streams = None
     _local.__dict__.clear()
     return before
 

@@ -23,19 +23,13 @@ from diffkern.runtime.native.loader import load_object
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
 import cpu_harness
+import test_cpu_checks
 
-__all__ = ["HostCuda", "cpu_harness", "host_text"]
+__all__ = ["HostCuda", "cpu_harness", "host_text", "test_cpu_checks"]
 
 _serial = itertools.count()
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _REGISTERS = ("tid.x", "ntid.x", "ctaid.x", "nctaid.x")
-
-_INSTRUCTIONS = {
-    "float": "f32",
-    "double": "f64",
-    "i32": "u32",
-    "i64": "u64",
-}
 
 _APPROXIMATE = """
 define internal float @host.{name}(float %x0) {{
@@ -118,16 +112,18 @@ def _replace_function(text: str, name: str, by: str) -> tuple[str, bool]:
 
 
 def _atomics(text: str) -> str:
-    for ty, name in _INSTRUCTIONS.items():
-        operation = "add" if ty.startswith("i") else "fadd"
-        for instruction, result, before in (("red", "void", "%ignored = "), ("atom", ty, "")):
-            text = re.sub(
-                rf'call {result} asm sideeffect "{instruction}\.relaxed\.\w+\.\w+\.add\.{name} [^"]*", "[^"]*"'
-                rf"\((ptr[^,]*), {ty} ([^)]*)\)",
-                rf"{before}atomicrmw {operation} \1, {ty} \2 monotonic",
-                text,
-            )
-    return text
+    found = re.compile(
+        r'call (\w+) asm sideeffect "(red|atom)\.relaxed\.\w+\.\w+\.(add|min|max)\.(\w)\d+ [^"]*", "[^"]*"'
+        r"\((ptr[^,]*), (\w+) ([^)]*)\)"
+    )
+
+    def operation(match: re.Match[str]) -> str:
+        _, name, kind, letter, pointer, ty, value = match.groups()
+        spelled = f"f{kind}" if letter == "f" else f"u{kind}" if letter == "u" and kind != "add" else kind
+        before = "%ignored = " if name == "red" else ""
+        return f"{before}atomicrmw {spelled} {pointer}, {ty} {value} monotonic"
+
+    return found.sub(operation, text)
 
 
 def _library(text: str, shims: list[str]) -> str:

@@ -6,8 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-import test_cpu_checks
-from on_host import HostCuda
+from on_host import HostCuda, test_cpu_checks
 from test_cpu_checks import *  # noqa: F403
 
 from diffkern import abi

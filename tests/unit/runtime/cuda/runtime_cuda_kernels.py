@@ -65,8 +65,21 @@ def scale(p: Pair):
 @dk.kernel
 def reversed_blocks(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     i = dk.tid()
-    shared = dk.shared_array(32, float)
-    k = dk.thread_index()
+    shared = dk.shared_array(256, float)
+    k, n = dk.thread_index(), dk.block_dim()
     shared[k] = x[i]
     dk.syncthreads()
-    y[i] = shared[31 - k]
+    y[i] = shared[n - 1 - k]
+
+
+@dk.struct
+class Particle:
+    position: dk.vec3
+    speed: dk.vec3
+    mass: float
+
+
+@dk.kernel
+def drift(p: dk.array(dtype=Particle)):
+    i = dk.tid()
+    p[i].position = p[i].position + p[i].speed * p[i].mass

@@ -28,7 +28,8 @@ class Api:
     """Stands for the module: every function succeeds and returns what a test says."""
 
     CUresult = Result
-    CUdevice_attribute = CUfunction_attribute = staticmethod(int)
+    CUdevice_attribute = CUfunction_attribute = cuuint64_t = staticmethod(int)
+    CUmemPool_attribute = SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4)
 
     def __init__(self):
         self.calls, self.answers = [], {}
@@ -110,6 +111,14 @@ def test_questions(api):
 def test_fill(api, pattern, name):
     Bindings(api).fill(0x100, pattern, 10, 3)
     assert api.calls == [(f"cuMemset{name}Async", (0x100, int.from_bytes(pattern, "little"), 10, 3))]
+
+
+def test_the_pool_keeps_a_part_of_the_memory(api):
+    api.answers["cuDeviceTotalMem"] = (Result.CUDA_SUCCESS, 1000)
+    api.answers["cuDeviceGetDefaultMemPool"] = (Result.CUDA_SUCCESS, 0x55)
+    api.answers["cuMemPoolSetAttribute"] = (Result.CUDA_SUCCESS,)
+    assert Bindings(api).primary_context(0) == 0x77
+    assert ("cuMemPoolSetAttribute", (0x55, 4, 250)) in api.calls
 
 
 def test_why_there_is_no_driver(monkeypatch):

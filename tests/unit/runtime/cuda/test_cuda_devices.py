@@ -7,6 +7,8 @@ import pytest
 import diffkern as dk
 from diffkern.runtime.cuda import context
 from diffkern.runtime.cuda import driver as drivers
+from diffkern.runtime.state import attention
+from diffkern.testing.fake_cuda import fake_cuda
 
 
 @pytest.fixture
@@ -121,3 +123,16 @@ def test_reason_is_looked_up_once(monkeypatch):
     assert drivers.active() is None
     assert drivers.why_not() == "there is none today"
     assert looked == [1]
+
+
+def test_attention_is_even_again():
+    assert not attention.needed
+    with fake_cuda(devices=2):
+        with dk.ScopedDevice("cuda:0"), dk.ScopedStream(dk.Stream("cuda:0")):
+            assert attention.needed
+        assert not attention.needed
+        dk.set_device("cuda:1")
+        dk.set_device("cuda:0")
+        dk.set_stream(dk.Stream("cuda:0"))
+        dk.set_stream(dk.Stream("cuda:0"))
+    assert not attention.needed

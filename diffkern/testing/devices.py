@@ -1,0 +1,85 @@
+"""A kernel and its gradient on two devices: the contents of arrays afterwards have to agree.
+
+In: a kernel and arguments on any device. Out: what differs, if anything does. The gradient is that of a random
+weighting of all results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import KernelError
+from diffkern.ir.structs import Struct
+from diffkern.kernel import Kernel
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.array import array, wrap
+from diffkern.runtime.device import get_device
+from diffkern.runtime.launch import launch
+from diffkern.runtime.tape import Tape
+
+__all__ = ["compare_devices"]
+
+
+def compare_devices(
+    kernel: Kernel, dim: tuple[int, ...], args: Sequence[Any], device: Any, rtol: float, seed: int = 0
+) -> str | None:
+    """Return what differs between the CPU and a device, None if nothing does.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    dim : tuple of int
+        The launch's dimensions.
+    args : sequence
+        Arguments: numbers, vectors and arrays (no structs that hold arrays).
+    device : str or Device
+        The device.
+    rtol : float
+        How far a value may be off, relative to the largest of its array.
+    seed : int, optional
+        Of the weights.
+    """
+    here, there = (_run(kernel, dim, args, place, seed) for place in ("cpu", device))
+    for name, expected in here.items():
+        size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+        if not np.allclose(there[name], expected, rtol=rtol, atol=rtol * size, equal_nan=True):
+            worst = float(np.nanmax(np.abs(there[name] - expected)))
+            return (
+                f"{name} on {get_device(device)} differs from the CPU's by {worst:.3g}, its largest value is {size:.3g}"
+            )
+    return None
+
+
+def _run(kernel: Kernel, dim: tuple[int, ...], args: Sequence[Any], device: Any, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    given: list[Any] = []
+    for parameter, value in zip(kernel.parameters, args, strict=True):
+        annotation = parameter.annotation
+        if isinstance(value, np.ndarray) and (annotation is None or isinstance(annotation, ArrayAnnotation)):
+            value = wrap(value, annotation.dtype if isinstance(annotation, ArrayAnnotation) else None)
+        elif isinstance(annotation, Struct):
+            raise KernelError(f"parameter {parameter.name!r} is a struct, which is not compared between devices")
+        if isinstance(value, array):
+            smooth = value._smooth
+            value = array(value, device=device)
+            value.requires_grad = smooth
+        given.append(value)
+    with Tape() as tape:
+        launch(kernel, dim=dim, inputs=given)
+    arrays = {p.name: a for p, a in zip(kernel.parameters, given, strict=True) if isinstance(a, array)}
+    found: dict[str, Any] = {}
+    for name, a in arrays.items():
+        contents = a.numpy()
+        if contents.dtype.names is None:
+            found[f"array {name!r}"] = contents.astype(np.float64)
+        if a.grad is not None and contents.dtype.kind == "f":
+            a.grad.assign(rng.normal(size=contents.shape).astype(contents.dtype))
+    tape.backward()
+    for name, a in arrays.items():
+        if a.grad is not None and a.grad.numpy().dtype.kind == "f":
+            found[f"the gradient of {name!r}"] = a.grad.numpy().astype(np.float64)
+    return found
