@@ -75,6 +75,7 @@ from diffkern.runtime.graph import (
     capture_while,
 )
 from diffkern.runtime.launch import launch, launch_tiled
+from diffkern.runtime.module_options import get_module_options, set_module_options
 from diffkern.runtime.record import Launch
 from diffkern.runtime.sequence import Sequence, record
 from diffkern.runtime.stream import (
@@ -176,6 +177,7 @@ __all__ = [
     "get_device",
     "get_devices",
     "get_event_elapsed_time",
+    "get_module_options",
     "get_preferred_device",
     "get_stream",
     "init",
@@ -193,6 +195,7 @@ __all__ = [
     "record",
     "record_event",
     "set_device",
+    "set_module_options",
     "set_peer_access_enabled",
     "set_stream",
     "stream_from_torch",

@@ -25,11 +25,13 @@ from diffkern.runtime.array import array, type_of_key, wrap
 from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
 from diffkern.runtime.launch import run
+from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
-from diffkern.specialize import Specialization, load, load_entry
+from diffkern.specialize import Specialization, is_shipped, load, load_entry
 
 if TYPE_CHECKING:
     from diffkern.frontend.canonical import Place
+    from diffkern.runtime.cuda.program import CudaExecutable
 
 __all__ = ["Kernel", "kernel"]
 
@@ -47,14 +49,12 @@ class Kernel:
         The Python function.
     name, key : str
         Its name.
-    enable_backward : bool
-        Whether it may be differentiated.
     """
 
     def __init__(
         self,
         func: Callable[..., Any],
-        enable_backward: bool = True,
+        enable_backward: bool | None = None,
         stack_bytes: int | None = None,
         mode: str | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class Kernel:
         functools.update_wrapper(self, func)
         self.func = func
         self.name = self.key = func.__name__
-        self.enable_backward = enable_backward
+        self._enable_backward = enable_backward
         self._own_options = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
         self.programs: dict[tuple[str, ...], Executable] = {}
         self._adjoints: dict[_AdjointKey, Executable] = {}
@@ -93,6 +93,14 @@ class Kernel:
             run(self, dim, args)
 
         return launch
+
+    @property
+    def enable_backward(self) -> bool:
+        """Whether it may be differentiated: by its own option, else its module's, else ``dk.config``."""
+        for option in (self._enable_backward, module_option(self.func.__module__, "enable_backward")):
+            if option is not None:
+                return option
+        return config.enable_backward
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -157,14 +165,17 @@ class Kernel:
         self, keys: tuple[str, ...], active: frozenset[int], accumulate: Literal["plain", "atomic"] = "plain"
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
+        if not self.enable_backward:
+            own = self._enable_backward is not None
+            elsewhere = "enable_backward is off for its module or in dk.config"
+            why = "it was made with enable_backward=False" if own else elsewhere
+            raise KernelError(
+                f"kernel {self.name!r} is not differentiated: {why}",
+                remedy="leave that option out, or launch it with record_tape=False",
+            )
         found = self._adjoints.get((keys, active, accumulate))
         if found is not None:
             return found
-        if not self.enable_backward:
-            raise KernelError(
-                f"kernel {self.name!r} is not differentiated: it was made with enable_backward=False",
-                remedy="leave that option out, or launch it with record_tape=False",
-            )
         with self._lock:
             found = self._adjoints.get((keys, active, accumulate))
             if found is None:
@@ -184,8 +195,16 @@ class Kernel:
         watch(self)
         device = placed(alias)
         assert device is not None
-        entry = load_entry(specialization, device.target)
-        return executable(device, entry.object_code, entry.symbols[0], entry.program)
+
+        def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
+            entry = load_entry(of, device.target)
+            return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
+
+        # Most launches have no overlapping arrays: the program for others is made when there is one.
+        quick = specialization.with_options(may_alias=False)
+        if is_shipped(specialization, device.target) and not is_shipped(quick, device.target):
+            return made(specialization)
+        return made(quick, functools.cache(lambda: made(specialization)))
 
     def forget_programs(self) -> None:
         """Drop all programs; they are loaded again when needed."""
@@ -195,7 +214,7 @@ class Kernel:
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
         device_of_keys(self.name, self.parameters, keys)
-        types = tuple(type_of_key(key) for key in keys)
+        types = tuple(type_of_key(key) for key in keys[: len(self.parameters)])
         errors: list[KernelError] = []
         for parameter, t in zip(self.parameters, types, strict=True):
             try:
@@ -325,14 +344,14 @@ def kernel(func: Callable[..., Any]) -> Kernel: ...
 
 @overload
 def kernel(
-    func: None = None, *, enable_backward: bool = True, stack_bytes: int | None = None, mode: str | None = None
+    func: None = None, *, enable_backward: bool | None = None, stack_bytes: int | None = None, mode: str | None = None
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
 def kernel(
     func: Callable[..., Any] | None = None,
     *,
-    enable_backward: bool = True,
+    enable_backward: bool | None = None,
     stack_bytes: int | None = None,
     mode: str | None = None,
 ) -> Any:
@@ -344,7 +363,8 @@ def kernel(
         The function. Its parameters are annotated with ``dk.array(dtype=…, ndim=…)`` or a scalar or vector type, or
         take the type of what is passed.
     enable_backward : bool, optional
-        Whether the kernel may be differentiated.
+        Whether the kernel may be differentiated; by default what :func:`set_module_options` says for its module, or
+        else ``dk.config.enable_backward``.
     stack_bytes : int, optional
         Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.
     mode : {"release", "debug"}, optional

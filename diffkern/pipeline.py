@@ -47,6 +47,7 @@ from diffkern.passes.promote import promote
 from diffkern.passes.ranges import clear_wraps
 from diffkern.passes.reference import values_by_reference
 from diffkern.passes.sink import sink_singular
+from diffkern.passes.tile_lower import has_tiles
 from diffkern.passes.unroll import unroll
 from diffkern.passes.widen import widen
 from diffkern.passes.writers import one_writer_each
@@ -58,6 +59,9 @@ Flavour = Literal["cpu", "cuda"]
 
 DEFAULT_STACK_BYTES = 32 * 1024
 CUDA_STACK_BYTES = 2 * 1024
+DEFAULT_TILE_STACK_BYTES = 2 * 1024 * 1024
+CUDA_TILE_STACK_BYTES = 16 * 1024
+"""For loops that carry tiles; on CUDA in the shared memory of a block."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,9 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
             remedy="write it with tiles, whose operations have adjoints, or launch it with record_tape=False",
         )
     default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
-    budget = StackBudget(options.get("stack_bytes", default), options.get("stack_slots"))
+    tiles = CUDA_TILE_STACK_BYTES if _is_cuda(options) else DEFAULT_TILE_STACK_BYTES
+    own = options.get("stack_bytes")
+    budget = StackBudget(own or default, options.get("stack_slots"), own or tiles)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     adjoint = reverse(fn, chosen, budget)
     eliminate(eliminate_common(fold(adjoint.fn), loads=True))
@@ -264,9 +270,14 @@ def _build(
             registers=taken.registers,
             stack_bytes=taken.stack_bytes,
             spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
-            shared_bytes=taken.shared_bytes,
+            shared_bytes=taken.shared_bytes + compiled.dynamic_shared_bytes,
+            dynamic_shared_bytes=compiled.dynamic_shared_bytes,
             launch_bounds=compiled.launch_bounds,
+            block_dim=compiled.block_dim,
+            sites=compiled.sites,
         )
+        if has_tiles(fn):
+            manifest["tiled"] = True  # what is launched are blocks
         for entry, p in zip(manifest["params"], fn.params, strict=True):
             entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
     else:
@@ -359,7 +370,7 @@ def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]
         **_accesses(fn),
         "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
     }
-    return manifest if blockwise_op(fn) is None else {**manifest, "blockwise": True}
+    return manifest if blockwise_op(fn) is None or has_tiles(fn) else {**manifest, "blockwise": True}
 
 
 def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ are made at once, each in a process of its own, with a progress bar on a termina
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -22,17 +23,24 @@ from diffkern.backends.cuda.mathdx import Product
 from diffkern.cache.environment import distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
-from diffkern.cache.store import Store, default_directory
+from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.specialize import current_store
 
-__all__ = ["Products", "obtain", "product_key"]
+__all__ = ["Products", "generated", "obtain", "product_key"]
 
-FOLDER = "products"
 _CODE = "kernel.ltoir"
 _BAR_AFTER_S = 1.0
 _DISTRIBUTIONS = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 
 Command = Callable[[Product], list[str]]
+
+_generated = 0
+
+
+def generated() -> int:
+    """How many products this process has had made, the cache not knowing them."""
+    return _generated
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ def obtain(
     products : iterable of Product
         What is wanted; the same one may come several times.
     store : Store, optional
-        Where code is kept; a folder of the cache directory by default.
+        Where code is kept; the cache directory by default.
     processes : int, optional
         How many to make at once; as many as processors by default.
     progress : bool, optional
@@ -93,23 +101,37 @@ def obtain(
     wanted = list(dict.fromkeys(products))
     for product in wanted:
         product.check()
-    kept = Store(default_directory() / FOLDER) if store is None else store
+    kept = current_store() if store is None else store
     code: dict[Product, bytes] = {}
     for product in wanted:
         entry = kept.get(product_key(product))
         if entry is not None:
             code[product] = entry.more[_CODE]
+    symbols = tuple(p.symbol for p in wanted)
     missing = [product for product in wanted if product not in code]
     if not missing:
-        return Products(code, symbols=tuple(p.symbol for p in wanted))
-    before = os.times()
-    limit = processes or os.cpu_count() or 1
+        return Products(code, symbols=symbols)
     shown = sys.stderr.isatty() if progress is None else progress
-    errors = _Makers(missing, code, kept, limit, shown, command or _command).run()
-    after = os.times()
+    with contextlib.ExitStack() as building:
+        # In one order, so that two processes that want the same products never wait for each other.
+        for name, product in sorted({product_key(p): p for p in missing}.items()):
+            building.enter_context(kept.building(name))
+            entry = kept.get(name)
+            if entry is not None:  # made by another process while this one waited
+                code[product] = entry.more[_CODE]
+        missing = [product for product in missing if product not in code]
+        before = os.times()
+        errors = _Makers(missing, code, kept, processes or os.cpu_count() or 1, shown, command or _command).run()
+        after = os.times()
+    _count(len(missing) - len(errors))
     raise_all(errors)
     spent = after.children_user - before.children_user + after.children_system - before.children_system
-    return Products(code, tuple(missing), spent, tuple(p.symbol for p in wanted))
+    return Products(code, tuple(missing), spent, symbols)
+
+
+def _count(made: int) -> None:
+    global _generated
+    _generated += made
 
 
 def _command(product: Product) -> list[str]:
@@ -183,7 +205,8 @@ class _Makers:
             return
         self.code[maker.product] = found
         ingredients = {name: value.decode() for name, value in maker.product.fields}
-        entry = Entry(b"", (maker.product.symbol,), ingredients=ingredients, more={_CODE: found})
+        facts = {"what": "matrix product", "title": f"matrix product {maker.product}", "target": maker.product.arch}
+        entry = Entry(b"", (maker.product.symbol,), program=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
 
     def draw(self) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "cache_directory",
     "current_store",
     "is_for_this_machine",
+    "is_shipped",
     "load",
     "load_entry",
     "load_stored",
@@ -94,6 +95,11 @@ class Specialization:
         self.options = options
         self.active = active
         self.accumulate = accumulate
+
+    def with_options(self, **options: Any) -> Specialization:
+        """Return the same program compiled with other options."""
+        own = {**self.options, **options}
+        return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
 
     def fields(self) -> list[tuple[str, bytes]]:
         """Return everything that has a say in the code besides the target, in a fixed order."""
@@ -270,6 +276,11 @@ def add_directory(directory: Path) -> None:
 def loaded_directories() -> list[Path]:
     """Return the directories that were added."""
     return [store.directory for store in _directories]
+
+
+def is_shipped(specialization: Specialization, target: str) -> bool:
+    """Whether a directory of shipped artifacts has a program for a GPU architecture."""
+    return bool(_directories) and _shipped_entry(specialization.fields(), target) is not None
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:

@@ -28,9 +28,6 @@ from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
 from diffkern.passes.dce import eliminate_region, needed_params
 
-TILE_ROOM = 64
-"""A thread that carries tiles through a loop does the work of a block of threads, and may keep as much more."""
-
 Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
 """Emit one primal iteration: (iteration number, carried state) -> next carried state."""
 
@@ -41,13 +38,14 @@ class StackBudget:
 
     bytes: int
     slots: int | None = None
+    tile_bytes: int = 2 * 1024 * 1024  # where the state has tiles, which are those of a block of threads
 
     def slots_for(self, fields: Sequence[StackField]) -> int:
         """Snapshots of these fields that fit, at least 2; those with tiles have room for more bytes."""
         if self.slots is not None:
             return max(2, self.slots)
         size = sum((f.itemsize + 7) // 8 * 8 for f in fields)
-        room = self.bytes * (TILE_ROOM if any(isinstance(f, Tile) for f in fields) else 1)
+        room = self.tile_bytes if any(isinstance(f, Tile) for f in fields) else self.bytes
         return max(2, room // size)
 
 

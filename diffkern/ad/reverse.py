@@ -76,7 +76,8 @@ class _Reverse:
         self.fn = fn
         self.active_params = [fn.params[k] for k in active]
         self.cotangents = tuple(active)
-        self.budget = StackBudget(budget.bytes // max(1, _loop_depth(fn.body)), budget.slots)
+        depth = max(1, _loop_depth(fn.body))
+        self.budget = StackBudget(budget.bytes // depth, budget.slots, budget.tile_bytes // depth)
         self.level = level
         self.activity = Activity(fn, self.active_params)
         self.b = Builder()

@@ -42,7 +42,7 @@ from diffkern.ir.types import (
 from diffkern.passes.cuda_plan import Update, cuda_plan, summed_type
 from diffkern.passes.dce import eliminate
 from diffkern.passes.expand import expand_composites
-from diffkern.passes.tile_uses import refuse_tiles
+from diffkern.passes.tile_blocks import lower_tiles_for_blocks
 
 __all__ = ["MAX_THREADS", "to_cuda_python"]
 
@@ -90,8 +90,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
-    refuse_tiles(fn, "CUDA source")
-    writer = _CudaWriter(eliminate(expand_composites(fn)))
+    writer = _CudaWriter(eliminate(expand_composites(lower_tiles_for_blocks(fn))))
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
     lines += ["from numba import cuda", ""]

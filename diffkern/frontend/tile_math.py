@@ -273,7 +273,7 @@ def _sort(cx: Context, name: str, node: ast.Call) -> Term:
 # -- linear algebra ----------------------------------------------------------------------------------------------------
 
 
-def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST) -> Value:
+def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, precision: str = "default") -> Value:
     """``a @ b``, added to ``out`` if there is one."""
     ta, tb = tile_type(a), tile_type(b)
     for v, t in ((a, ta), (b, tb)):
@@ -286,32 +286,37 @@ def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST) -
         if ta.dtype != tb.dtype:
             remedy = "convert one with dk.tile_astype, or give the tile to add to as a third argument"
             mismatch(cx, "a matrix product of two dtypes", a, b, node, remedy)
-        return cx.b.one("tile_matmul", a, b, trans_a=False, trans_b=False, dtype=wide.dtype)
+        return _matmul_op(cx, (a, b), wide.dtype, precision)
     if tile_type(out).shape != wide.shape:
         cx.type_error(node, f"the product has shape {spelled(wide.shape)}, and {origin(cx, out)}")
     if not T.scalar_of(out.type).is_float:
         cx.type_error(node, f"a product of floats is added to {origin(cx, out)}")
-    return cx.b.one("tile_matmul", a, b, out, trans_a=False, trans_b=False, dtype=tile_type(out).dtype)
+    return _matmul_op(cx, (a, b, out), tile_type(out).dtype, precision)
+
+
+def _matmul_op(cx: Context, operands: tuple[Value, ...], dtype: T.Element, precision: str) -> Value:
+    attrs = {} if precision == "default" else {"precision": precision}
+    return cx.b.one("tile_matmul", *operands, trans_a=False, trans_b=False, dtype=dtype, **attrs)
 
 
 def _matmul(cx: Context, name: str, node: ast.Call) -> Term:
     given = arguments(cx, name, node, ("a", "b"), ("out", "alpha", "beta", "precision"))
     a, b = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "b"))
-    word(cx, given, "precision", ("default", "tf32"))
+    precision = word(cx, given, "precision", ("default", "tf32"))
     alpha, beta = (cx.expr(given[k]) if k in given else Const(1.0) for k in ("alpha", "beta"))
     if "out" not in given:
         if "beta" in given:
             cx.type_error(node, "beta scales out, and there is no out")
-        return _scaled(cx, alpha, Val(product(cx, a, b, None, node)), node)
+        return _scaled(cx, alpha, Val(product(cx, a, b, None, node, precision)), node)
     _, out = variable(cx, given["out"], f"the argument out of {name}")
     if out in (a, b):
         cx.type_error(node, f"{name} adds to one of its factors", "give another tile as out")
     if beta == Const(1.0) and alpha == Const(1.0):
-        new = product(cx, a, b, out, node)
+        new = product(cx, a, b, out, node, precision)
     else:
         t = tile_type(out)
         zero = cx.b.one("tile_fill", cx.b.zero(T.value_type(t.dtype)), type=t)
-        result = _scaled(cx, alpha, Val(product(cx, a, b, zero, node)), node)
+        result = _scaled(cx, alpha, Val(product(cx, a, b, zero, node, precision)), node)
         if not (isinstance(beta, Const) and beta.value == 0):
             result = binary(cx, "add", result, _scaled(cx, beta, Val(out), node), node)
         new = result.value

@@ -119,11 +119,11 @@ def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
     flag(cx, given, "preserve_type")
     whole = isinstance(keep, ast.Constant) and bool(keep.value)
     if isinstance(t, T.Scalar) or whole:
-        return Val(cx.b.one("tile_fill", value, type=T.Tile(t, (1,))))  # type: ignore[arg-type]
+        return Val(cx.b.one("tile_fill", value, type=T.Tile(t, (1,)), threads=True))  # type: ignore[arg-type]
     if not isinstance(t, (T.Vec, T.Mat)):
         cx.type_error(node, f"{name} of {t}", "pass a number or a vector")
     shape = (*t.shape, 1)
-    out = cx.b.one("tile_fill", cx.b.zero(t.dtype), type=T.Tile(t.dtype, (t.size,)))
+    out = cx.b.one("tile_fill", cx.b.zero(t.dtype), type=T.Tile(t.dtype, (t.size,)), threads=True)
     for k, component in enumerate(cx.b.components(value)):
         out = cx.b.one("tile_replace", out, component, cx.b.i32(k))
     return Val(cx.b.one("tile_reshape", out, shape=shape))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, value_type
+from diffkern.ops.memory import ACCUMULATES
 from diffkern.passes.blocks import blockwise_op
 from diffkern.passes.conflicts import Conflict, use_atomics
 from diffkern.passes.sums import invariant_values, needed_for, uniform_sums, used_values
@@ -78,7 +79,7 @@ def settle_updates(
         ``"atomic"`` if the launch makes the analysis void: buffers overlap, a stride is 0, or the launch has more
         axes than the kernel asks for.
     """
-    summed = {op.operands[0] for op in walk(fn.body) if op.name == "accumulate" and op.attrs["mode"] == "reduce"}
+    summed = {op.operands[0] for op in walk(fn.body) if op.name in ACCUMULATES and op.attrs["mode"] == "reduce"}
     meeting = [
         b
         for b, c in zip(buffers, conflicts, strict=True)

@@ -42,7 +42,7 @@ def _matmul(low: Lowering, op: Op) -> None:
     if adds:
         low.copy(work, op.operands[2])
     attrs = {"m": m, "n": n, "k": k, "trans_a": trans_a, "add": adds}
-    low.b.op("buffer_matmul", work.buffer, left.buffer, right.buffer, **attrs)
+    low.multiply(work.buffer, left.buffer, right.buffer, attrs)
     if work is not target:
         low.fill(target, work)
         low.release(work.buffer)
@@ -118,7 +118,7 @@ def _cholesky(low: Lowering, op: Op) -> None:
         m.loop(after, n, clear)
         return ()
 
-    m.loop(0, n, step)
+    m.alone(lambda: low.void(m.loop(0, n, step)))
     low.release(column)
 
 
@@ -159,7 +159,7 @@ def _triangular_solve(low: Lowering, op: Op) -> None:
         row(i, lambda x, c: b.div(x, diagonal))
         return ()
 
-    m.loop(0, n, step, down=not forwards)
+    m.alone(lambda: low.void(m.loop(0, n, step, down=not forwards)))
     low.give_back(borrowed)
 
 

@@ -11,7 +11,8 @@ for the whole loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
@@ -134,20 +135,23 @@ class Lowering(Cloner):
         """Write all elements of a tile to memory."""
         m = self.m
         if source.is_flat:
-
-            def one(i: Value, _: list[Value]) -> Sequence[Value]:
-                self.b.op("buffer_set", target.buffer, i, source.element_at(m, i))
-                return ()
-
-            m.loop(0, _size(target.shape), one)
+            m.cells(
+                _size(target.shape),
+                lambda i: void(self.b.op("buffer_set", target.buffer, i, source.element_at(m, i))),
+            )
             return
 
-        def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
-            value = source.element(m, index)
-            self.b.op("buffer_set", target.buffer, m.flat(index, target.shape), value)
-            return ()
+        def at(index: list[Value]) -> None:
+            self.b.op("buffer_set", target.buffer, m.flat(index, target.shape), source.element(m, index))
 
-        m.nest(target.shape, at)
+        m.grid(target.shape, at)
+
+    def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
+        """A product of matrices in buffers."""
+        self.b.op("buffer_matmul", c, a, b, **attrs)
+
+    def void(self, _: object) -> None:
+        """Nothing, of whatever."""
 
     def copy(self, target: Stored, v: Value) -> None:
         source = self.sources[v]
@@ -349,22 +353,20 @@ class Lowering(Cloner):
         target, buffer = self.fresh(op.result), self.stacks[stack][k]
         base = self.m.b.mul(self.m.wide(slot), self.m.i64(_size(target.shape)))
 
-        def restore(i: Value, _: list[Value]) -> Sequence[Value]:
+        def restore(i: Value) -> None:
             value = self.b.one("buffer_get", buffer, self.b.add(base, i))
             self.b.op("buffer_set", target.buffer, i, value)
-            return ()
 
-        self.m.loop(0, _size(target.shape), restore)
+        self.m.cells(_size(target.shape), restore)
 
     def save(self, buffer: Value, slot: Value, source: Source) -> None:
         base = self.b.mul(self.m.wide(slot), self.m.i64(_size(source.shape)))
 
-        def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        def at(index: list[Value]) -> None:
             value = source.element(self.m, index)
             self.b.op("buffer_set", buffer, self.b.add(base, self.m.flat(index, source.shape)), value)
-            return ()
 
-        self.m.nest(source.shape, at)
+        self.m.grid(source.shape, at)
 
     # -- lazy ops ----------------------------------------------------------------------------------------------------
 
@@ -459,19 +461,9 @@ class Lowering(Cloner):
                 self.b.op("buffer_set", target.buffer, position, value)
 
         if flat:
-
-            def one(i: Value, _: list[Value]) -> Sequence[Value]:
-                write((), i)
-                return ()
-
-            m.loop(0, _size(shape), one)
+            m.cells(_size(shape), lambda i: write((), i))
         else:
-
-            def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
-                write(index, m.flat(index, shape))
-                return ()
-
-            m.nest(shape, at)
+            m.grid(shape, lambda index: write(index, m.flat(index, shape)))
 
     def elements(
         self, op: Op, sources: Sequence[Source | None], index: Sequence[Value], at: Value | None
@@ -523,11 +515,10 @@ class Lowering(Cloner):
         def places(index: Sequence[Value]) -> list[Value]:
             return [o if m.known.get(i) == 0 else self.b.add(o, i) for o, i in zip(offsets, index, strict=True)]
 
-        def fast(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        def fast(index: list[Value]) -> None:
             visit(array, places(index), index)  # type: ignore[operator]
-            return ()
 
-        def slow(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        def slow(index: list[Value]) -> None:
             at = places(index)
             tests = []
             for axis, place in enumerate(at):
@@ -537,10 +528,10 @@ class Lowering(Cloner):
             if outside is not None:
                 outside(index)  # type: ignore[operator]
             m.when(condition, lambda: visit(array, at, index))  # type: ignore[operator]
-            return ()
 
         assert whole is not None
-        m.either(whole, lambda: void(m.nest(shape, fast)), lambda: void(m.nest(shape, slow)))
+        inside = whole
+        m.step(lambda: m.either(inside, lambda: m.grid(shape, fast), lambda: m.grid(shape, slow)))
 
     def load(self, op: Op) -> None:
         target = self.fresh(op.result)
@@ -617,12 +608,16 @@ class Lowering(Cloner):
     def extract(self, op: Op) -> None:
         source, m = self.sources[op.operands[0]], self.m
         index, condition = self.checked(op.operands[1:], source.shape)
-        if condition is None:
-            self.env[op.result] = source.element(m, index)
-            return
-        zero = m.i64(0)
-        value = source.element(m, [self.b.select(condition, i, zero) for i in index])
-        self.env[op.result] = self.b.select(condition, value, self.b.zero(value_type(source.dtype)))
+
+        def read() -> None:
+            if condition is None:
+                self.env[op.result] = source.element(m, index)
+                return
+            zero = m.i64(0)
+            value = source.element(m, [self.b.select(condition, i, zero) for i in index])
+            self.env[op.result] = self.b.select(condition, value, self.b.zero(value_type(source.dtype)))
+
+        m.step(read)
 
     def changed(self, op: Op) -> Stored:
         """The memory of a tile that differs little from the first operand, holding that operand."""
@@ -643,10 +638,7 @@ class Lowering(Cloner):
                 item = self.b.add(self.b.one("buffer_get", target.buffer, place), value)
             self.b.op("buffer_set", target.buffer, place, item)
 
-        if condition is None:
-            write()
-        else:
-            self.m.when(condition, write)
+        self.m.alone(write if condition is None else lambda: self.m.when(condition, write))
 
     def insert(self, op: Op) -> None:
         m = self.m
@@ -654,7 +646,7 @@ class Lowering(Cloner):
         target = self.changed(op)
         starts, steps = [m.wide(self.value(v)) for v in op.operands[2:]], op.attrs["steps"]
 
-        def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        def at(index: list[Value]) -> None:
             places, tests = [], []
             for i, start, step, n, extent in zip(index, starts, steps, part.shape, target.shape, strict=True):
                 place = self.b.add(start, i if step == 1 else self.b.mul(i, m.i64(step)))
@@ -672,9 +664,8 @@ class Lowering(Cloner):
                 write()
             else:
                 m.when(condition, write)
-            return ()
 
-        m.nest(part.shape, at)
+        m.grid(part.shape, at)
         self.give_back(borrowed)
 
 

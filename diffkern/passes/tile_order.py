@@ -29,13 +29,17 @@ def _combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
 def _reduce(low: Lowering, op: Op) -> None:
     source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
     target = low.fresh(op.result)
-    if axis is None or source.shape == (source.shape[axis],):
-        total = _whole(low, source, kind)
-        low.b.op("buffer_set", target.buffer, low.m.i64(0), total)
-    elif axis == len(source.shape) - 1:
-        _last_axis(low, source, target, kind)
-    else:
-        _inner_axis(low, source, target, kind, axis)
+
+    def reduce() -> None:
+        if axis is None or source.shape == (source.shape[axis],):
+            total = _whole(low, source, kind)
+            low.b.op("buffer_set", target.buffer, low.m.i64(0), total)
+        elif axis == len(source.shape) - 1:
+            _last_axis(low, source, target, kind)
+        else:
+            _inner_axis(low, source, target, kind, axis)
+
+    low.m.alone(reduce)
 
 
 def _whole(low: Lowering, source: Source, kind: str) -> Value:
@@ -127,9 +131,10 @@ def _argreduce(low: Lowering, op: Op) -> None:
 
     if axis is None:
         whole, borrowed = low.stored(op.operands[0])
-        size = whole.buffer.type.size if len(whole.shape) == 0 else _product(whole.shape)  # type: ignore[union-attr]
-        found = search(lambda i: whole.element_at(m, i), size)
-        b.op("buffer_set", target.buffer, m.i64(0), found)
+        size = _product(whole.shape)
+        m.alone(
+            lambda: void(b.op("buffer_set", target.buffer, m.i64(0), search(lambda i: whole.element_at(m, i), size)))
+        )
         low.give_back(borrowed)
         return
     rest = source.shape[:axis] + source.shape[axis + 1 :]
@@ -139,7 +144,11 @@ def _argreduce(low: Lowering, op: Op) -> None:
         b.op("buffer_set", target.buffer, m.flat(index, rest) if index else m.i64(0), found)
         return ()
 
-    m.nest(rest, at)
+    m.alone(lambda: void(m.nest(rest, at)))
+
+
+def void(_: object) -> None:
+    """Nothing, of whatever."""
 
 
 def _product(shape: Sequence[int]) -> int:
@@ -159,7 +168,8 @@ def _scan(low: Lowering, op: Op) -> None:
         low.b.op("buffer_set", target.buffer, i, so_far[0] if exclusive else total)
         return (total,)
 
-    m.loop(0, _product(source.shape), one, (low.b.zero(value_type(source.dtype)),), down=backwards)
+    start = value_type(source.dtype)
+    m.alone(lambda: void(m.loop(0, _product(source.shape), one, (low.b.zero(start),), down=backwards)))
     low.give_back(borrowed)
 
 
@@ -179,7 +189,7 @@ def _sort(low: Lowering, op: Op) -> None:
             equal = b.one("or", equal, b.one("and", nan_x, nan_y))
         return b.one("or", less, b.one("and", equal, earlier))
 
-    def place(k: Value, _: list[Value]) -> Sequence[Value]:
+    def place(k: Value) -> None:
         key = keys.element_at(m, k)
 
         def count(i: Value, so_far: list[Value]) -> Sequence[Value]:
@@ -190,9 +200,8 @@ def _sort(low: Lowering, op: Op) -> None:
         b.op("buffer_set", targets[0].buffer, rank, key)
         b.op("buffer_set", targets[1].buffer, rank, values.element_at(m, k))
         b.op("buffer_set", targets[2].buffer, rank, b.cast(k, INT32))
-        return ()
 
-    m.loop(0, size, place)
+    m.cells(size, place)
     low.give_back(borrowed)
     low.give_back(borrowed_values)
 
@@ -205,13 +214,12 @@ def _permuted(to_source: bool) -> Callable[[Lowering, Op], None]:
         order, borrowed_order = low.stored(op.operands[1])
         target, m, b = low.fresh(op.result), low.m, low.b
 
-        def one(k: Value, _: list[Value]) -> Sequence[Value]:
+        def one(k: Value) -> None:
             other = b.cast(order.element_at(m, k), INT64)
             place, read = (k, other) if to_source else (other, k)
             b.op("buffer_set", target.buffer, place, source.element_at(m, read))
-            return ()
 
-        m.loop(0, _product(source.shape), one)
+        m.cells(_product(source.shape), one)
         low.give_back(borrowed)
         low.give_back(borrowed_order)
 

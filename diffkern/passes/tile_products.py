@@ -11,10 +11,18 @@ from dataclasses import dataclass
 from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.types import Tile, scalar_of
 
+__all__ = ["TileProduct", "factor_type", "tile_products"]
+
+_HALVES = ("float16", "bfloat16")
+
 
 @dataclass(frozen=True, slots=True)
 class TileProduct:
-    """``c = a @ b``, ``m x k`` times ``k x n``, a factor transposed where it lies column by column."""
+    """``c = a @ b``, ``m x k`` times ``k x n``, a factor transposed where it lies column by column.
+
+    ``a`` and ``b`` are the type both factors are multiplied in, see :func:`factor_type`; ``c`` is the one the product
+    is summed in, float64 or float32, whatever it is kept in afterwards.
+    """
 
     m: int
     n: int
@@ -34,10 +42,35 @@ def tile_products(fn: Function) -> list[TileProduct]:
             a, b = op.operands[:2]
             m, n = _shape(op.result)
             k = _shape(a)[0 if op.attrs["trans_a"] else 1]
-            dtype_a, dtype_b, dtype_c = (scalar_of(v.type).name for v in (a, b, op.result))
+            left, right, result = (scalar_of(v.type).name for v in (a, b, op.result))
+            factor = factor_type(left, right, result, op.attrs.get("precision", "default"))
             columns_a, columns_b = op.attrs["trans_a"], op.attrs["trans_b"]
-            found[TileProduct(m, n, k, dtype_a, dtype_b, dtype_c, columns_a, columns_b)] = None
+            sum_ = "float64" if factor == "float64" else "float32"
+            found[TileProduct(m, n, k, factor, factor, sum_, columns_a, columns_b)] = None
     return list(found)
+
+
+def factor_type(a: str, b: str, result: str, precision: str) -> str:
+    """The type that both factors of a product are multiplied in.
+
+    Tensor cores multiply elements of one type. In the adjoint of a product of halves that is summed in float32, one
+    factor is a half and one float32. The gradient is a half again, so tf32 serves, which has the range of float32 and
+    as many bits as float16.
+
+    Parameters
+    ----------
+    a, b, result
+        Types of the tiles.
+    precision
+        ``"tf32"`` lets float32 be multiplied with 10 bits of its fraction.
+    """
+    if "float64" in (a, b, result):
+        return "float64"
+    if a == b and a in _HALVES:
+        return a
+    if precision == "tf32" or (result in _HALVES and (a in _HALVES or b in _HALVES)):
+        return "tf32"
+    return "float32"
 
 
 def _shape(v: Value) -> tuple[int, ...]:

@@ -145,6 +145,35 @@ class Maker:
 
         return tuple(level(0, [], list(init)))
 
+    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+        """Do something for each position, in any order."""
+
+        def one(i: Value, _: list[Value]) -> Sequence[Value]:
+            body(i)
+            return ()
+
+        self.loop(0, count, one)
+
+    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None]) -> None:
+        """Do something for each index of a shape, in any order."""
+
+        def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
+            body(index)
+            return ()
+
+        self.nest(shape, at)
+
+    def alone(self, body: Callable[[], None]) -> None:
+        """Do something once, in order."""
+        body()
+
+    def step(self, body: Callable[[], None]) -> None:
+        """Do something that depends on what was done before it."""
+        body()
+
+    def settle(self) -> None:
+        """Let all that was done before be seen by all that follows."""
+
     def when(self, condition: Value, then: Callable[[], None]) -> None:
         """Run something only where a condition holds."""
         region, other = Region(), Region()

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import STORAGE_ONLY, Tile, scalar_of
 
@@ -32,32 +31,18 @@ class Uses:
         Value → by the id of a region the last position of the region at which the value is read.
     home
         The region in which a value is defined.
+    read
+        Values that something reads.
     """
 
     lazy: set[Op] = field(default_factory=set)
     last: dict[Value, dict[int, int]] = field(default_factory=dict)
     home: dict[Value, Region] = field(default_factory=dict)
+    read: set[Value] = field(default_factory=set)
 
     def until(self, v: Value, region: Region) -> int:
         """The last position of a region that reads a value; -1 if none does."""
         return self.last.get(v, {}).get(id(region), -1)
-
-
-def refuse_tiles(fn: Function, target: str) -> None:
-    """Refuse a function with tiles on a target that has no code for them.
-
-    Raises
-    ------
-    CompileError
-        With the line of the first operation on tiles.
-    """
-    for op in walk(fn.body):
-        if op.name.startswith("tile_"):
-            raise CompileError(
-                f"operations on tiles have no code for {target} yet ({op.name})",
-                loc=op.loc,
-                remedy="run the kernel on the CPU, or write it with single elements",
-            )
 
 
 def uses(fn: Function) -> Uses:
@@ -69,6 +54,10 @@ def uses(fn: Function) -> Uses:
     for op in walk(fn.body):
         if op.name in _SHAPES:
             out.lazy.add(op)
+    for op in walk(fn.body):
+        out.read.update(op.operands)
+        for sub in op.regions:
+            out.read.update(sub.yields)
     _homes(fn.body, out, counts, readers)
     _region(fn.body, [], out)
     return out

@@ -209,6 +209,8 @@ def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[
     LaunchError
         If they are on several devices.
     """
+    if not parameters and keys:
+        return keys[0][1:]
     first: tuple[str, str] | None = None
     for parameter, key in zip(parameters, keys, strict=True):
         alias = key.partition("@")[2]
@@ -225,6 +227,11 @@ def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[
                 remedy="copy one of them with array.to(device), so that all are on one device",
             )
     return None if first is None or first[1] == "cpu" else first[1]
+
+
+def keys_on(alias: str) -> tuple[str, ...]:
+    """Return the keys under which a kernel without parameters has its program for a GPU."""
+    return (f"@{alias}",)
 
 
 def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:

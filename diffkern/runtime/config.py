@@ -34,16 +34,19 @@ class Config:
     mode : str
         ``"release"``, or ``"debug"`` for programs that check indices, integer divisions and stores while they run.
         DIFFKERN_MODE=debug sets it at the start. Kernels made with ``mode=…`` keep their own.
+    enable_backward : bool
+        Whether kernels may be differentiated that do not say it themselves and whose module does not say it.
     cache_dir : Path or None
         Where artifacts are kept; None for DIFFKERN_CACHE_DIR or the platform's place for caches.
     num_threads : int
         Threads of a launch, the calling one included: DIFFKERN_NUM_THREADS, else the processors of this process.
     """
 
-    __slots__ = ("_cache_dir", "_kernels", "_mode", "verbose")
+    __slots__ = ("_cache_dir", "_kernels", "_mode", "enable_backward", "verbose")
 
     def __init__(self) -> None:
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
+        self.enable_backward = True
         self._cache_dir: Path | None = None
         self._kernels: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
         self._mode = check_mode(os.environ.get("DIFFKERN_MODE", "").strip() or "release")

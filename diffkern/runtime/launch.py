@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from diffkern.errors import LaunchError
+from diffkern.errors import KernelRuntimeError, LaunchError
 from diffkern.ir.structs import Leaf
-from diffkern.runtime.arguments import Parameter, bind, leaves_of
+from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array, key_on
 from diffkern.runtime.device import placed
 from diffkern.runtime.native.replay import Step
@@ -100,6 +100,8 @@ class Launch:
         self.config = config
         self.geometry = _geometry(kernel, self.executable, self.dim, config)
         check_writable(kernel, self.executable, self.arrays)
+        if self.executable.device is not None:
+            self.executable.check(b"".join(self.parts))
 
     def _move_to(self, place: CudaDevice | None, named: bool) -> None:
         """Run on a device, which arrays have to be on if it was named; a launch without arrays has no place else."""
@@ -114,9 +116,11 @@ class Launch:
                     )
                 if not named:
                     return
-        if place is not None and self.keys and not any(held is not None for held in self.arrays):
-            self.keys = (key_on(self.keys[0], place.alias), *self.keys[1:])
-            self.executable = self.kernel.programs.get(self.keys) or self.kernel.forward(self.keys)
+        if place is not None and not any(held is not None for held in self.arrays):
+            if self.keys:
+                self.keys = (key_on(self.keys[0], place.alias), *self.keys[1:])
+            keys = self.keys or keys_on(place.alias)
+            self.executable = self.kernel.programs.get(keys) or self.kernel.forward(keys)
 
     def copy(self) -> Launch:
         """Return the same launch with arguments of its own."""
@@ -144,11 +148,16 @@ class Launch:
         span = self.span(index)
         if len(packed) != span.stop - span.start:
             raise self.kernel.parameters[index].error("another struct cannot take the place of this one")
+        alias = self.keys[index].partition("@")[2]
+        if alias and not any(a is not None for a in held):
+            key = key_on(key, alias)  # a launch without arrays stays where it is
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self.kernel.forward(keys)
         geometry = _geometry(self.kernel, executable, self.dim, self.config)
         check_writable(self.kernel, executable, arrays)
+        if executable.device is not None:
+            executable.check(b"".join([*self.parts[: span.start], *packed, *self.parts[span.stop :]]))
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
         self._leaves = ()
         self.parts[span] = packed
@@ -353,7 +362,15 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
             if not held._writable:
                 check_writable(kernel, executable, arrays)
             held._memory.version += 1
-    executable.run(geometry, b"".join(parts))
+    try:
+        executable.run(geometry, b"".join(parts))
+    except LaunchError as error:
+        if not isinstance(error, KernelRuntimeError):  # a GPU's program does not take the arguments: nothing has run
+            for index in writes:
+                held = arrays[index]
+                if held is not None:
+                    held._memory.version -= 1
+        raise
 
 
 def _check_lists(kernel: Launchable, inputs: Any, outputs: Any) -> None:

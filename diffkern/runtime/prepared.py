@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.abi import HEADER_SIZE
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
@@ -119,6 +120,9 @@ class Prepared:
         self._offsets: dict[int, int] = {}
         block = self.steps[0].block if self.steps else operation.block()
         self._block = block
+        self._program = self.executable
+        if block and self.steps is None:
+            self._program = self.executable.chosen(bytes(block[HEADER_SIZE:]))
         if block:
             parts = self._launch.parts
             cotangents = {} if self.adjoint is None else self.adjoint.cotangents
@@ -146,8 +150,8 @@ class Prepared:
             span = launch.span(index)
             slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
             found = [slot for slot in slots if slot is not None]
-            if len(found) < len(slots):
-                continue
+            if len(found) < len(slots) or (self.steps is None and any(slot.is_array for slot in found)):
+                continue  # on a GPU another array may need another program
             t = type_of_key(key)
             if isinstance(t, Struct):
                 writer = struct_writer(t, found)
@@ -220,7 +224,7 @@ class Prepared:
         n, threads, _, blocks = operation.geometry
         operation.touch()
         if n:
-            self.executable.enqueue(blocks, threads, self._block)  # type: ignore[attr-defined]  # a GPU's program
+            self._program.enqueue(blocks, threads, self._block)  # type: ignore[attr-defined]  # a GPU's program
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -340,12 +344,18 @@ class Prepared:
             return
         if self.fixed:
             raise _fixed()
+        offset = self._offsets[leaf]
+        program = self._program
+        if self.steps is None:
+            behind = offset - HEADER_SIZE
+            arguments = bytes(self._block[HEADER_SIZE:])
+            program = self.executable.chosen(arguments[:behind] + packed + arguments[behind + len(packed) :])
         self._settle()
+        self._program = program
         if counter is not None and other:
             self.plan.replace_counter(counter, held._memory.counter)
         launch.parts[leaf] = packed
         launch.arrays[leaf] = held
-        offset = self._offsets[leaf]
         self._block[offset : offset + len(packed)] = packed
 
     def check(self, index: int, value: Any) -> None:

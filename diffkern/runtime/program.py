@@ -117,6 +117,13 @@ class Executable:
         """Return a cut with the header of its argument block; `config` is for GPUs."""
         return c.n, c.chunk, _header(_STATUS_ADDRESS, *c.dims, c.chunk, 0), c.chunks
 
+    def check(self, arguments: bytes) -> None:
+        """Raise a LaunchError if the code does not take these arguments for what they are; the CPU's takes all."""
+
+    def chosen(self, arguments: bytes) -> Executable:
+        """Return the program for these arguments: on a GPU there may be several."""
+        return self
+
     def remember_plan(self, key: Any, found: tuple[Executable, Plan]) -> None:
         """Keep what was decided for launches of one shape."""
         if len(self.plans) >= _CACHED_DIMS:

@@ -24,10 +24,12 @@ from grad.corpus import CASES
 import diffkern as dk
 from diffkern import pipeline
 from diffkern.passes.cuda_plan import settle_updates
+from diffkern.passes.tile_lower import has_tiles
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import Simulated
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
+from .selection import CORPUS
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
@@ -39,9 +41,17 @@ def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * size, err_msg=what)
 
 
+class OfBlocks(Simulated):
+    """A kernel of tiles: each block of the launch is three threads, and there are two blocks that stride."""
+
+    def run(self, dim: Any, args: Any, chunk: int | None = None) -> None:
+        super().run((*dim, self.grid[1]), args, chunk)
+
+
 def check(case: Case) -> None:
     """Forward and adjoint of one case, in the simulator and on the CPU."""
-    vjp = Vjp(lower(case), options=case.options)
+    # Loop stacks of tiles lie in shared memory.
+    vjp = Vjp(lower(case), options={"stack_bytes": 8192, **case.options})
     point = vjp.arguments(values(case))
     weights = vjp.weights(point, np.random.default_rng(3))
     expected = vjp.gradients(case.dim, point, weights)
@@ -49,7 +59,8 @@ def check(case: Case) -> None:
     vjp.primal_program.run(case.dim, outputs)
 
     settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
-    simulated = vjp.running(Simulated, Simulated)
+    tiled = has_tiles(vjp.fn)
+    simulated = vjp.running(OfBlocks if tiled else Simulated, OfBlocks if tiled else Simulated)
     rtol = 1e-10 if all(str(t).find("float64") >= 0 for t in vjp.types if "float" in str(t)) else 2e-4
     found = vjp.arguments(values(case))
     simulated.primal_program.run(case.dim, found)
@@ -97,12 +108,9 @@ def _results(size: int) -> tuple[Any, Any]:
     return np.zeros(size, np.float32), np.zeros(size, np.int32)
 
 
-WITHOUT_TILES = [name for name in sorted(CASES) if not name.startswith("tiles.")]
-
-
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or [*WITHOUT_TILES, *sorted(BLOCKS), *FUZZ]:
+    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ]:
         try:
             if name.startswith("fuzz."):
                 check_fuzz(int(name[5:]))

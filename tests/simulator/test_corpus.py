@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from block_corpus import BLOCKS
 from conftest import require
-from grad.corpus import CASES
 
 from .block_fuzz import FUZZ
+from .selection import CORPUS
 
 require("numba.cuda")
 
 ROOT = Path(__file__).parents[2]
-NAMES = [*(n for n in sorted(CASES) if not n.startswith("tiles.")), *sorted(BLOCKS), *FUZZ]
+NAMES = [*CORPUS, *sorted(BLOCKS), *FUZZ]
 
 
 @pytest.fixture(scope="module")

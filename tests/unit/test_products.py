@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from diffkern.backends.cuda import mathdx
 from diffkern.backends.cuda.mathdx import Product
+from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError
-from diffkern.products import obtain, product_key
+from diffkern.products import Products, generated, obtain, product_key
+from diffkern.runtime.config import config
 
 HALF = Product(64, 64, 32, "float16", "float16", "float32", 128, "sm_90")
 FAKE = "import sys, json; sys.stdout.buffer.write(b'code of ' + sys.argv[1].encode())"
@@ -74,6 +77,40 @@ def test_code_is_made_once_and_kept(tmp_path: Path) -> None:
     again = obtain([second], store=Store(tmp_path), command=failing)
     assert again.made == ()
     assert again.code == {second: found.code[second]}
+
+
+def test_products_stand_in_the_cache_beside_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(config, "_cache_dir", tmp_path)
+    before = generated()
+    obtain([HALF], command=fake)
+    obtain([HALF], command=failing)
+    assert generated() == before + 1
+    (found,) = artifacts(tmp_path)
+    assert found.title == f"matrix product {HALF}"
+    assert found.target == "sm_90"
+    assert found.ingredients["threads"] == "128"
+
+
+def test_of_two_that_want_the_same_product_one_makes_it(tmp_path: Path) -> None:
+    calls: list[Product] = []
+
+    def slow(product: Product) -> list[str]:
+        calls.append(product)
+        return [sys.executable, "-S", "-c", f"import time; time.sleep(0.5); {FAKE}", product.symbol]
+
+    second = dataclasses.replace(HALF, columns_a=True)
+    found: list[Products] = []
+    orders = ([HALF, second], [second, HALF])
+    workers = [
+        threading.Thread(target=lambda p=p: found.append(obtain(p, store=Store(tmp_path), command=slow)))
+        for p in orders
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert len(calls) == 2
+    assert found[0].code == found[1].code
 
 
 def test_a_failure_is_told_and_the_others_are_kept(tmp_path: Path) -> None:

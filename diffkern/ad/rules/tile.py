@@ -131,21 +131,31 @@ def _scatter(b: Builder, a: RuleArguments) -> Cotangents:
     return [b.one("tile_gather", a.ct, a.x[1]), None]
 
 
-def _product(b: Builder, x: Value, y: Value, trans_x: bool, trans_y: bool, dtype: object) -> Value:
-    return b.one("tile_matmul", x, y, trans_a=trans_x, trans_b=trans_y, dtype=dtype)
+def _product(
+    b: Builder, x: Value, y: Value, trans_x: bool, trans_y: bool, dtype: object, precision: str | None = None
+) -> Value:
+    kept = {} if precision is None else {"precision": precision}
+    return b.one("tile_matmul", x, y, trans_a=trans_x, trans_b=trans_y, dtype=dtype, **kept)
 
 
 def _matmul(b: Builder, a: RuleArguments) -> Cotangents:
     x, y = a.x[:2]
     tx, ty = a.op.attrs["trans_a"], a.op.attrs["trans_b"]
+    precision = a.op.attrs.get("precision")
     ct_x: Value | None = None
     ct_y: Value | None = None
     if a.want[0]:
         dtype = _type(x).dtype
-        ct_x = _product(b, y, a.ct, ty, True, dtype) if tx else _product(b, a.ct, y, False, not ty, dtype)
+        if tx:
+            ct_x = _product(b, y, a.ct, ty, True, dtype, precision)
+        else:
+            ct_x = _product(b, a.ct, y, False, not ty, dtype, precision)
     if a.want[1]:
         dtype = _type(y).dtype
-        ct_y = _product(b, a.ct, x, True, tx, dtype) if ty else _product(b, x, a.ct, not tx, False, dtype)
+        if ty:
+            ct_y = _product(b, a.ct, x, True, tx, dtype, precision)
+        else:
+            ct_y = _product(b, x, a.ct, not tx, False, dtype, precision)
     return [ct_x, ct_y, a.ct][: len(a.x)]
 
 

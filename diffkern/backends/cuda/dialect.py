@@ -36,8 +36,13 @@ _GEP = re.compile(rf"  ({_NAME}) = getelementptr (inbounds )?(.+?), {_POINTER} (
 _ALLOCA = re.compile(rf"  ({_NAME}) = alloca (.*)$")
 _RMW = re.compile(rf"  ({_NAME}) = atomicrmw (\w+) {_POINTER} ({_NAME}), (\w+) (\S+) (\w+)(.*)$")
 _CAS = re.compile(rf"  ({_NAME}) = cmpxchg {_POINTER} ({_NAME}), (\w+) (\S+), \w+ (\S+) (\w+) (\w+)(.*)$")
+_ACCESSES = ((_LOAD, 4, 3, 5), (_STORE, 2, None, 3), (_GEP, 4, 3, 5), (_RMW, 3, None, 4), (_CAS, 2, None, 3))
+"""Patterns of lines with a pointer, and their groups: address space, type pointed to, pointer."""
 _NEGATION = re.compile(rf"  ({_NAME}) = fneg ((?:\w+ )*)(float|double) (\S+)$")
 _BLOCK = re.compile(rf"ptr byval\((\[[^\]]*\])\) (align \d+ )({_NAME})")
+_VARIABLE = r'@(?:"[^"]*"|[\w.$-]+)'
+_DEFINED = re.compile(rf"^({_VARIABLE}) = .*?\b(?:global|constant) (\[\d+ x [^\]]+\]|[\w.]+)", re.MULTILINE)
+_BYTES = re.compile(rf"\b(i8(?: addrspace\((\d+)\))?\*) ({_VARIABLE})")
 _SATURATING = re.compile(r'declare i(\d+) @"llvm\.fpto([su])i\.sat\.i\d+\.f(\d+)"\((?:float|double) [^)]*\)')
 
 
@@ -55,9 +60,7 @@ def convert(text: str, symbol: str, *, typed: bool) -> str:
     text = _intrinsics(text.replace("ptx_kernel ", ""))
     if typed:  # the cast of the kernel's parameter stands first in its body
         text = re.sub(r"(byval\(.*)\n\{\nentry:", r"\1", text)
-    lines = text.splitlines()
-    if typed:
-        lines = [line for number, source in enumerate(lines) for line in _typed(source, number)]
+    lines = _typed_lines(text) if typed else text.splitlines()
     kernel = re.search(rf'^define void @"{re.escape(symbol)}"\((.*?) (?:byval|%)', text, re.MULTILINE)
     if kernel is None:
         raise CompileError(f"there is no kernel {symbol} in the module")
@@ -149,6 +152,44 @@ def _cast(result: str, pointer: str, kind: str, space: str | None) -> tuple[str,
         return pointer, []
     name = _fresh(result, f"of{len(pointer)}")
     return name, [f"  {name} = bitcast {_pointer('i8', space)} {pointer} to {_pointer(kind, space)}"]
+
+
+def _typed_lines(text: str) -> list[str]:
+    """The lines of a module. Variables of the module have types too, so a use of one as bytes is cast."""
+    variables = {match[1]: match[2] for match in _DEFINED.finditer(text)}
+    out: list[str] = []
+    for number, source in enumerate(text.splitlines()):
+        before, line = _as_bytes(source, number, variables)
+        out += [*before, *(_with_casts(x, variables) for x in _typed(line, number))]
+    return out
+
+
+def _as_bytes(line: str, number: int, variables: dict[str, str]) -> tuple[list[str], str]:
+    """A line that reads or writes through a pointer, with a local name for the variable that the pointer is."""
+    for pattern, space_at, kind_at, pointer_at in _ACCESSES:
+        match = pattern.match(line)
+        if match is None or match[pointer_at] not in variables:
+            continue
+        held = variables[match[pointer_at]]
+        if kind_at is not None and match[kind_at] == held:
+            return [], line
+        name = f"%global.{number}"
+        cast = f"  {name} = bitcast {_pointer(held, match[space_at])} {match[pointer_at]} to "
+        start, end = match.span(pointer_at)
+        return [cast + _pointer("i8", match[space_at])], line[:start] + name + line[end:]
+    return [], line
+
+
+def _with_casts(line: str, variables: dict[str, str]) -> str:
+    """A line in which pointers to bytes that are variables of the module are cast in place."""
+
+    def cast(match: re.Match[str]) -> str:
+        kind, space, name = match.groups()
+        if name not in variables:
+            return match[0]
+        return f"{kind} bitcast ({_pointer(variables[name], space)} {name} to {kind})"
+
+    return _BYTES.sub(cast, line)
 
 
 def _typed(line: str, number: int) -> list[str]:

@@ -59,12 +59,13 @@ _SHARED_SUMS = 64
 
 @dataclass(frozen=True, slots=True)
 class CudaModule:
-    """An LLVM module as text, the shared memory of a block in bytes, and what is checked while it runs."""
+    """An LLVM module as text, the shared memory of a block, what is checked while it runs, and the number of sums."""
 
     text: str
     shared_bytes: int
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
+    sites: int = 0
 
 
 def emit_kernel(
@@ -109,11 +110,11 @@ def emit_kernel(
     kernel.emit(noalias, checking)
     if launch_bounds is not None:
         _annotate(module, kernel.function, launch_bounds)
-    checks = kernel.checks
+    checks, sites = kernel.checks, len(kernel.facts.reduced)
     text = _TYPED_POINTER.sub(r"ptr\1", str(module))
     if checks is None:
-        return CudaModule(text, kernel.shared_bytes)
-    return CudaModule(text, kernel.shared_bytes, tuple(checks.sites), tuple(checks.stamps))
+        return CudaModule(text, kernel.shared_bytes, sites=sites)
+    return CudaModule(text, kernel.shared_bytes, tuple(checks.sites), tuple(checks.stamps), sites)
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:

@@ -161,7 +161,8 @@ def link(inputs: Sequence[str | bytes], arch: str, name: str, *, lineinfo: bool 
     if lineinfo:
         options.append("-lineinfo")
     if any(isinstance(code, bytes) for code in inputs):
-        options.append("-lto")
+        # What is linked brings thousands of constants that no kernel reads, with names of hundreds of letters.
+        options += ["-lto", "-optimize-unused-variables"]
     handle = nvjitlink.create(len(options), options)
     try:
         try:

@@ -7,8 +7,9 @@ copies as the kernel's parameters. Debug programs get a record in device memory,
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
 from diffkern.runtime.cuda.memory import View, allocate
+from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download_view
 from diffkern.runtime.native.replay import Step
@@ -31,6 +33,8 @@ BLOCK_DIM = 256
 _header = struct.Struct(abi.HEADER_FORMAT).pack
 _STATIC_SHARED = 48 << 10
 _WAVES = 8
+_CHOICES = 256
+_MOST = 2**31
 
 
 class CudaExecutable(Executable):
@@ -48,18 +52,33 @@ class CudaExecutable(Executable):
         Its function.
     manifest : mapping
         The program's facts.
+    kernel : str, optional
+        The kernel's name, for messages.
+    careful : callable, optional
+        What gives the program for launches in which an array that is written overlaps another one, where this one is
+        only for launches without.
     """
 
-    __slots__ = ("_adds_up", "_grids", "_resident", "_shared", "_threads", "gpu", "title")
+    __slots__ = (
+        "_adds_up", "_careful", "_choices", "_grids", "_resident", "_rules", "_shared", "_threads", "gpu", "title",
+    )  # fmt: skip
 
-    def __init__(self, device: CudaDevice, image: bytes, symbol: str, manifest: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        device: CudaDevice,
+        image: bytes,
+        symbol: str,
+        manifest: Mapping[str, Any],
+        kernel: str = "",
+        careful: Callable[[], CudaExecutable] | None = None,
+    ) -> None:
         self.title = str(manifest.get("title", symbol))
         try:
             function = device.function(image, symbol)
             super().__init__(function, 0, manifest)
             self.device = self.gpu = device
             self._shared = int(manifest.get("dynamic_shared_bytes", 0))
-            if self._shared > _STATIC_SHARED:
+            if max(self._shared, int(manifest.get("shared_bytes", 0))) > _STATIC_SHARED:
                 self._allow_shared()
             limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
         except CudaError as error:
@@ -69,12 +88,17 @@ class CudaExecutable(Executable):
         self._adds_up = self.sites > 0 or any(entry["class"] == "reduce" for entry in conflicts)
         self._grids: dict[Any, Geometry] = {}
         self._resident: dict[int, int] = {}
+        self._rules = ArrayRules(kernel or self.title, manifest)
+        self._careful = careful
+        self._choices: dict[tuple[int, ...], CudaExecutable] = {}
 
     def _allow_shared(self) -> None:
+        """Ask for more shared memory than a block has without asking."""
         most = self.gpu.max_shared_memory_per_block
-        if self._shared > most:
+        needed = max(self._shared, int(self.manifest.get("shared_bytes", 0)))
+        if needed > most:
             raise LaunchError(
-                f"{self.title} needs {self._shared} bytes of shared memory for each block; {self.gpu} has {most}",
+                f"{self.title} needs {needed} bytes of shared memory for each block; {self.gpu} has {most}",
                 remedy="use smaller tiles or local arrays",
             )
         driver = self.gpu.driver
@@ -89,6 +113,12 @@ class CudaExecutable(Executable):
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
+        if self.manifest.get("tiled"):
+            # The threads of a block are one more axis of the launch: they work on the block's tiles together.
+            threads = (config or (0, 0))[0] or DEFAULT_BLOCK_DIM
+            if len(dims) > 3:
+                raise ValueError(f"a grid of blocks has at most 3 axes, not {len(dims)}")
+            dims, config = (*dims, threads), (threads, (config or (0, 0))[1])
         if self.blockwise:
             config = (DEFAULT_BLOCK_DIM, 0) if config is None else config
             check_whole_blocks(dims, int(self.manifest["tid_arity"]), config[0])
@@ -108,8 +138,22 @@ class CudaExecutable(Executable):
     def _grid(self, c: Cut, config: tuple[int, int] | None, dims: tuple[int, ...]) -> Geometry:
         threads, most = config or (0, 0)
         threads = threads or min(BLOCK_DIM, self._threads)
+        fixed = self.manifest.get("block_dim")
+        if fixed and threads != fixed:
+            raise ValueError(
+                f"its program is for blocks of exactly {fixed} threads, and the launch has block_dim={threads}: "
+                f"launch it with block_dim={fixed}"
+            )
         if not 1 <= threads <= self._threads:
             raise ValueError(f"block_dim is a number of threads from 1 to {self._threads} here, not {threads}")
+        repeated = math.prod(c.dims[int(self.manifest["tid_arity"]) :])
+        if c.n and self.manifest["tid_arity"] and repeated > _MOST:
+            raise ValueError(
+                f"each thread index is repeated {repeated} times, by the extents of {c.dims} that the kernel does not "
+                f"ask for; a GPU takes up to 2**31: ask for them with dk.tid(), or launch several times"
+            )
+        if self.blockwise and -(-c.n // threads) > _MOST:
+            raise ValueError("a GPU takes up to 2**31 blocks of threads that work together: launch several times")
         header = _header(0, *c.dims, 0, 0)
         if self.blockwise:
             header = self._blockwise_header(c, threads, dims)
@@ -138,24 +182,53 @@ class CudaExecutable(Executable):
             found = self._resident[threads] = max(1, each * self.gpu.sm_count)
         return found
 
+    # -- which program -----------------------------------------------------------------------------------------------
+
+    def check(self, arguments: bytes | memoryview) -> None:
+        """Raise a LaunchError if the code does not take these arguments for what they are."""
+        self._rules.check(self._rules.fields(arguments))
+
+    def chosen(self, arguments: bytes | memoryview) -> CudaExecutable:
+        """Return the program for these arguments: another one if an array that is written overlaps another array.
+
+        Raises
+        ------
+        LaunchError
+            As :meth:`check`.
+        """
+        fields = self._rules.fields(arguments)
+        found = self._choices.get(fields)
+        if found is None:
+            self._rules.check(fields)
+            found = self if self._careful is None or self._rules.distinct(fields) else self._careful()
+            if len(self._choices) >= _CHOICES:
+                self._choices.clear()
+            self._choices[fields] = found
+        return found
+
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, geometry: Geometry, arguments: bytes) -> None:
         """Give a launch to the current stream of the device."""
         n, threads, header, blocks = geometry
+        program = self.chosen(arguments)
         if n:
-            self.enqueue(blocks, threads, header + arguments)
+            program.enqueue(blocks, threads, header + arguments)
 
     def enqueue(self, blocks: int, threads: int, block: bytes | bytearray) -> None:
         """Give a launch to the current stream of the device; the driver copies the block."""
+        if threads > self._threads:
+            raise LaunchError(f"{self.title}: block_dim is at most {self._threads} here, not {threads}")
         device = self.gpu
         device.activate()
         device.recent.append(self.title)
-        stream = current_stream(device).cuda_stream
+        stream = current_stream(device)
         try:
-            device.driver.launch(self.address, blocks, threads, self._shared, stream, block)  # type: ignore[arg-type]
+            device.driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, block)  # type: ignore[arg-type]
         except CudaError as error:
             raise self._named(error) from None
+        if device.followers:
+            device.follow(stream)
 
     def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block."""
@@ -188,6 +261,10 @@ class CheckedCudaExecutable(CudaExecutable):
         KernelRuntimeError
             If a thread made a mistake.
         """
+        program = self.chosen(arguments)
+        if program is not self:
+            program.run(geometry, arguments)
+            return
         n, threads, header, blocks = geometry
         if not n:
             return
@@ -220,7 +297,14 @@ class CheckedCudaExecutable(CudaExecutable):
         return allocate(self.gpu, (count,), np.dtype(np.int64), True) if count else None
 
 
-def executable(device: CudaDevice, image: bytes, symbol: str, manifest: Mapping[str, Any]) -> CudaExecutable:
-    """Return a program on a device, from what its artifact holds."""
+def executable(
+    device: CudaDevice,
+    image: bytes,
+    symbol: str,
+    manifest: Mapping[str, Any],
+    kernel: str = "",
+    careful: Callable[[], CudaExecutable] | None = None,
+) -> CudaExecutable:
+    """Return a program on a device, from what its artifact holds; the parameters are :class:`CudaExecutable`'s."""
     made = CheckedCudaExecutable if "checks" in manifest else CudaExecutable
-    return made(device, image, symbol, manifest)
+    return made(device, image, symbol, manifest, kernel, careful)

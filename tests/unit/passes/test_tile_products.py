@@ -6,7 +6,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.errors import AutodiffError
-from diffkern.passes.tile_products import TileProduct, tile_products
+from diffkern.passes.tile_products import TileProduct, factor_type, tile_products
 from diffkern.pipeline import adjoint_ir, forward_ir
 
 f2 = dk.array(dtype=float, ndim=2)
@@ -57,3 +57,43 @@ def test_halves_keep_their_type() -> None:
 
     found = tile_products(forward_ir(half.func, half.argument_types(), {}))
     assert [(p.a, p.b, p.c) for p in found] == [("float16", "float16", "float32")]
+
+
+def test_factors_of_a_half_and_a_float_meet_in_tf32_where_the_gradient_is_a_half() -> None:
+    @dk.kernel
+    def half(a: h2, b: h2, c: f2):
+        total = dk.tile_zeros(shape=(16, 16), dtype=float)
+        dk.tile_matmul(dk.tile_load(a, shape=(16, 16)), dk.tile_load(b, shape=(16, 16)), total)
+        dk.tile_store(c, total)
+
+    found = tile_products(adjoint_ir(half.func, half.argument_types(), frozenset({0, 1, 2}), {}).fn)
+    assert {(p.a, p.b, p.c) for p in found} == {("tf32", "tf32", "float32")}
+
+
+def test_tf32_is_asked_for_and_holds_for_the_adjoint() -> None:
+    @dk.kernel
+    def rounded(a: f2, b: f2, c: f2):
+        x, y = dk.tile_load(a, shape=(16, 16)), dk.tile_load(b, shape=(16, 16))
+        dk.tile_store(c, dk.tile_matmul(x, y, precision="tf32"))
+
+    types = rounded.argument_types()
+    found = tile_products(forward_ir(rounded.func, types, {}))
+    found += tile_products(adjoint_ir(rounded.func, types, frozenset({0, 1, 2}), {}).fn)
+    assert [(p.a, p.b, p.c) for p in found] == [("tf32", "tf32", "float32")] * 3
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "result", "factor"),
+    [
+        ("float32", "float32", "float32", "float32"),
+        ("float32", "float32", "float16", "float32"),
+        ("bfloat16", "bfloat16", "float32", "bfloat16"),
+        ("bfloat16", "float16", "float32", "float32"),
+        ("float32", "bfloat16", "bfloat16", "tf32"),
+        ("float16", "float32", "float32", "float32"),
+        ("float32", "float32", "float64", "float64"),
+        ("float16", "float64", "float16", "float64"),
+    ],
+)
+def test_factor_types(a: str, b: str, result: str, factor: str) -> None:
+    assert factor_type(a, b, result, "default") == factor

@@ -70,3 +70,16 @@ def reversed_blocks(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     shared[k] = x[i]
     dk.syncthreads()
     y[i] = shared[n - 1 - k]
+
+
+@dk.struct
+class Particle:
+    position: dk.vec3
+    speed: dk.vec3
+    mass: float
+
+
+@dk.kernel
+def drift(p: dk.array(dtype=Particle)):
+    i = dk.tid()
+    p[i].position = p[i].position + p[i].speed * p[i].mass

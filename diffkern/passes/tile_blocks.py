@@ -1,0 +1,250 @@
+"""Takes tiles apart for a target with blocks of threads: tiles become shared arrays, their operations shared work.
+
+In: a function with tiles. Out: a function of the block language (family ``block``) that any number of threads per
+block runs: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
+threads, neighbours to neighbours, so that accesses of arrays are coalesced; what has an order is done by the first
+thread, as are all writes of single elements. Numbers are computed by every thread alike.
+
+The launch has one axis more than the kernel asks for, the threads of a block: the kernel's index is that of the block,
+the same in all its threads.
+
+A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
+program has begin and end with everything seen by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from diffkern.errors import CompileError
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, value_type
+from diffkern.ops.memory import ATOMICS, STORES, WRITES
+from diffkern.passes.tile_lower import Lowering, has_tiles
+from diffkern.passes.tile_source import Maker
+from diffkern.passes.tile_uses import Uses, uses
+
+SHARED_BYTES = 48 * 1024
+"""What a block has without being asked for more."""
+
+_READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
+_CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
+
+
+def lower_tiles_for_blocks(fn: Function) -> Function:
+    """The function without tiles, for blocks of threads; the function itself if it has none.
+
+    Raises
+    ------
+    CompileError
+        If its tiles do not fit into the shared memory of a block, or it asks for single threads.
+    """
+    if not has_tiles(fn):
+        return fn
+    _check(fn)
+    low = BlockLowering(uses(fn))
+    region = Region()
+    with low.b.into(region):
+        low.threads()
+        low.region_ops(fn.body)
+    region.ops[:0] = low.allocations.ops
+    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    _share(out)
+    return out
+
+
+def _check(fn: Function) -> None:
+    for op in walk(fn.body):
+        if op.name == "tile_fill" and op.attrs.get("threads"):
+            raise CompileError(
+                "dk.tile(x) makes a tile of what each thread of a block holds; on CUDA it is not supported yet",
+                loc=op.loc,
+                remedy="load the values from an array with dk.tile_load",
+            )
+
+
+def _share(fn: Function) -> None:
+    """Make buffers shared arrays, in place."""
+    arrays: dict[Value, Value] = {}
+    total = 0
+    largest: Value | None = None
+    for op in fn.body.ops:
+        if op.name != "buffer_new":
+            continue
+        t = op.attrs["type"]
+        assert isinstance(t, Buffer)
+        array = Value(Array(t.dtype, 1, SHARED), op.result.name)
+        arrays[op.result] = array
+        total += -(-t.itemsize // 16) * 16
+        if largest is None or t.itemsize > largest.type.itemsize:  # type: ignore[union-attr]
+            largest = op.result
+        op.name, op.results = "shared_new", (array,)
+        op.attrs = {"type": array.type, "shape": (t.size,), "number": len(arrays) - 1}
+    if total > SHARED_BYTES and largest is not None:
+        name = largest.name or "a tile"
+        raise CompileError(
+            f"the tiles of kernel {fn.name} take {total} bytes of shared memory, and a block has {SHARED_BYTES}; "
+            f"the largest is {name} with {largest.type.itemsize} bytes",  # type: ignore[union-attr]
+            loc=fn.loc,
+            remedy="use smaller tiles, or a loop over parts of them",
+        )
+    for op in walk(fn.body):
+        if op.name == "buffer_get":
+            op.name, op.attrs = "load", {"wrap": (False,)}
+        elif op.name == "buffer_set":
+            op.name, op.attrs = "store", {"wrap": (False,)}
+    substitute(fn.body, arrays)
+
+
+class _Together(Maker):
+    """Appends loops that the threads of a block share, and barriers between them."""
+
+    def __init__(self, b: Builder) -> None:
+        super().__init__(b)
+        self.thread: Value
+        self.count: Value
+        self.depth = 0
+        self.read: set[Value] = set()
+        self.changed: set[Value] = set()
+
+    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+        def dealt() -> None:
+            region = Region((Value(INT64),))
+            with self.b.into(region):
+                body(region.params[0])
+            self.b.for_(self.thread, self.i64(count), self.count, (), region)
+
+        self.step(dealt)
+
+    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None]) -> None:
+        count = 1
+        for n in shape:
+            count *= n
+
+        def one(position: Value) -> None:
+            index: list[Value] = []
+            rest = position
+            for k, n in reversed(list(enumerate(shape))):
+                if n == 1:
+                    index.append(self.i64(0))
+                    continue
+                above = any(m > 1 for m in shape[:k])
+                index.append(self.b.one("mod", rest, self.i64(n)) if above else rest)
+                rest = self.b.one("floordiv", rest, self.i64(n)) if above else rest
+            body(index[::-1])
+
+        self.cells(count, one)
+
+    def alone(self, body: Callable[[], None]) -> None:
+        self.step(lambda: self.when(self.b.one("eq", self.thread, self.i64(0)), body))
+
+    def step(self, body: Callable[[], None]) -> None:
+        if self.depth:
+            body()
+            return
+        region = Region()
+        self.depth += 1
+        with self.b.into(region):
+            body()
+        self.depth -= 1
+        accesses = [op for op in walk(region) if op.name in _READS | _CHANGES | {"buffer_set"}]
+        reads = {op.operands[0] for op in accesses if op.name in _READS}
+        changes = {op.operands[0] for op in accesses if op.name in _CHANGES}
+        if reads & self.changed or changes & (self.read | self.changed):
+            self.barrier()
+        self.read |= reads
+        self.changed |= changes
+        self.b.region.ops.extend(region.ops)
+
+    def settle(self) -> None:
+        if not self.depth and (self.read or self.changed):
+            self.barrier()
+
+    def barrier(self) -> None:
+        self.b.op("barrier")
+        self.read, self.changed = set(), set()
+
+
+class BlockLowering(Lowering):
+    """As for one thread, with the work dealt out to the threads of a block."""
+
+    m: _Together
+
+    def __init__(self, known: Uses) -> None:
+        super().__init__(known)
+        self.m = _Together(self.b)
+
+    def threads(self) -> None:
+        """The thread in its block."""
+        b = self.b
+        self.m.thread = b.cast(b.one("block_thread"), INT64)
+        self.m.count = b.cast(b.one("block_dim"), INT64)
+
+    def op(self, op: Op) -> None:
+        if self.m.depth:
+            super().op(op)
+        elif op.name == "block_dim":
+            self.env[op.result] = b_one(self.b)
+        elif op.name in ("if", "for", "while"):
+            self.m.settle()
+            super().op(op)
+        elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
+            if op.results and self.is_read(op.result):
+                raise CompileError(
+                    f"the value that {op.name} returns is used in a kernel of tiles",
+                    loc=op.loc,
+                    remedy="on CUDA one thread of the block does it; use the array in a later launch",
+                )
+            self.m.alone(lambda: Lowering.op(self, op))
+        elif op.name == "load":
+            self.m.step(lambda: Lowering.op(self, op))
+        else:
+            super().op(op)
+
+    def is_read(self, v: Value) -> bool:
+        return v in self.read_values
+
+    @property
+    def read_values(self) -> set[Value]:
+        return self.uses.read
+
+    def region(self, region: Region) -> Region:
+        out = super().region(region)
+        if not self.m.depth:
+            with self.b.into(out):
+                self.m.settle()
+        return out
+
+    def at_end(self, region: Region, moves: Any) -> None:
+        super().at_end(region, moves)
+        self.m.settle()
+
+    def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
+        """Each thread computes elements of the result, along rows. The place where a library's product goes."""
+        m, n, k = attrs["m"], attrs["n"], attrs["k"]
+        maker, builder = self.m, self.b
+        dtype = value_type(c.type.dtype)  # type: ignore[union-attr]
+
+        def cell(index: list[Value]) -> None:
+            row, column = index
+            place = maker.flat((row, column), (m, n))
+            start = builder.one("buffer_get", c, place) if attrs["add"] else builder.zero(dtype)
+
+            def term(i: Value, so_far: list[Value]) -> Sequence[Value]:
+                at = maker.flat((i, row), (k, m)) if attrs["trans_a"] else maker.flat((row, i), (m, k))
+                x = builder.one("buffer_get", a, at)
+                y = builder.one("buffer_get", b, maker.flat((i, column), (k, n)))
+                return (builder.add(so_far[0], builder.mul(x, y)),)
+
+            (total,) = maker.loop(0, k, term, (start,))
+            builder.op("buffer_set", c, place, total)
+
+        maker.grid((m, n), cell)
+
+
+def b_one(b: Builder) -> Value:
+    """The number of threads that a block of tiles has in the language: one."""
+    return b.const(1, INT32)

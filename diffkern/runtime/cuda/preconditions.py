@@ -1,0 +1,141 @@
+"""What a GPU's code takes for granted of the arrays of a launch, looked up in the argument block.
+
+In: a program's manifest, and argument blocks. Out: an error in words if an array does not begin where the code assumes,
+and whether any array that is written overlaps another one. A block holds all that is needed, so launches, records,
+adjoints and arrays of other libraries are looked at in the same place.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from diffkern.errors import LaunchError
+
+__all__ = ["ArrayRules"]
+
+_ARRAY = re.compile(r"array(\d)d<(?:(?:vec|mat)(\d+)(?:x(\d+))?<)?([a-z]+)(\d*)>?,(\w)>")
+_VALUE = re.compile(r"(?:(?:vec|mat)(\d+)(?:x(\d+))?<)?([a-z]+)(\d*)>?")
+
+
+class _Array(NamedTuple):
+    """An array parameter: where its fields are among those of all arrays, and what is assumed of it."""
+
+    label: str
+    first: int
+    ndim: int
+    itemsize: int
+    align: int
+    contiguous: bool
+    written: bool
+
+
+class ArrayRules:
+    """What a program assumes of its arrays.
+
+    Parameters
+    ----------
+    kernel : str
+        The kernel's name, for messages.
+    manifest : mapping
+        The program's facts.
+    """
+
+    __slots__ = ("_arrays", "_kernel", "_pairs", "fields")
+
+    def __init__(self, kernel: str, manifest: Mapping[str, Any]) -> None:
+        self._kernel = kernel
+        self._arrays: list[_Array] = []
+        writes = set(manifest["writes"])
+        form, first = "=", 0
+        for entry in manifest["params"]:
+            found = _ARRAY.fullmatch(entry["type"])
+            if found is None:
+                form += f"{_value_bytes(entry['type'])}x"
+                continue
+            ndim, role = int(found[1]), entry["role"]
+            label = repr(entry["name"]) if role == "param" else f"{entry['name']!r} ({role})"
+            itemsize = int(found[2] or 1) * int(found[3] or 1) * _scalar_bytes(found[5])
+            written = role == "cotangent" or (role == "param" and entry["of"] in writes)
+            align = int(entry.get("align") or 1)
+            self._arrays.append(_Array(label, first, ndim, itemsize, align, found[6] == "C", written))
+            form += f"{1 + 2 * ndim}q"
+            first += 1 + 2 * ndim
+        self.fields = struct.Struct(form).unpack_from
+        """Unpacks what a block says of its arrays, behind the header."""
+        places = range(len(self._arrays))
+        each = [(i, j) for i in places for j in places[i + 1 :]]
+        self._pairs = [(i, j) for i, j in each if self._arrays[i].written or self._arrays[j].written]
+
+    def check(self, fields: Sequence[int]) -> None:
+        """Raise if an array does not begin where the code assumes.
+
+        Raises
+        ------
+        LaunchError
+            Naming the array.
+        """
+        for a in self._arrays:
+            if fields[a.first] % a.align and all(fields[a.first + 1 : a.first + 1 + a.ndim]):
+                kind = "contiguous array" if a.contiguous else "array"
+                raise LaunchError(
+                    f"kernel {self._kernel!r}, parameter {a.label}: the program reads the elements of this {kind} "
+                    f"{a.align} bytes at a time, and its first one has the address {fields[a.first]:#x}, which is no "
+                    f"multiple of {a.align}",
+                    remedy="pass a copy, for example dk.clone() of it, or memory that begins at a multiple of that",
+                )
+
+    def distinct(self, fields: Sequence[int]) -> bool:
+        """Whether no array that is written overlaps another one."""
+        places = [_place(a, fields) for a in self._arrays]
+        return all(_apart(places[i], places[j]) for i, j in self._pairs)
+
+
+class _Place(NamedTuple):
+    """The bytes of an array: from the first to the last, and how they repeat."""
+
+    address: int
+    low: int
+    high: int
+    itemsize: int
+    step: int
+
+
+def _place(a: _Array, fields: Sequence[int]) -> _Place:
+    address = low = high = fields[a.first]
+    step = 0
+    for axis in range(a.first + 1, a.first + 1 + a.ndim):
+        extent, stride = fields[axis], fields[axis + a.ndim]
+        if extent == 0:
+            return _Place(0, 0, 0, 0, 0)
+        if extent > 1:
+            step = math.gcd(step, stride)
+            reach = stride * (extent - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    return _Place(address, low, high + a.itemsize, a.itemsize, step)
+
+
+def _apart(a: _Place, b: _Place) -> bool:
+    """Whether two arrays share no byte, as far as that is seen from addresses and strides."""
+    if a.high <= b.low or b.high <= a.low:
+        return True
+    # Fields of one array of structs, or every other element: all addresses repeat with the common divisor of strides.
+    step = math.gcd(a.step, b.step)
+    distance = (b.address - a.address) % step if step else 0
+    return distance >= a.itemsize and distance + b.itemsize <= step
+
+
+def _scalar_bytes(bits: str) -> int:
+    return int(bits) // 8 if bits else 1  # a bool has no bits in its name
+
+
+def _value_bytes(t: str) -> int:
+    """Return the bytes a parameter by value takes in the block."""
+    found = _VALUE.fullmatch(t)
+    assert found is not None, t
+    if t[:3] not in ("vec", "mat"):
+        return 8
+    return -(-int(found[1]) * int(found[2] or 1) * _scalar_bytes(found[4]) // 8) * 8

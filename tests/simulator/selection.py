@@ -1,0 +1,10 @@
+"""Which kernels of the corpus run in the simulator."""
+
+from __future__ import annotations
+
+from grad.corpus import CASES
+
+TOO_MUCH = {"tiles.large_tiles", "tiles.from_threads", "tiles.from_threads_vectors"}
+"""Tiles beyond the shared memory of a block, and of single threads: CUDA refuses them."""
+
+CORPUS = sorted(set(CASES) - TOO_MUCH)
