@@ -48,7 +48,8 @@ def default_directory() -> Path:
 def entries(directory: Path) -> Iterator[Path]:
     """Yield the directories of the artifacts in a cache directory, sorted by key."""
     for manifest in sorted(directory.glob(f"??/*/{MANIFEST_FILE}")):
-        yield manifest.parent
+        if not manifest.parent.name.startswith(WORK_PREFIX):  # another process is about to give it its name
+            yield manifest.parent
 
 
 def remove_entry(place: str | os.PathLike[str]) -> None:

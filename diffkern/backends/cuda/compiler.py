@@ -17,9 +17,14 @@ from diffkern.backends.cuda import toolchain
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.llvm.checks import Checking
-from diffkern.ir.nodes import Function, Op, Value
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Array, scalar_of
+from diffkern.ops.memory import ACCUMULATES, ATOMICS
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.tile_blocks import lower_tiles_for_blocks
+
+_NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,18 @@ class CudaObject:
     sites: int = 0
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
+    _narrow: Op | None = None
 
     @functools.cached_property
     def ltoir(self) -> bytes:
-        """The kernel as LTO code, for linking with other such code."""
+        """The kernel as LTO code, for linking with other such code.
+
+        Raises
+        ------
+        CompileError
+            If the compilers have no LTO code for an operation of the kernel on its architecture.
+        """
+        _check_lto(self._narrow)
         return toolchain.ltoir(self._source, self.symbols[0], self.arch)
 
 
@@ -110,8 +123,9 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
+    fn = expand_composites(lower_tiles_for_blocks(fn))
     kernel = emit_kernel(
-        expand_composites(lower_tiles_for_blocks(fn)),
+        fn,
         symbol,
         triple=toolchain.TRIPLE,
         data_layout=toolchain.DATA_LAYOUT,
@@ -121,6 +135,9 @@ def compile_function(
         launch_bounds=launch_bounds,
         lineinfo=lineinfo,
     )
+    narrow = _narrow_atomic(fn, kernel.text, arch)
+    if link_with:
+        _check_lto(narrow)
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
     llvm_ir = str(module)
@@ -139,6 +156,35 @@ def compile_function(
         kernel.check_sites,
         kernel.stamped,
         kernel.sites,
+        _narrow=narrow,
+    )
+
+
+def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:
+    """The first atomic operation on less than 32 bits, where LTO has none: below compute capability 10."""
+    if int(arch.removeprefix("sm_")) >= toolchain.OPAQUE_SINCE or not _NARROW_ATOMIC.search(text):
+        return None
+    for op in walk(fn.body):
+        if op.name in ATOMICS or (op.name in ACCUMULATES and op.attrs["mode"] != "plain"):
+            array = op.operands[0].type
+            if isinstance(array, Array) and scalar_of(array.dtype).itemsize < 4:
+                return op
+    return None
+
+
+def _check_lto(op: Op | None) -> None:
+    """Raise if an operation of a kernel has no LTO code."""
+    if op is None:
+        return
+    array = op.operands[0].type
+    assert isinstance(array, Array)
+    s = scalar_of(array.dtype)
+    wide = "float32" if s.is_float else "int32"
+    raise CompileError(
+        f"atomic updates of {s} cannot be in one program with libmathdx's matrix products, or other LTO code, below "
+        f"sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has atomic operations on 32 and 64 bits only there",
+        loc=op.loc,
+        remedy=f"make {op.operands[0].name!r} an array of {wide}, or update it in a kernel of its own",
     )
 
 

@@ -220,11 +220,13 @@ class CudaExecutable(Executable):
         device = self.gpu
         device.activate()
         device.recent.append(self.title)
-        stream = current_stream(device).cuda_stream
+        stream = current_stream(device)
         try:
-            device.driver.launch(self.address, blocks, threads, self._shared, stream, block)  # type: ignore[arg-type]
+            device.driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, block)  # type: ignore[arg-type]
         except CudaError as error:
             raise self._named(error) from None
+        if device.followers:
+            device.follow(stream)
 
     def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block."""

@@ -82,6 +82,15 @@ def test_leftovers_are_swept(directory):
     assert not (leftover / ".new-x").exists()
 
 
+def test_an_artifact_that_is_still_being_written_is_none_yet(directory, tmp_path):
+    place = artifacts(directory)[0].place
+    place.rename(place.with_name(".new-x"))
+    assert titles(directory) == ["kernel 1", "kernel 2", "kernel 3"]
+    assert prune(directory, 0, None)[0] == 3
+    assert copy_artifacts(directory, Store(tmp_path / "copy")) == (0, 0)
+    assert (place.with_name(".new-x") / "kernel.o").exists()
+
+
 def test_copies_are_verified(directory, tmp_path):
     (artifacts(directory)[1].place / "kernel.o").write_bytes(b"other")
     destination = Store(tmp_path / "copy")
