@@ -21,8 +21,16 @@ from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, scalar_of
 from diffkern.ops.memory import ACCUMULATES, ATOMICS
+from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.expand import expand_composites
-from diffkern.passes.tile_blocks import lower_tiles_for_blocks
+from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
+
+_SHARED_LIMIT = {
+    arch: kib << 10
+    for kib, names in ((64, "75"), (163, "80 87"), (99, "86 89 120 121"), (227, "90 100 103"))
+    for arch in (f"sm_{name}" for name in names.split())
+}
+"""Bytes of shared memory that a launch can ask for, for each block."""
 
 _NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULTILINE)
 
@@ -123,7 +131,9 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
-    fn = expand_composites(lower_tiles_for_blocks(fn))
+    limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
+    fn = expand_composites(lower_tiles_for_blocks(fn, limit))
+    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     kernel = emit_kernel(
         fn,
         symbol,
@@ -135,6 +145,20 @@ def compile_function(
         launch_bounds=launch_bounds,
         lineinfo=lineinfo,
     )
+    if dynamic and kernel.shared_bytes > limit:
+        raise CompileError(
+            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+            f"{kernel.shared_bytes - dynamic}; a block has {limit} on {arch}",
+            loc=fn.loc,
+            remedy="use smaller tiles, or a loop over parts of them",
+        )
+    if dynamic and link_with:
+        raise CompileError(
+            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory; with linked code a block has "
+            f"{SHARED_BYTES}",
+            loc=fn.loc,
+            remedy="use smaller tiles",
+        )
     narrow = _narrow_atomic(fn, kernel.text, arch)
     if link_with:
         _check_lto(narrow)
@@ -148,7 +172,7 @@ def compile_function(
         cubin,
         code,
         (symbol,),
-        kernel.shared_bytes,
+        kernel.shared_bytes - dynamic,
         arch,
         llvm_ir,
         launch_bounds,
@@ -156,6 +180,7 @@ def compile_function(
         kernel.check_sites,
         kernel.stamped,
         kernel.sites,
+        dynamic_shared_bytes=dynamic,
         _narrow=narrow,
     )
 

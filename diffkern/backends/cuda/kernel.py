@@ -207,12 +207,21 @@ class _Kernel:
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
             if self.together:
                 body.launch = self.in_block(tid)
+            if self.fn.attrs.get("dynamic_shared"):
+                body.dynamic_shared = self.dynamic_memory()
             body.region(self.fn.body)
             b.debug_metadata = None
             if self.shared_bytes:
                 synchronize(b)  # before the next round writes to the shared arrays
         self.finish(sums)
         b.ret_void()
+
+    def dynamic_memory(self) -> Any:
+        """The shared memory that the launch asks for."""
+        place = ir.GlobalVariable(self.module, ir.ArrayType(I8, 0), "dk_dynamic_shared", addrspace=SHARED)
+        place.linkage, place.align = "external", 16
+        place.type = ir.PointerType(addrspace=SHARED)
+        return place
 
     def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
         """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""

@@ -10,6 +10,8 @@ from conftest import require
 
 import diffkern as dk
 from diffkern import abi
+from diffkern.runtime.cuda.context import CudaDevice
+from diffkern.runtime.cuda.driver import FunctionAttribute
 from diffkern.testing.fake_cuda import fake_cuda
 
 G = "cuda:0"
@@ -193,3 +195,32 @@ def test_programs_for_gpus_are_launched_in_the_same_way(adjoint):
             tape.backward(grads={y: dk.ones(48, device=G)})
         assert grids(driver)[: 1 + adjoint] == [(6, 64)] * (1 + adjoint)
         assert all(header(entry)[1:5] == (6, 1, 1, 1) for entry in driver.launches[: 1 + adjoint])
+
+
+@dk.kernel
+def large(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2)):
+    t = dk.tile_load(x, shape=(96, 96))
+    dk.tile_store(y, dk.tile_transpose(t) + t)
+
+
+def test_a_launch_asks_for_shared_memory():
+    require("cuda.bindings")
+    with fake_cuda(target="sm_90") as driver:
+        x, y = dk.zeros((96, 96), device=G), dk.zeros((96, 96), device=G)
+        dk.launch_tiled(large, dim=1, inputs=[x, y], block_dim=128)
+        dk.synchronize()
+        (launched,) = driver.launches
+        assert (launched.blocks, launched.threads, launched.shared) == (1, 128, 2 * 96 * 96 * 4)
+        asked = [args[1:] for name, args in driver.calls if name == "set_function_attribute"]
+        assert asked == [(FunctionAttribute.MAX_DYNAMIC_SHARED, 2 * 96 * 96 * 4)]
+
+
+def test_a_device_with_less_shared_memory_refuses(monkeypatch):
+    require("cuda.bindings")
+    monkeypatch.setattr(CudaDevice, "max_shared_memory_per_block", 64 << 10)
+    with fake_cuda(target="sm_90") as driver:
+        x, y = dk.zeros((96, 96), device=G), dk.zeros((96, 96), device=G)
+        with pytest.raises(dk.LaunchError, match="needs 73728 bytes of shared memory"):
+            dk.launch_tiled(large, dim=1, inputs=[x, y], block_dim=128)
+        dk.synchronize()
+        assert driver.launches == []
