@@ -5,8 +5,8 @@ block runs: each block of the launch does what one thread does on the CPU. Work 
 threads, neighbours to neighbours, so that accesses of arrays are coalesced; what has an order is done by the first
 thread, as are all writes of single elements. Numbers are computed by every thread alike.
 
-The launch has one axis more than the kernel asks for, the threads of a block: the kernel's index is that of the block,
-the same in all its threads.
+The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
+spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it.
 
 A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
 program has begin and end with everything seen by all.
@@ -51,7 +51,7 @@ def lower_tiles_for_blocks(fn: Function) -> Function:
         low.threads()
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, {**fn.attrs, "tiled": True})
     _share(out)
     return out
 
