@@ -259,6 +259,8 @@ def _build(
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
     files: dict[str, bytes] = {}
+    if has_tiles(fn):
+        manifest["tiled"] = True  # what is launched are blocks
     if _is_cuda(options):
         compiled = _compile_cuda(fn, symbol, options, checking)
         code = compiled.cubin
@@ -276,8 +278,6 @@ def _build(
             block_dim=compiled.block_dim,
             sites=compiled.sites,
         )
-        if has_tiles(fn):
-            manifest["tiled"] = True  # what is launched are blocks
         for entry, p in zip(manifest["params"], fn.params, strict=True):
             entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
     else:

@@ -126,7 +126,9 @@ class _CudaWriter(Writer):
         for op in shared:
             self.shared_new(op)
         total = " * ".join(f"dim[{k}]" for k in range(4))
-        self.emit(f"for flat in range(cuda.grid(1), {total}, cuda.gridsize(1)):")
+        # Blocks that work on tiles have one index each.
+        first, step = ("blockIdx.x", "gridDim.x") if self.fn.attrs.get("tiled") else ("grid(1)", "gridsize(1)")
+        self.emit(f"for flat in range(cuda.{first}, {total}, cuda.{step}):")
         self.nested(self.fn.body)
         if shared:
             self.emit("    cuda.syncthreads()  # before the next round writes to the shared arrays")

@@ -54,7 +54,8 @@ def choose(
     for region, term in zip(regions, (a, b), strict=True):
         with cx.b.into(cx.b.region if trivial else region):
             region.yields = tuple(merge.emit(cx, term, shape, node, what))
-    if trivial:
+    # Values are selected by one instruction; a tile is memory, which only a branch can choose.
+    if trivial and not any(isinstance(v.type, T.Tile) for v in regions[0].yields):
         results = [cx.b.select(test.value, x, y) for x, y in zip(regions[0].yields, regions[1].yields, strict=True)]
     else:
         results = list(cx.b.if_(test.value, *regions))

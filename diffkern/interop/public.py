@@ -98,7 +98,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
     Parameters
     ----------
     a : array
-        The array. Pending work is waited for.
+        The array. Pending work is waited for; of a GPU's array by PyTorch's current stream.
     requires_grad : bool, optional
         Whether the tensor requires a gradient, by default if the array has one; that is then its ``.grad``.
     """
@@ -164,7 +164,7 @@ def device_from_torch(torch_device: torch.device | str) -> Device:
 
 
 def stream_from_torch(stream_or_device: Any = None) -> Stream:
-    """Return the stream for work that follows PyTorch's on a stream or device; on the CPU the default stream."""
+    """Return PyTorch's stream, or its current one of a device, as one of diffkern's; on the CPU the default stream."""
     return _call("stream_from_torch", stream_or_device)  # type: ignore[no-any-return]
 
 

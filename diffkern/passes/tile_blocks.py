@@ -5,8 +5,8 @@ block runs: each block of the launch does what one thread does on the CPU. Work 
 threads, neighbours to neighbours, so that accesses of arrays are coalesced; what has an order is done by the first
 thread, as are all writes of single elements. Numbers are computed by every thread alike.
 
-The launch has one axis more than the kernel asks for, the threads of a block: the kernel's index is that of the block,
-the same in all its threads.
+The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
+spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it.
 
 A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
 program has begin and end with everything seen by all.
@@ -34,8 +34,11 @@ _READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
 _CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
 
 
-def lower_tiles_for_blocks(fn: Function) -> Function:
+def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
     """The function without tiles, for blocks of threads; the function itself if it has none.
+
+    A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
+    attribute ``dynamic_shared`` is True: the launch has to ask for the memory.
 
     Raises
     ------
@@ -51,8 +54,9 @@ def lower_tiles_for_blocks(fn: Function) -> Function:
         low.threads()
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
-    _share(out)
+    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, {**fn.attrs, "tiled": True})
+    if _share(out, limit) > SHARED_BYTES:
+        out.attrs = {**out.attrs, "dynamic_shared": True}
     return out
 
 
@@ -66,8 +70,8 @@ def _check(fn: Function) -> None:
             )
 
 
-def _share(fn: Function) -> None:
-    """Make buffers shared arrays, in place."""
+def _share(fn: Function, limit: int) -> int:
+    """Make buffers shared arrays, in place; return their bytes."""
     arrays: dict[Value, Value] = {}
     total = 0
     largest: Value | None = None
@@ -83,10 +87,10 @@ def _share(fn: Function) -> None:
             largest = op.result
         op.name, op.results = "shared_new", (array,)
         op.attrs = {"type": array.type, "shape": (t.size,), "number": len(arrays) - 1}
-    if total > SHARED_BYTES and largest is not None:
+    if total > limit and largest is not None:
         name = largest.name or "a tile"
         raise CompileError(
-            f"the tiles of kernel {fn.name} take {total} bytes of shared memory, and a block has {SHARED_BYTES}; "
+            f"the tiles of kernel {fn.name} take {total} bytes of shared memory, and a block has {limit}; "
             f"the largest is {name} with {largest.type.itemsize} bytes",  # type: ignore[union-attr]
             loc=fn.loc,
             remedy="use smaller tiles, or a loop over parts of them",
@@ -97,6 +101,7 @@ def _share(fn: Function) -> None:
         elif op.name == "buffer_set":
             op.name, op.attrs = "store", {"wrap": (False,)}
     substitute(fn.body, arrays)
+    return total
 
 
 class _Together(Maker):

@@ -26,7 +26,16 @@ from diffkern.runtime.structured import StructuredArray
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["AdjointLaunch", "check_aliases", "cotangent", "match_cotangents", "plan_of", "spread", "with_own"]
+__all__ = [
+    "AdjointLaunch",
+    "check_aliases",
+    "cotangent",
+    "match_cotangents",
+    "plan_of",
+    "plan_on_device",
+    "spread",
+    "with_own",
+]
 
 
 class AdjointLaunch:
@@ -152,12 +161,9 @@ class AdjointLaunch:
 
     def _plan_on_device(self, shared: bool) -> Plan:
         """Decide how to run on a GPU; the program knows where its threads meet, unless buffers or dims are special."""
-        launch, dims = self.launch, self.launch.dims
-        arity = int(self.executable.manifest["tid_arity"])
-        repeated = any(extent > 1 for extent in dims[arity:])
-        if shared or repeated:
-            self.executable = launch.kernel.adjoint(launch.keys, frozenset(self.cotangents), "atomic")
-        return Plan(cut(dims, self.executable.cost))
+        launch, active = self.launch, frozenset(self.cotangents)
+        self.executable, plan = plan_on_device(launch.kernel, launch.keys, self.executable, launch.dims, active, shared)
+        return plan
 
     def _private(self, ct: array) -> list[array]:
         return [new(ct.shape, ct._element, zero=True) for _ in range(self.plan.cut.chunks - 1)]
@@ -214,6 +220,20 @@ def plan_of(
             found = plain, plan
         plain.remember_plan(key, found)
     return found
+
+
+def plan_on_device(
+    kernel: Launchable,
+    keys: tuple[str, ...],
+    plain: Executable,
+    dims: tuple[int, ...],
+    active: frozenset[int],
+    shared: bool = False,
+) -> tuple[Executable, Plan]:
+    """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
+    repeated = any(extent > 1 for extent in dims[int(plain.manifest["tid_arity"]) :])
+    chosen = kernel.adjoint(keys, active, "atomic") if shared or repeated else plain
+    return chosen, Plan(cut(dims, chosen.cost))
 
 
 def match_cotangents(

@@ -103,6 +103,15 @@ def operators(x: f1, s: float, y: f1):
     dk.tile_store(y, u, offset=i * 4)
 
 
+@case(2, x=signed(8), s=scalar(0.7), y=zeros(8))
+def one_of_two(x: f1, s: float, y: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=4, offset=i * 4)
+    u = t * t
+    chosen = u if i > 0 else t
+    dk.tile_store(y, chosen * s, offset=i * 4)
+
+
 @case(1, x=signed(6), y=signed(6), s=scalar(0.4), z=zeros(6))
 def map_with_branches(x: f1, y: f1, s: float, z: f1):
     a = dk.tile_load(x, shape=6)

@@ -24,7 +24,6 @@ from grad.corpus import CASES
 import diffkern as dk
 from diffkern import pipeline
 from diffkern.passes.cuda_plan import settle_updates
-from diffkern.passes.tile_lower import has_tiles
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import Simulated
 
@@ -41,13 +40,6 @@ def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * size, err_msg=what)
 
 
-class OfBlocks(Simulated):
-    """A kernel of tiles: each block of the launch is three threads, and there are two blocks that stride."""
-
-    def run(self, dim: Any, args: Any, chunk: int | None = None) -> None:
-        super().run((*dim, self.grid[1]), args, chunk)
-
-
 def check(case: Case) -> None:
     """Forward and adjoint of one case, in the simulator and on the CPU."""
     # Loop stacks of tiles lie in shared memory.
@@ -59,8 +51,7 @@ def check(case: Case) -> None:
     vjp.primal_program.run(case.dim, outputs)
 
     settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
-    tiled = has_tiles(vjp.fn)
-    simulated = vjp.running(OfBlocks if tiled else Simulated, OfBlocks if tiled else Simulated)
+    simulated = vjp.running(Simulated, Simulated)
     rtol = 1e-10 if all(str(t).find("float64") >= 0 for t in vjp.types if "float" in str(t)) else 2e-4
     found = vjp.arguments(values(case))
     simulated.primal_program.run(case.dim, found)

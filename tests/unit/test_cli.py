@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -219,3 +220,8 @@ def test_compile_for_chosen_parameters(capsys, tmp_path, monkeypatch):
     key = next(line.split()[0] for line in listed.splitlines() if "adjoint of scale" in line)
     assert "adjoint [1, 2] plain" in printed(capsys, "cache", "why", key)
     assert "no kernel has a parameter 'q'" in refused(capsys, "compile", path, "--active", "q", *out)
+
+
+def test_runs_as_a_module():
+    out = subprocess.run([sys.executable, "-m", "diffkern", "--version"], capture_output=True, text=True, check=True)
+    assert out.stdout.startswith("diffkern ")

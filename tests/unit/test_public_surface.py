@@ -51,4 +51,4 @@ def test_readme_commands_can_be_extracted(readme_marker):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     found = re.search(rf"<!-- {readme_marker} -->\n```sh\n(.+?)\n```", text, re.DOTALL)
     assert found is not None
-    assert found[1].startswith("python3 -m venv .venv && .venv/bin/pip install -q ")
+    assert re.match(r"python3 -m venv \.venv && (\\\n\()?\.venv/bin/pip install -q ", found[1])

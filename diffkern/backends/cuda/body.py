@@ -17,7 +17,7 @@ from diffkern.backends.cuda.lines import Lines
 from diffkern.backends.cuda.registers import add_and_fetch, synchronize, update_quietly
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
-from diffkern.backends.llvm.types import F32, F64, I32, I64, Builder, i64, memory_type
+from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, Builder, i64, memory_type
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import SHARED, STORAGE_ONLY, Array, Element, Kind, scalar_of
 
@@ -36,10 +36,16 @@ class CudaBody(BodyEmitter):
         Results of atomic ops that nothing uses, by identity of the op.
     lines
         What gives instructions their source lines; None without.
+    dynamic_shared
+        Where the shared memory begins that the launch asks for; None where shared arrays are variables.
+    shared_offset
+        How many bytes of it have been given to arrays.
     """
 
     quiet: frozenset[int] = frozenset()
     lines: Lines | None = None
+    dynamic_shared: Any = None
+    shared_offset: int = 0
 
     def op(self, op: Op) -> None:
         if self.lines is not None and op.loc is not None:
@@ -56,11 +62,15 @@ class CudaBody(BodyEmitter):
         s, b = scalar_of(t.dtype), self.builder
         count = element_size(t.dtype) * math.prod(shape)
         memory = ir.ArrayType(memory_type(s), count)
-        name = b.module.get_unique_name(f"{b.function.name}_shared")
-        block = ir.GlobalVariable(b.module, memory, name, addrspace=SHARED_MEMORY)
-        block.linkage, block.align = "internal", 16
-        block.initializer = ir.Constant(memory, ir.Undefined)
-        block.type = ir.PointerType(addrspace=SHARED_MEMORY)
+        if self.dynamic_shared is not None:
+            block = b.gep(self.dynamic_shared, [i64(self.shared_offset)], inbounds=True, source_etype=I8)
+            self.shared_offset += -(-count * scalar_of(t.dtype).itemsize // 16) * 16
+        else:
+            name = b.module.get_unique_name(f"{b.function.name}_shared")
+            block = ir.GlobalVariable(b.module, memory, name, addrspace=SHARED_MEMORY)
+            block.linkage, block.align = "internal", 16
+            block.initializer = ir.Constant(memory, ir.Undefined)
+            block.type = ir.PointerType(addrspace=SHARED_MEMORY)
         self.arrays[op.result] = ArrayRef(t, block, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
 
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:

@@ -17,9 +17,22 @@ from diffkern.backends.cuda import toolchain
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.llvm.checks import Checking
-from diffkern.ir.nodes import Function, Op, Value
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Array, scalar_of
+from diffkern.ops.memory import ACCUMULATES, ATOMICS
+from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.expand import expand_composites
-from diffkern.passes.tile_blocks import lower_tiles_for_blocks
+from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
+
+_SHARED_LIMIT = {
+    arch: kib << 10
+    for kib, names in ((64, "75"), (163, "80 87"), (99, "86 89 120 121"), (227, "90 100 103"))
+    for arch in (f"sm_{name}" for name in names.split())
+}
+"""Bytes of shared memory that a launch can ask for, for each block."""
+
+_NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -63,10 +76,18 @@ class CudaObject:
     sites: int = 0
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
+    _narrow: Op | None = None
 
     @functools.cached_property
     def ltoir(self) -> bytes:
-        """The kernel as LTO code, for linking with other such code."""
+        """The kernel as LTO code, for linking with other such code.
+
+        Raises
+        ------
+        CompileError
+            If the compilers have no LTO code for an operation of the kernel on its architecture.
+        """
+        _check_lto(self._narrow)
         return toolchain.ltoir(self._source, self.symbols[0], self.arch)
 
 
@@ -110,8 +131,11 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
+    limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
+    fn = expand_composites(lower_tiles_for_blocks(fn, limit))
+    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     kernel = emit_kernel(
-        expand_composites(lower_tiles_for_blocks(fn)),
+        fn,
         symbol,
         triple=toolchain.TRIPLE,
         data_layout=toolchain.DATA_LAYOUT,
@@ -121,6 +145,23 @@ def compile_function(
         launch_bounds=launch_bounds,
         lineinfo=lineinfo,
     )
+    if dynamic and kernel.shared_bytes > limit:
+        raise CompileError(
+            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+            f"{kernel.shared_bytes - dynamic}; a block has {limit} on {arch}",
+            loc=fn.loc,
+            remedy="use smaller tiles, or a loop over parts of them",
+        )
+    if dynamic and link_with:
+        raise CompileError(
+            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory; with linked code a block has "
+            f"{SHARED_BYTES}",
+            loc=fn.loc,
+            remedy="use smaller tiles",
+        )
+    narrow = _narrow_atomic(fn, kernel.text, arch)
+    if link_with:
+        _check_lto(narrow)
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
     llvm_ir = str(module)
@@ -131,7 +172,7 @@ def compile_function(
         cubin,
         code,
         (symbol,),
-        kernel.shared_bytes,
+        kernel.shared_bytes - dynamic,
         arch,
         llvm_ir,
         launch_bounds,
@@ -139,6 +180,36 @@ def compile_function(
         kernel.check_sites,
         kernel.stamped,
         kernel.sites,
+        dynamic_shared_bytes=dynamic,
+        _narrow=narrow,
+    )
+
+
+def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:
+    """The first atomic operation on less than 32 bits, where LTO has none: below compute capability 10."""
+    if int(arch.removeprefix("sm_")) >= toolchain.OPAQUE_SINCE or not _NARROW_ATOMIC.search(text):
+        return None
+    for op in walk(fn.body):
+        if op.name in ATOMICS or (op.name in ACCUMULATES and op.attrs["mode"] != "plain"):
+            array = op.operands[0].type
+            if isinstance(array, Array) and scalar_of(array.dtype).itemsize < 4:
+                return op
+    return None
+
+
+def _check_lto(op: Op | None) -> None:
+    """Raise if an operation of a kernel has no LTO code."""
+    if op is None:
+        return
+    array = op.operands[0].type
+    assert isinstance(array, Array)
+    s = scalar_of(array.dtype)
+    wide = "float32" if s.is_float else "int32"
+    raise CompileError(
+        f"atomic updates of {s} cannot be in one program with libmathdx's matrix products, or other LTO code, below "
+        f"sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has atomic operations on 32 and 64 bits only there",
+        loc=op.loc,
+        remedy=f"make {op.operands[0].name!r} an array of {wide}, or update it in a kernel of its own",
     )
 
 

@@ -7,6 +7,8 @@ Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.
 a launch that has at least one thread. A thread starts at its number in the grid and goes on by the size of the grid.
 The components of its index are kept apart and carried from axis to axis, so that all arithmetic has 32 bits while the
 product of the axes may have 64; axes that the kernel does not ask for repeat the thread.
+
+Where blocks work on tiles (the function's attribute ``tiled``) all this is said of blocks: a block has one index.
 """
 
 from __future__ import annotations
@@ -155,6 +157,7 @@ class _Kernel:
         self.checks: Checks | None = None
         self.lines: Lines | None = None
         self.together = blockwise_op(fn) is not None
+        self.tiled = bool(fn.attrs.get("tiled"))
         self.shared_bytes = shared_bytes(fn)
         self.position: Any = None
         self.arrays: dict[Value, ArrayRef] = {}
@@ -204,6 +207,8 @@ class _Kernel:
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
             if self.together:
                 body.launch = self.in_block(tid)
+            if self.fn.attrs.get("dynamic_shared"):
+                body.dynamic_shared = self.dynamic_memory()
             body.region(self.fn.body)
             b.debug_metadata = None
             if self.shared_bytes:
@@ -211,13 +216,20 @@ class _Kernel:
         self.finish(sums)
         b.ret_void()
 
+    def dynamic_memory(self) -> Any:
+        """The shared memory that the launch asks for."""
+        place = ir.GlobalVariable(self.module, ir.ArrayType(I8, 0), "dk_dynamic_shared", addrspace=SHARED)
+        place.linkage, place.align = "external", 16
+        place.type = ir.PointerType(addrspace=SHARED)
+        return place
+
     def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
         """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""
         b = self.builder
         ntid = special(b, "ntid.x")
         dims = [self.header(abi.DIMS + 8 * k) for k in range(len(tid))]
         flat = self.flat(list(zip(tid, dims, strict=True))) if tid else self.position
-        index = b.trunc(b.udiv(flat, b.zext(ntid, I64)), I32)
+        index = b.trunc(flat if self.tiled else b.udiv(flat, b.zext(ntid, I64)), I32)
         return {"block_dim": ntid, "block_thread": special(b, "tid.x"), "block_index": index}
 
     # -- sums into uniform addresses -----------------------------------------------------------------------------------
@@ -306,9 +318,10 @@ class _Kernel:
     def threads(self) -> Iterator[Sequence[Any]]:
         """The grid-stride loop around the code emitted inside; gives the components of the thread index."""
         b, arity = self.builder, self.fn.tid_arity
-        ntid = special(b, "ntid.x")
-        first = b.add(b.mul(special(b, "ctaid.x"), ntid), special(b, "tid.x"))
-        stride = b.mul(special(b, "nctaid.x"), ntid)
+        first, stride = special(b, "ctaid.x"), special(b, "nctaid.x")
+        if not self.tiled:
+            ntid = special(b, "ntid.x")
+            first, stride = b.add(b.mul(first, ntid), special(b, "tid.x")), b.mul(stride, ntid)
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
         if arity == 0:
             total = dims[0]

@@ -74,7 +74,7 @@ class _CudaModule(CpuModule):
         c.store(0, block, abi.PARTIALS)
         program = c.add(step, layout.LAUNCH_PLAIN)
         threads = c.load(program, layout.DEVICE_THREADS)
-        blocks = c.min(c.ceil_div(n, threads), c.load(program, layout.DEVICE_BLOCKS))
+        blocks = c.min(c.ceil_div(n, c.load(program, layout.DEVICE_SHARE)), c.load(program, layout.DEVICE_BLOCKS))
         params = c.words(1)
         c.store(block, params)
         narrow = [c.b.trunc(w, I32) for w in (blocks, c.word(1), c.word(1), threads, c.word(1), c.word(1))]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -41,6 +40,7 @@ __all__ = ["JaxKernel"]
 
 _UNSET: Any = object()
 _MAX_COMPILED = 256
+_MARKS = 16  # inputs that one empty array tells of
 
 
 class JaxKernel:
@@ -107,26 +107,6 @@ class JaxKernel:
     def _trace(self, launch_dims: Any, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
         plan = _Plan(self, convert(self.signature, args), launch_dims, output_dims, method)
         return plan.function()(*agree(plan.args))
-
-
-@dataclass(frozen=True)
-class _Residuals:
-    """What the forward leaves for the adjoint: arrays by role and parameter, and the inputs that have gradients."""
-
-    arrays: Mapping[tuple[str, int], Any]
-    active: tuple[int, ...]
-
-    def flatten(self) -> tuple[Any, Any]:
-        names = tuple(sorted(self.arrays))
-        return tuple(self.arrays[n] for n in names), (names, self.active)
-
-    @classmethod
-    def unflatten(cls, aux: Any, children: Any) -> _Residuals:
-        names, active = aux
-        return cls(dict(zip(names, children, strict=True)), active)
-
-
-jax.tree_util.register_pytree_node(_Residuals, _Residuals.flatten, _Residuals.unflatten)
 
 
 class _Plan:
@@ -254,34 +234,59 @@ class _Plan:
             return plain
         return programs.reverse(self.kernel, self.keys, chosen, "atomic", gpu)
 
-    def residuals(self, perturbed: tuple[int, ...], given: Sequence[Any], out: Sequence[Any]) -> _Residuals:
-        kept: dict[tuple[str, int], Any] = {}
-        if perturbed:
-            plain, _ = self.adjoint(perturbed)
-            entry = dict(zip(self.inputs, given, strict=True))
-            after = {**entry, **{o.index: y for o, y in zip(self.outputs, out, strict=True)}}
-            active, read = self.active(perturbed), set(plain.manifest["post"])
-            for param in plain.manifest["params"]:
-                role, of = param["role"], param["of"]
-                # Of an array that is not read the shape is needed all the same; its cotangent has the same one.
-                if role == "param" and (of in read or of not in active or not _is_array(param)):
-                    kept[role, of] = after[of]
-                elif role == "saved" and of in entry:
-                    kept[role, of] = entry[of]
-        return _Residuals(kept, perturbed)
+    def needed(self, perturbed: tuple[int, ...]) -> set[tuple[str, int]]:
+        """What the adjoint needs of the forward: arrays by role and parameter."""
+        if not perturbed:
+            return set()
+        plain, _ = self.adjoint(perturbed)
+        active, read = self.active(perturbed), set(plain.manifest["post"])
+        names = set()
+        for param in plain.manifest["params"]:
+            role, of = param["role"], param["of"]
+            # Of an array that is not read the shape is needed all the same; its cotangent has the same one.
+            kept = role == "param" and (of in read or of not in active or not _is_array(param))
+            if kept or (role == "saved" and of in self.inputs):
+                names.add((role, of))
+        return names
 
-    def backward(self, residuals: _Residuals, cotangents: Any) -> tuple[Any, ...]:
+    def slots(self) -> list[tuple[str, int]]:
+        """All that any adjoint could need."""
+        params = sorted({*self.inputs, *(o.index for o in self.outputs)})
+        return [*(("param", i) for i in params), *(("saved", i) for i in self.inputs)]
+
+    def residuals(self, perturbed: tuple[int, ...], given: Sequence[Any], out: Sequence[Any]) -> tuple[Any, ...]:
+        """What the forward leaves for the adjoint: a tuple of the same length for all sets of perturbed inputs.
+
+        JAX keeps the forward's trace for each set of perturbed inputs, but the structure of the residuals for the
+        last one only. So the structure must not say anything: which inputs are perturbed is in shapes of empty arrays.
+        """
+        entry = dict(zip(self.inputs, given, strict=True))
+        after = {**entry, **{o.index: y for o, y in zip(self.outputs, out, strict=True)}}
+        needed = self.needed(perturbed)
+        kept = [
+            (entry if slot[0] == "saved" else after)[slot[1]] if slot in needed else jnp.zeros(0, np.int8)
+            for slot in self.slots()
+        ]
+        marks = [i in perturbed for i in self.inputs]
+        groups = [marks[k : k + _MARKS] for k in range(0, len(marks), _MARKS)]
+        return (*kept, *(jnp.zeros((0, *(1 + m for m in group)), np.int8) for group in groups))
+
+    def backward(self, residuals: tuple[Any, ...], cotangents: Any) -> tuple[Any, ...]:
         """Return the cotangents of the inputs."""
-        perturbed = residuals.active
+        slots = self.slots()
+        marks = [extent == 2 for x in residuals[len(slots) :] for extent in x.shape[1:]]
+        perturbed = tuple(i for i, mark in zip(self.inputs, marks, strict=True) if mark)
         if not perturbed:
             return (None,) * len(self.inputs)
+        needed = self.needed(perturbed)
+        kept = {slot: x for slot, x in zip(slots, residuals, strict=False) if slot in needed}
         plain, atomic = self.adjoint(perturbed)
         given = {
             o.index: _instantiated(ct, o)
             for o, ct in zip(self.outputs, cotangents, strict=True)
             if jnp.issubdtype(o.dtype, jnp.floating)
         }
-        run = _AdjointCall(self, plain, atomic, residuals, given)
+        run = _AdjointCall(self, plain, atomic, kept, given)
         out, axes = run(), varying_axes(self.args)
 
         def cotangent(i: int, x: Any) -> Any:
@@ -297,7 +302,12 @@ class _AdjointCall:
     """One custom call of an adjoint."""
 
     def __init__(
-        self, plan: _Plan, plain: Program, atomic: Program | None, residuals: _Residuals, cotangents: Mapping[int, Any]
+        self,
+        plan: _Plan,
+        plain: Program,
+        atomic: Program | None,
+        residuals: Mapping[tuple[str, int], Any],
+        cotangents: Mapping[int, Any],
     ) -> None:
         self.plan, self.plain, self.atomic = plan, plain, atomic
         self.cotangents = cotangents
@@ -306,7 +316,7 @@ class _AdjointCall:
         self.where: dict[tuple[str, int], int] = {}
         manifest = plain.manifest
         self.types = {(p["role"], p["of"]): p["type"] for p in manifest["params"]}
-        for (role, of), value in residuals.arrays.items():
+        for (role, of), value in sorted(residuals.items(), key=lambda kept: kept[0]):
             self.add(role, of, value)
         for role, of in self.types:
             if role == "saved" and (role, of) not in self.where:

@@ -80,6 +80,7 @@ DEVICE_KERNEL: Final = 0  # a CUkernel, which is good for every device
 DEVICE_BLOCKS: Final = 8  # most blocks of a grid
 DEVICE_SHARED: Final = 16  # bytes of dynamic shared memory
 DEVICE_THREADS: Final = 24  # threads of a block
+DEVICE_SHARE: Final = 32  # how much of what is launched a block does: its threads, or 1 if blocks are launched
 
 # -- the driver's functions, as addresses ------------------------------------------------------------------------------
 DRIVER_LAUNCH: Final = 0  # cuLaunchKernel

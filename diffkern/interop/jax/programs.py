@@ -36,6 +36,7 @@ from diffkern.specialize import (
 __all__ = ["Program", "enter_stored", "forward", "keep", "reverse"]
 
 _WHAT = "JAX call"
+_STATIC_SHARED = 48 << 10  # what a block has without being asked for more
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,7 @@ def _options(kernel: Kernel) -> dict[str, Any]:
 
 
 def _program(code: Code, specialization: Specialization) -> Program:
-    if code.manifest.get("blockwise"):
-        raise LaunchError(
-            f"{specialization.pyfunc.__qualname__!r} works in blocks of threads, which calls from JAX do not have yet",
-            remedy="launch it with dk.launch, or write it without blocks",
-        )
+    _check_blocks(code.manifest, specialization)
     fields = specialization.fields()
     return Program(key(fields), artifact_key(fields, NATIVE), code)
 
@@ -95,7 +92,23 @@ def _program(code: Code, specialization: Specialization) -> Program:
 def _on_gpu(gpu: cuda.Gpu, specialization: Specialization) -> Program:
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
+    _check_blocks(entry.program, specialization)
     return Program(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
+
+
+def _check_blocks(manifest: Mapping[str, Any], specialization: Specialization) -> None:
+    if manifest.get("blockwise"):
+        raise LaunchError(
+            f"{specialization.pyfunc.__qualname__!r} works in blocks of threads, which calls from JAX do not have yet",
+            remedy="launch it with dk.launch, or write it without blocks",
+        )
+    needed = int(manifest.get("dynamic_shared_bytes", 0))
+    if needed > _STATIC_SHARED:
+        raise LaunchError(
+            f"{specialization.pyfunc.__qualname__!r} needs {needed} bytes of shared memory for each block; calls from "
+            f"JAX have {_STATIC_SHARED}",
+            remedy="launch it with dk.launch, or use smaller tiles",
+        )
 
 
 def keep(call: Call, programs: Mapping[str, Program], gpu: cuda.Gpu | None = None) -> str:

@@ -132,5 +132,6 @@ class Description:
 
 def _program(program: Code) -> tuple[int, ...]:
     if isinstance(program, DeviceCode):
-        return program.kernel, program.blocks, program.shared, program.threads, 0
+        share = 1 if program.manifest.get("tiled") else program.threads
+        return program.kernel, program.blocks, program.shared, program.threads, share
     return program.address, program.finish, program.sites, chunk_work(program.cost), 0

@@ -6,26 +6,38 @@ version of the array's memory, so that a tape notices what PyTorch changed in pl
 
 from __future__ import annotations
 
+import struct
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
+from diffkern.interop.torch.place import gpu_of, order_around_launch, order_before, tensor_over
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
 from diffkern.ir.structs import Stored, Struct
-from diffkern.ir.types import Element, Scalar, scalar_of
+from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.runtime.array import MAX_NDIM, _make, array
 from diffkern.runtime.convert import component_shape
+from diffkern.runtime.cuda.memory import View
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import settle
 
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+
 __all__ = ["as_argument", "as_array", "from_torch", "to_torch"]
 
-# The memory of a tensor's storage, by where it begins: one for all tensors over it.
-_storages: weakref.WeakValueDictionary[tuple[int, int], Memory] = weakref.WeakValueDictionary()
+# The memory of a tensor's storage, by its device and where it begins: one for all tensors over it.
+_storages: weakref.WeakValueDictionary[tuple[torch.device, int, int], Memory] = weakref.WeakValueDictionary()
+# What an array over tensors of one type, shape and place is like.
+_layouts: dict[Any, _Layout] = {}
+# Arrays over tensors that were passed to launches, by the tensor's id. The weak reference takes the entry out.
+_passed: dict[int, _Passed] = {}
+_CACHED = 1024
+_address = struct.Struct("q").pack
 
 
 class TensorMemory(Memory):
@@ -48,6 +60,76 @@ class TensorMemory(Memory):
             torch.autograd.graph.increment_version(self._tensor)
 
 
+def _cuda_memory(gpu: CudaDevice, address: int, nbytes: int, tensor: torch.Tensor) -> Memory:
+    """Return the memory of a storage on a GPU; a class of its own, made when the first such tensor comes."""
+    from diffkern.interop.torch.device_memory import CountedDeviceMemory, UncountedDeviceMemory
+
+    made = UncountedDeviceMemory if tensor.is_inference() else CountedDeviceMemory
+    return made(gpu, address, nbytes, tensor)
+
+
+class _Layout(NamedTuple):
+    """What does not depend on the address: all that was checked and computed for tensors of one kind."""
+
+    element: Element
+    stored: np.dtype[Any]
+    type: Any
+    key: str
+    smooth: bool
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    lifted: bool
+    tail: bytes
+    low: int
+    high: int
+    gpu: CudaDevice | None
+
+    def over(self, t: torch.Tensor) -> array:
+        """Return the array over a tensor of this kind."""
+        address = t.data_ptr()
+        if self.gpu is None:
+            data: Any = _view(t, self.stored)
+        else:
+            data = View.over(address, tuple(t.shape), self.stored, self.strides)
+        made = object.__new__(array)
+        made._data = data[np.newaxis] if self.lifted else data
+        made._element = self.element
+        made._memory = _memory_of(t, self.gpu)
+        made._writable = True
+        made._grad = made._parent = made._view = None
+        made.shape = self.shape
+        made._type, made._key, made._smooth = self.type, self.key, self.smooth
+        made._packed = _address(address) + self.tail
+        made._range = address + self.low, address + self.high
+        return made
+
+
+class _Passed:
+    """The array that was made for a tensor, as long as the tensor is what it was."""
+
+    __slots__ = ("address", "dtype", "element", "made", "reference", "shape", "strides")
+
+    def __init__(self, t: torch.Tensor, element: Stored | None, made: array) -> None:
+        place = id(t)
+        self.reference = weakref.ref(t, lambda _: _passed.pop(place, None))
+        self.address = t.data_ptr()
+        self.dtype, self.shape, self.strides = t.dtype, t.shape, t.stride()
+        self.element = element
+        self.made = made
+
+    def serves(self, t: torch.Tensor, element: Stored | None) -> bool:
+        """Whether nothing has changed that the array depends on."""
+        return (
+            self.reference() is t
+            and self.address == t.data_ptr()
+            and self.shape == t.shape
+            and self.strides == t.stride()
+            and self.dtype is t.dtype
+            and (self.element is element or self.element == element)
+            and not (t.is_neg() or t.is_conj())
+        )
+
+
 def from_torch(
     t: torch.Tensor,
     dtype: Any = None,
@@ -64,21 +146,41 @@ def from_torch(
         made.grad = grad if isinstance(grad, array) else as_array(grad, made._element)
     elif wanted:
         _share_gradient(made, t)
+    gpu = made._memory.device
+    if gpu is not None:
+        order_before(gpu)
     return made
 
 
 def as_argument(t: torch.Tensor, element: Stored | None) -> array:
     """Return a tensor that is passed to a launch as an array; under a tape with the tensor's gradient."""
-    made = as_array(t, element)
+    tape = current.tape
     if t.requires_grad:
-        tape = current.tape
         if t.grad_fn is not None and (tape is not None or torch.is_grad_enabled()):
+            as_array(t, element)  # what is wrong with it as an array is said first
             raise TypeError(
                 "PyTorch computed this tensor from others that need gradients, and a launch would break that chain; "
                 "call the kernel through dk.torch_function, or pass tensor.detach()"
             )
         if tape is not None:
+            made = as_array(t, element)
             _share_gradient(made, t)
+            return _in_order(made)
+    if tape is not None or current.recorder is not None:
+        return _in_order(as_array(t, element))
+    entry = _passed.get(id(t))
+    if entry is not None and entry.serves(t, element):
+        return _in_order(entry.made)
+    made = as_array(t, element)
+    if made._data.size:
+        _passed[id(t)] = _Passed(t, element, made)
+    return _in_order(made)
+
+
+def _in_order(made: array) -> array:
+    gpu = made._memory.device
+    if gpu is not None:
+        order_around_launch(gpu)
     return made
 
 
@@ -91,13 +193,31 @@ def as_array(t: torch.Tensor, element: Stored | None = None) -> array:
         If kernels cannot work on this memory.
     """
     _check_dense(t)
+    key = t.dtype, t.shape, t.stride(), t.device, element
+    layout = _layouts.get(key)
+    if layout is not None and (layout.gpu is None or not layout.gpu.closed):
+        return layout.over(t)
+    made = _first(t, element)
+    if made._data.size:
+        _remember(key, made, t)
+    return made
+
+
+def _first(t: torch.Tensor, element: Stored | None) -> array:
+    """Return the array over a tensor of a kind that was not seen before."""
+    gpu = gpu_of(t.device)
     scalar = scalar_from_torch(t.dtype)
     if element is None:
         element = scalar
     if element is None or isinstance(element, Struct) or not same_bits(t.dtype, scalar_of(element)):
         wanted = "any type of diffkern" if element is None else getattr(element, "name", str(element))
         raise TypeError(f"{t.dtype} is not {wanted}; convert the tensor with .to()")
-    data = _view(t, scalar_of(element))
+    stored = SCALARS[scalar_of(element).name].numpy
+    data: Any
+    if gpu is None:
+        data = _view(t, stored)
+    else:
+        data = View.over(t.data_ptr(), tuple(t.shape), stored, tuple([s * stored.itemsize for s in t.stride()]))
     inner = component_shape(element)
     if inner and data.shape[-len(inner) :] != inner:
         raise TypeError(f"the last axes of shape {tuple(t.shape)} are not the components {inner} of {element}")
@@ -107,12 +227,24 @@ def as_array(t: torch.Tensor, element: Stored | None = None) -> array:
         raise TypeError(f"an array has 1 to {MAX_NDIM} axes, and {data.ndim - len(inner)} are left without components")
     if inner and data.size and not data[(0,) * (data.ndim - len(inner))].flags.c_contiguous:
         raise TypeError(f"the components of each {element} are not next to each other in memory; use .contiguous()")
-    return _make(data, element, _memory_of(t), True)
+    return _make(data, element, _memory_of(t, gpu), True)
+
+
+def _remember(key: Any, made: array, t: torch.Tensor) -> None:
+    if len(_layouts) >= _CACHED:
+        _layouts.clear()
+    address = t.data_ptr()
+    low, high = made._range
+    element, data = made._element, made._data
+    assert not isinstance(element, Struct)
+    _layouts[key] = _Layout(
+        element, data.dtype, made._type, made._key, made._smooth, made.shape,
+        tuple([s * data.itemsize for s in t.stride()]), data.ndim > t.ndim, made._packed[8:], low - address,
+        high - address, made._memory.device,
+    )  # fmt: skip
 
 
 def _check_dense(t: torch.Tensor) -> None:
-    if t.device.type != "cpu":
-        raise TypeError(f"the tensor lies on {t.device}, and the kernel runs on the CPU; move it with .cpu()")
     if t.layout is not torch.strided:
         raise TypeError(f"the tensor is {t.layout}, and kernels work on dense memory; use .to_dense()")
     if type(t) is not torch.Tensor and type(t) is not torch.nn.Parameter and not t.data_ptr() and t.numel():
@@ -126,23 +258,28 @@ def _check_dense(t: torch.Tensor) -> None:
         raise TypeError("the tensor is a lazy negative or conjugate; use .resolve_neg() or .resolve_conj()")
 
 
-def _view(t: torch.Tensor, scalar: Scalar) -> np.ndarray[Any, Any]:
-    """Return the tensor's memory as NumPy's type of a scalar."""
+def _view(t: torch.Tensor, stored: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return the tensor's memory as one of NumPy's types."""
     plain = t.detach()
     if t.dtype == torch.bfloat16:
         plain = plain.view(torch.int16)  # NumPy has no bfloat16
     data: np.ndarray[Any, Any] = plain.numpy()
-    stored = SCALARS[scalar.name].numpy
     return data if data.dtype == stored else data.view(stored)
 
 
-def _memory_of(t: torch.Tensor) -> Memory:
+def _memory_of(t: torch.Tensor, gpu: CudaDevice | None) -> Memory:
     storage = t.untyped_storage()
-    key = (storage.data_ptr(), storage.nbytes())
+    address, nbytes = storage.data_ptr(), storage.nbytes()
+    key = t.device, address, nbytes
     memory = _storages.get(key)
-    if memory is None:
+    if memory is None or memory.device is not gpu:
         # Tensors of inference mode count no versions.
-        memory = Memory(*key, foreign=True) if t.is_inference() else TensorMemory(*key, t.detach())
+        if gpu is not None:
+            memory = _cuda_memory(gpu, address, nbytes, t.detach())
+        elif t.is_inference():
+            memory = Memory(address, nbytes, foreign=True)
+        else:
+            memory = TensorMemory(address, nbytes, t.detach())
         _storages[key] = memory
     return memory
 
@@ -179,6 +316,8 @@ def _tensor_over(a: array, element: Element) -> torch.Tensor:
     a._memory.exposed = True
     if a._data.size and min(a._data.strides, default=0) < 0:
         raise TypeError(f"{a!r} runs backwards through memory, which PyTorch's tensors cannot; convert a clone()")
+    if a._memory.device is not None:
+        return tensor_over(a)
     dtype = torch_of(scalar_of(element))
     # The view keeps the array alive, and PyTorch keeps the view.
     made = torch.from_numpy(a._data.view(np.int16) if dtype == torch.bfloat16 else a._data)

@@ -17,18 +17,19 @@ import torch
 from diffkern.errors import LaunchError
 from diffkern.interop.spec import CallSpec, Shape
 from diffkern.interop.torch.arrays import as_array
+from diffkern.interop.torch.place import default_device, gpu_of, guarded, on_current_stream
 from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct, carries_gradient
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.adjoint import plan_of
+from diffkern.runtime.adjoint import plan_of, plan_on_device
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array, type_of_key
 from diffkern.runtime.convert import component_shape
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.program import Executable, Geometry
 
-__all__ = ["Backward", "Forward", "is_value", "result_type"]
+__all__ = ["Backward", "Forward", "home_of", "is_value", "result_type"]
 
 _address = struct.Struct("q").pack
 _NOWHERE = _address(0)
@@ -46,6 +47,14 @@ def result_type(element: Element) -> tuple[torch.dtype, tuple[int, ...]]:
     return torch_of(scalar_of(element)), component_shape(element)
 
 
+def home_of(parameters: Sequence[Parameter], args: Sequence[Any]) -> torch.device:
+    """Return where a call runs: where its first array is, or where PyTorch makes tensors by default."""
+    for parameter, a in zip(parameters, args):  # noqa: B905 - outputs have no arguments
+        if isinstance(a, torch.Tensor) and not is_value(parameter, a):
+            return a.device
+    return default_device()
+
+
 class Forward:
     """The launch for arguments of one combination of types, shapes and strides.
 
@@ -55,11 +64,22 @@ class Forward:
         Types of the arguments.
     executable : Executable
         The program.
+    device : torch.device
+        Where it runs.
     """
 
     def __init__(self, kernel: Any, spec: CallSpec, args: Sequence[Any]) -> None:
         self.kernel = kernel
         self.spec = spec
+        self.device = home_of(kernel.parameters, args)
+        try:
+            self.gpu = gpu_of(self.device)
+        except (TypeError, ValueError) as error:
+            raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
+        guarded(self.gpu, lambda: self._bind(args))
+
+    def _bind(self, args: Sequence[Any]) -> None:
+        kernel, spec = self.kernel, self.spec
         parameters = kernel.parameters
         # What a kernel changes is a copy, which is contiguous.
         given = [
@@ -73,7 +93,7 @@ class Forward:
         for k, shape in spec.output_shapes(dims).items():
             dtype, inner = result_type(spec.element(k))
             self.made.append((k, (*shape, *inner), dtype))
-            bound.append(as_array(torch.empty((*shape, *inner), dtype=dtype), spec.element(k)))
+            bound.append(as_array(torch.empty((*shape, *inner), dtype=dtype, device=self.device), spec.element(k)))
         launch = Launch(kernel, dims if len(dims) > 1 else dims[0], bound)
         if len(launch.parts) != len(launch.keys):
             raise LaunchError(f"kernel {kernel.name!r}: a function of tensors takes tensors and numbers, no structs")
@@ -87,6 +107,7 @@ class Forward:
         self.is_array = [held is not None for held in launch.arrays]
         self.types = [type_of_key(key) for key in self.keys]
         self._values = [(k, self._element(k)) for k in spec.inputs if not self.is_array[k]]
+        self.homes = {k: args[k].device for k, _ in self._values if isinstance(args[k], torch.Tensor)}
         whole = self.executable.manifest.get("whole", {})
         self._empty = frozenset(
             k for k, shape, _ in self.made if whole.get(str(k)) == len(self.dims) and shape[: len(dims)] == self.dims
@@ -133,6 +154,7 @@ class Forward:
         parts: list[bytes] = [*self.tails]
         results: list[torch.Tensor] = []
         values: dict[int, bytes] = {}
+        device = self.device
         for k in self._inputs:
             parts[k] = _address(args[k].data_ptr()) + parts[k]
         for k, element in self._values:
@@ -142,10 +164,15 @@ class Forward:
             parts[k] = _address(changed.data_ptr()) + parts[k]
             results.append(changed)
         for k, shape, dtype in self.made:
-            made = torch.empty(shape, dtype=dtype) if k in self._empty else torch.zeros(shape, dtype=dtype)
+            make = torch.empty if k in self._empty else torch.zeros
+            made = make(shape, dtype=dtype, device=device)
             parts[k] = _address(made.data_ptr()) + parts[k]
             results.append(made)
-        self.executable.run(self._geometry, b"".join(parts))
+        block = b"".join(parts)
+        if self.gpu is None:
+            self.executable.run(self._geometry, block)
+        else:
+            on_current_stream(self.gpu, lambda: self.executable.run(self._geometry, block))
         return tuple(results), values
 
     def values_of(self, args: Sequence[Any]) -> dict[int, bytes]:
@@ -202,6 +229,11 @@ class Backward:
         self._forward = forward
         self._active = active
         self._needs = needs
+        self._device = forward.device
+        guarded(forward.gpu, self._prepare)
+
+    def _prepare(self) -> None:
+        forward, active = self._forward, self._active
         spec = forward.spec
         self._plain: Executable = forward.kernel.adjoint(forward.keys, active, "plain")
         manifest = self._plain.manifest
@@ -224,14 +256,22 @@ class Backward:
             assert isinstance(element, (Scalar, Vec, Mat))
             self._dtypes[k], inner = result_type(element)
             self._shapes[k] = (*shape, *inner)
-            example = as_array(torch.empty(self._shapes[k], dtype=self._dtypes[k]), element)
+            example = as_array(self._zeros(k), element)
             self._tails[k] = example._packed[8:]
         sizes = {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
-        self._executable, self._plan = plan_of(
-            forward.kernel, forward.keys, self._plain, forward.dims, shapes, sizes, shared=False
-        )
+        if forward.gpu is None:
+            self._executable, self._plan = plan_of(
+                forward.kernel, forward.keys, self._plain, forward.dims, shapes, sizes, shared=False
+            )
+        else:
+            self._executable, self._plan = plan_on_device(
+                forward.kernel, forward.keys, self._plain, forward.dims, active
+            )
         self._geometry = self._executable.prepared(self._plan.cut)
         self._places = returned
+
+    def _zeros(self, k: int) -> torch.Tensor:
+        return torch.zeros(self._shapes[k], dtype=self._dtypes[k], device=self._device)
 
     @property
     def is_current(self) -> bool:
@@ -264,19 +304,25 @@ class Backward:
             place = self._places.get(k)
             given = None if place is None else grads[place]
             if given is None:
-                cotangents[k] = torch.zeros(self._shapes[k], dtype=self._dtypes[k])
+                cotangents[k] = self._zeros(k)
             else:
                 # The adjoint takes it and leaves zeros; what PyTorch passed belongs to others as well.
                 cotangents[k] = given.detach().clone(memory_format=torch.contiguous_format)
         if self._plan.cut.n:
             # What the forward launch changed was a contiguous copy, and so is what it began with.
             kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
-            zeros = {k: torch.zeros(self._shapes[k], dtype=self._dtypes[k]) for k in self._began_as_zeros}
-            self._execute(kept, zeros, values, cotangents)
+            zeros = {k: self._zeros(k) for k in self._began_as_zeros}
+            gpu = self._forward.gpu
+            if gpu is None:
+                self._execute(kept, zeros, values, cotangents)
+            else:
+                on_current_stream(gpu, lambda: self._execute(kept, zeros, values, cotangents))
         found: list[torch.Tensor | None] = []
         for k, needed in enumerate(self._needs):
             ct = cotangents.get(k) if needed else None
-            shape = like[k]
+            shape, home = like[k], self._forward.homes.get(k)
+            if ct is not None and home is not None and home != self._device:
+                ct = ct.to(home)  # a number, passed as a tensor of another device
             found.append(ct if ct is None or shape is None or ct.shape == shape else ct.reshape(shape))
         return found
 
@@ -339,7 +385,7 @@ def value_of(parameter: Parameter, given: Any) -> Any:
         raise parameter.error(f"takes {annotation} by value, not a tensor of shape {tuple(given.shape)}")
     if given.dtype in (torch.bfloat16, torch.float16):
         given = given.float()  # kernels take no halves by value
-    plain: np.ndarray[Any, Any] = given.detach().numpy()
+    plain: np.ndarray[Any, Any] = given.detach().cpu().numpy()
     if not inner:
         number = plain[()]
         if annotation is None:

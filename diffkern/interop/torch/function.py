@@ -17,6 +17,7 @@ from diffkern.interop.spec import CallSpec
 from diffkern.interop.torch import operator
 from diffkern.interop.torch.call import Forward
 from diffkern.interop.torch.eager import Call, Plain, Transformed
+from diffkern.interop.torch.place import default_device
 from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
@@ -61,6 +62,7 @@ class TorchFunction:
         self.spec = CallSpec(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, "dk.torch_function")
         self.enable_backward = enable_backward and kernel.enable_backward
         self._count = len(self.spec.inputs)
+        self._is_placeless = all(not kernel.parameters[k].is_array for k in self.spec.inputs)
         self._plans: dict[Any, Forward] = {}
         # Under autocast floating-point tensors are brought to the annotated type, as torch.amp.custom_fwd does.
         self._casts: Mapping[int, torch.dtype] = {
@@ -75,7 +77,7 @@ class TorchFunction:
         """Launch the kernel on tensors and numbers, and return its results as new tensors."""
         if len(args) != self._count:
             raise self._wrong_count(len(args))
-        if torch.is_autocast_enabled("cpu"):
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             args = self._cast(args)
         if torch.compiler.is_compiling():
             return self._operator(args)
@@ -96,7 +98,11 @@ class TorchFunction:
         if attention.needed:
             self.settle()
         self.kernel.generation()
-        key = tuple([(a.dtype, a.shape, a.stride()) if isinstance(a, torch.Tensor) else type(a) for a in args])
+        key: Any = tuple(
+            [(a.dtype, a.shape, a.stride(), a.device) if isinstance(a, torch.Tensor) else type(a) for a in args]
+        )
+        if self._is_placeless:
+            key = key, default_device()
         found = self._plans.get(key)
         if found is None or not found.is_current:
             if len(self._plans) >= _CACHED:
@@ -127,7 +133,10 @@ class TorchFunction:
         return tuple(
             [
                 a.to(self._casts[k])
-                if k in self._casts and isinstance(a, torch.Tensor) and a.is_floating_point()
+                if k in self._casts
+                and isinstance(a, torch.Tensor)
+                and a.is_floating_point()
+                and torch.is_autocast_enabled(a.device.type)
                 else a
                 for k, a in enumerate(args)
             ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from diffkern.interop.torch.call import is_value, result_type
+from diffkern.interop.torch.call import home_of, is_value, result_type
 from diffkern.interop.torch.eager import disabled, gradients_of, second_derivative
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Mat, Vec
@@ -134,18 +134,15 @@ class Operator:
     def _shapes(self, *flat: Any) -> Any:
         args = self._arguments(flat)
         spec, parameters = self._function.spec, self._function.kernel.parameters
-        shapes, first = {}, None
+        shapes, device = {}, home_of(parameters, args)
         for k, a in enumerate(args):
-            if isinstance(a, torch.Tensor):
-                first = a if first is None else first
-                if not is_value(parameters[k], a):
-                    annotation = parameters[k].annotation
-                    inner = _components(annotation)
-                    shapes[k] = tuple(a.shape[: a.ndim - len(inner)]) or (1,)
+            if isinstance(a, torch.Tensor) and not is_value(parameters[k], a):
+                annotation = parameters[k].annotation
+                inner = _components(annotation)
+                shapes[k] = tuple(a.shape[: a.ndim - len(inner)]) or (1,)
         results = [torch.empty_like(args[k], memory_format=torch.contiguous_format) for k in spec.in_outs]
         for k, shape in spec.output_shapes(spec.dims(shapes)).items():
             dtype, inner = result_type(spec.element(k))
-            device = "cpu" if first is None else first.device
             results.append(torch.empty((*shape, *inner), dtype=dtype, device=device))
         return tuple(results) if len(results) > 1 else results[0]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from diffkern.interop.torch.place import as_external, current_stream, gpu_of, stream_of
 from diffkern.ir import types as T
 from diffkern.lang.dtypes import SCALARS, CompositeType, DType, resolve_dtype
 from diffkern.runtime.device import Device, get_device
@@ -103,38 +104,43 @@ def device_to_torch(device: Any = None) -> str:
 
 
 def stream_from_torch(stream_or_device: Any = None) -> Stream:
-    """Return the stream on which work that follows PyTorch's on a stream or device belongs.
+    """Return PyTorch's stream as one of diffkern's: a stream itself, or the current one of a device.
 
     PyTorch works on the CPU at once and in order, so for the CPU that is the default stream.
 
     Parameters
     ----------
     stream_or_device : torch.device, str or torch.cuda.Stream, optional
-        A device of PyTorch, or one of its streams; the CPU by default.
+        A device of PyTorch, or one of its streams; diffkern's current device by default.
     """
-    device = getattr(stream_or_device, "device", stream_or_device)
-    device_from_torch("cpu" if device is None else device)
-    return _default_stream()
+    handle = getattr(stream_or_device, "cuda_stream", None)
+    where = get_device() if stream_or_device is None else stream_or_device
+    device = torch.device(str(where)) if isinstance(where, (str, Device)) else getattr(where, "device", where)
+    gpu = gpu_of(device)
+    if gpu is None:
+        return _default_stream()
+    return current_stream(gpu) if handle is None else stream_of(gpu, int(handle))
 
 
 @functools.cache
 def _default_stream() -> Stream:
-    made = Stream()
+    made = Stream("cpu")
     made.is_default = True
     return made
 
 
 def stream_to_torch(stream_or_device: Any = None) -> Any:
-    """Return PyTorch's stream for a stream or device; work of a CPU stream is waited for, as PyTorch has none there.
+    """Return a stream, or the current one of a device, as PyTorch's.
+
+    Work of a CPU stream is waited for, as PyTorch has no streams there.
 
     Returns
     -------
-    torch.Stream or None
+    torch.cuda.Stream or None
         None for the CPU.
     """
-    if isinstance(stream_or_device, Stream):
-        stream_or_device.synchronize()
-    else:
-        device_to_torch(stream_or_device)
-        get_stream().synchronize()
+    stream = stream_or_device if isinstance(stream_or_device, Stream) else get_stream(stream_or_device)
+    if stream.device.is_cuda:
+        return as_external(stream)  # type: ignore[arg-type]  # a GPU's streams are of that class
+    stream.synchronize()
     return None

@@ -74,6 +74,8 @@ class CudaDevice(Device):
         self.closed = False
         # Names of the last launches, for the message of an error that a later call reports.
         self.recent: deque[str] = deque(maxlen=4)
+        # Streams of other libraries that wait for the next launch.
+        self._following = threading.local()
 
     def _attribute(self, attribute: Attribute) -> int:
         return self.driver.device_attribute(self.ordinal, attribute)
@@ -171,6 +173,22 @@ class CudaDevice(Device):
         from diffkern.runtime.stream import set_stream
 
         set_stream(stream, self)
+
+    @property
+    def followers(self) -> list[CudaStream]:
+        """Streams of other libraries that are to wait for this thread's next launch; more can be added."""
+        found: list[CudaStream] | None = getattr(self._following, "streams", None)
+        if found is None:
+            found = self._following.streams = []
+        return found
+
+    def follow(self, stream: CudaStream) -> None:
+        """Let those streams wait for what a stream has so far."""
+        streams, self._following.streams = self.followers, []
+        event = stream.record_event()
+        for each in streams:
+            if each.cuda_stream != stream.cuda_stream:
+                each.wait_event(event)
 
     def new_stream(self) -> CudaStream:
         """Return a new stream that neither waits for the default stream nor it for the new one."""

@@ -40,7 +40,8 @@ _MOST = 2**31
 class CudaExecutable(Executable):
     """A program on one GPU.
 
-    The parts of a :data:`Geometry` are here: threads of the launch, threads of a block, header, blocks.
+    The parts of a :data:`Geometry` are here: threads of the launch (blocks, of a kernel of tiles), threads of a block,
+    header, blocks.
 
     Parameters
     ----------
@@ -60,7 +61,8 @@ class CudaExecutable(Executable):
     """
 
     __slots__ = (
-        "_adds_up", "_careful", "_choices", "_grids", "_resident", "_rules", "_shared", "_threads", "gpu", "title",
+        "_adds_up", "_careful", "_choices", "_grids", "_resident", "_rules", "_shared", "_threads", "gpu", "tiled",
+        "title",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +86,7 @@ class CudaExecutable(Executable):
         except CudaError as error:
             raise self._named(error) from None
         self._threads = limit
+        self.tiled = bool(manifest.get("tiled", False))
         conflicts = manifest.get("conflicts", {}).values()
         self._adds_up = self.sites > 0 or any(entry["class"] == "reduce" for entry in conflicts)
         self._grids: dict[Any, Geometry] = {}
@@ -113,12 +116,6 @@ class CudaExecutable(Executable):
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
-        if self.manifest.get("tiled"):
-            # The threads of a block are one more axis of the launch: they work on the block's tiles together.
-            threads = (config or (0, 0))[0] or DEFAULT_BLOCK_DIM
-            if len(dims) > 3:
-                raise ValueError(f"a grid of blocks has at most 3 axes, not {len(dims)}")
-            dims, config = (*dims, threads), (threads, (config or (0, 0))[1])
         if self.blockwise:
             config = (DEFAULT_BLOCK_DIM, 0) if config is None else config
             check_whole_blocks(dims, int(self.manifest["tid_arity"]), config[0])
@@ -157,7 +154,8 @@ class CudaExecutable(Executable):
         header = _header(0, *c.dims, 0, 0)
         if self.blockwise:
             header = self._blockwise_header(c, threads, dims)
-        blocks = max(1, -(-c.n // threads))
+        # Blocks that work on tiles are what is launched; else it is threads.
+        blocks = max(1, c.n if self.tiled else -(-c.n // threads))
         if self._adds_up:
             # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
             blocks = min(blocks, _WAVES * self._fitting(threads))
@@ -222,11 +220,13 @@ class CudaExecutable(Executable):
         device = self.gpu
         device.activate()
         device.recent.append(self.title)
-        stream = current_stream(device).cuda_stream
+        stream = current_stream(device)
         try:
-            device.driver.launch(self.address, blocks, threads, self._shared, stream, block)  # type: ignore[arg-type]
+            device.driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, block)  # type: ignore[arg-type]
         except CudaError as error:
             raise self._named(error) from None
+        if device.followers:
+            device.follow(stream)
 
     def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block."""

@@ -96,3 +96,19 @@ def scaled(n):
         out[i] = x[i] * float(n)
 
     return scale
+
+
+@dk.kernel
+def cubes_of_tiles(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=8, offset=i * 8)
+    dk.tile_store(y, t * t * t, offset=i * 8)
+
+
+@dk.kernel
+def turned_in_blocks(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i, t, n = dk.tid(), dk.thread_index(), dk.block_dim()
+    s = dk.shared_array(256, float)
+    s[t] = x[i]
+    dk.syncthreads()
+    y[i] = s[n - 1 - t]

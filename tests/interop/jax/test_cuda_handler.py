@@ -201,6 +201,21 @@ def test_forward(machine):
     assert machine.driver.clears == []  # it is overwritten as a whole
 
 
+def test_a_launch_of_tiles_counts_blocks(machine):
+    lowered(dk.jax_kernel(k.cubes_of_tiles, launch_dims=6, output_dims=48), jnp.ones(48))
+    ((name, _),) = machine.calls
+    x, out = np.linspace(-1, 2, 48, dtype=np.float32), np.zeros(48, np.float32)
+    assert machine.run(name, [x], [out], [(6,)]) is None
+    np.testing.assert_allclose(out, x**3, rtol=1e-5)
+    assert machine.driver.launches == [(6, 256, 0, (6, 1, 1, 1))]
+
+
+def test_blocks_of_threads_are_refused(machine):
+    with pytest.raises(dk.LaunchError, match="works in blocks of threads"):
+        lowered(dk.jax_kernel(k.turned_in_blocks), jnp.ones(512))
+    assert not machine.calls
+
+
 def test_part_of_an_output_is_cleared_first(machine):
     lowered(dk.jax_kernel(k.wave, launch_dims=10, output_dims=20), jnp.ones(20), jnp.ones(20), 1.0)
     ((name, _),) = machine.calls

@@ -79,6 +79,22 @@ def test_gradient_for_one_argument_alone():
     assert adjoint.split("->")[1].count("tensor<100xf32>") == 1
 
 
+def test_structure_of_residuals_is_the_same_for_all_sets_of_arguments():
+    """JAX may hand the backward the structure of the last set that was traced, whichever set it is for."""
+    from diffkern.interop.jax.arguments import convert
+    from diffkern.interop.jax.kernel import _Plan
+
+    given = (ramp(10), ramp(10, 1.0, 3.0), jnp.float32(1.5))
+    plan = _Plan(wave, convert(wave.signature, given), None, None, "sequential")
+    sets = [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
+    kept = [plan.residuals(perturbed, given, (given[0],)) for perturbed in sets]
+    assert len({jax.tree.structure(r) for r in kept}) == 1
+    for perturbed, residuals in zip(sets, kept, strict=True):
+        out = plan.backward(jax.tree.unflatten(jax.tree.structure(kept[-1]), jax.tree.leaves(residuals)), (given[0],))
+        for i, ct in enumerate(out):
+            assert (ct is not None and bool(jnp.any(ct != 0))) == (i in perturbed)
+
+
 def test_float64_against_differences():
     # JAX before 0.8, the newest for Python 3.10, has it in jax.experimental.
     with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):

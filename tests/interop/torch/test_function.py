@@ -10,6 +10,7 @@ from conftest import require
 require("torch")
 
 import torch
+from torch_places import claim_cuda
 
 import diffkern as dk
 
@@ -87,8 +88,15 @@ def compiled(f):
     return torch.compile(f, backend="aot_eager", fullgraph=True)
 
 
-@pytest.fixture(params=[eager, compiled], ids=["eager", "compiled"])
-def how(request):
+@pytest.fixture(params=[eager, compiled, None], ids=["eager", "compiled", "fake_cuda"])
+def how(request, monkeypatch):
+    if request.param is None:
+        driver = request.getfixturevalue("driver")
+        claim_cuda(monkeypatch)
+        yield eager
+        monkeypatch.undo()
+        assert any(name == "load_module" for name, _ in driver.calls)
+        return
     yield request.param
     torch._dynamo.reset()
 
@@ -103,14 +111,14 @@ def same(f, g, *inputs, how=eager, atol=1e-10):
                      for a in inputs] for _ in range(2))  # fmt: skip
     results, wanted = how(f)(*mine), g(*theirs)
     results, wanted = (r if isinstance(r, tuple) else (r,) for r in (results, wanted))
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator("cpu").manual_seed(1)
     assert len(results) == len(wanted)
     loss = expected = 0.0
     for r, w in zip(results, wanted, strict=True):
         assert (r.shape, r.dtype) == (w.shape, w.dtype)
         torch.testing.assert_close(r, w, atol=atol, rtol=1e-5)
         if r.is_floating_point():
-            weight = torch.randn(r.shape, generator=generator, dtype=r.dtype)
+            weight = torch.randn(r.shape, generator=generator, dtype=r.dtype, device="cpu").to(r.device)
             loss, expected = loss + (weight * r).sum(), expected + (weight * w).sum()
     if any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs):
         loss.backward()
@@ -121,8 +129,9 @@ def same(f, g, *inputs, how=eager, atol=1e-10):
 
 
 def tensor(*shape, seed=0, grad=True):
-    t = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return t.requires_grad_(grad)
+    generator = torch.Generator("cpu").manual_seed(seed)
+    t = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+    return t.to(torch.get_default_device()).requires_grad_(grad)
 
 
 # -- values and gradients --------------------------------------------------------------------------------------------
@@ -157,7 +166,7 @@ def test_neighbours_and_weights_in_two_dimensions(how):
 
 
 def test_gathers(how):
-    index = torch.randint(0, 10, (4000,), generator=torch.Generator().manual_seed(3), dtype=torch.int32)
+    index = (torch.arange(4000, dtype=torch.int32) * 7) % 10
     f = dk.torch_function(gather, launch_dims=4000)
     same(f, lambda x, i: x[i] ** 2, tensor(10), index, how=how)
 
@@ -229,6 +238,17 @@ def test_one_result_that_is_not_used(how):
 def test_one_tensor_for_two_parameters(how):
     f = dk.torch_function(in_place, num_outputs=2, in_out_argnames="s")
     same(lambda x: f(x, x), lambda x: (x**3, x**6), tensor(12), how=how)
+
+
+@dk.kernel
+def steps(y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = 2.0 * dk.float64(i)
+
+
+def test_a_kernel_of_outputs_alone(how):
+    f = dk.torch_function(steps, launch_dims=4)
+    same(lambda w: f() * w, lambda w: 2.0 * torch.arange(4, dtype=torch.float64) * w, tensor(4), how=how)
 
 
 def test_an_empty_tensor(how):
@@ -477,7 +497,7 @@ def test_other_types_are_refused_before_anything_runs():
 def test_autocast_brings_tensors_to_the_annotated_type(how):
     f = how(dk.torch_function(wave))
     x = torch.ones(3, dtype=torch.bfloat16, requires_grad=True)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cuda" if x.is_cuda else "cpu", dtype=torch.bfloat16):
         y = f(x, 0.5)
     assert y.dtype == torch.float32
     y.sum().backward()

@@ -90,3 +90,35 @@ def test_cubins_of_forward_and_adjoint(arch: str) -> None:
     d = adjoint_ir(product.func, types, frozenset({0, 1, 2}), {"target": arch})
     adjoint = compile_function(d.fn, "adjoint", arch=arch)
     assert len(adjoint.cubin) > 1000
+
+
+@dk.kernel
+def square(x: f2, y: f2):
+    t = dk.tile_load(x, shape=(96, 96))
+    dk.tile_store(y, dk.tile_transpose(t) + t)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_tiles_beyond_static_memory_are_asked_for_at_the_launch(arch: str) -> None:
+    require("cuda.bindings")
+    from diffkern.backends.cuda import compile_function
+
+    made = compile_function(forward_ir(square.func, square.argument_types(), {}), "large", arch=arch)
+    assert made.dynamic_shared_bytes == 2 * 96 * 96 * 4
+    assert made.shared_bytes == 0
+    assert ".extern .shared .align 16" in made.ptx
+    assert len(made.cubin) > 1000
+
+
+@pytest.mark.parametrize(("arch", "limit"), [("sm_75", 64), ("sm_86", 99), ("sm_90", 227)])
+def test_tiles_beyond_the_architecture_are_refused(arch: str, limit: int) -> None:
+    require("cuda.bindings")
+    from diffkern.backends.cuda import compile_function
+
+    @dk.kernel
+    def huge(x: f2, y: f2):
+        table = dk.tile_load(x, shape=(192, 192))
+        dk.tile_store(y, dk.tile_transpose(table) + table)
+
+    with pytest.raises(CompileError, match=rf"and a block has {limit << 10}; the largest is \w+ with 147456 bytes"):
+        compile_function(forward_ir(huge.func, huge.argument_types(), {}), "huge", arch=arch)

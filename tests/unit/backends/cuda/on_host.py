@@ -149,13 +149,16 @@ class HostCuda:
     fn
         The function.
     grid
-        Blocks of one thread each.
+        Number of blocks.
+    threads
+        Threads of a block. They run one after the other, each through all barriers: with more than one, no thread may
+        need what a later one does.
     options
         What :func:`emit_kernel` takes.
     """
 
-    def __init__(self, fn: Function, grid: int = 1, **options: Any) -> None:
-        self.grid = grid
+    def __init__(self, fn: Function, grid: int = 1, threads: int = 1, **options: Any) -> None:
+        self.grid, self.threads = grid, threads
         symbol = f"cuda_on_host_{next(_serial)}"
         t = target.target()
         self.module = emit_kernel(expand_composites(fn), symbol, triple=t.triple, data_layout=t.data_layout, **options)
@@ -168,6 +171,6 @@ class HostCuda:
     def launch(self, block: bytes) -> None:
         """Run all threads of the grid, one after the other."""
         buffer = ctypes.create_string_buffer(block)
-        for k in range(self.grid):
-            self._set(0, 1, k, self.grid)
+        for k, thread in itertools.product(range(self.grid), range(self.threads)):
+            self._set(thread, self.threads, k, self.grid)
             self._entry(ctypes.addressof(buffer))

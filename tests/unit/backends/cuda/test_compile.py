@@ -98,3 +98,31 @@ def test_launch_bounds_reach_the_code() -> None:
 def test_the_same_function_gives_the_same_bytes() -> None:
     fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
     assert cuda.compile_function(fn, "k").cubin == cuda.compile_function(fn, "k").cubin
+
+
+@pytest.mark.parametrize("dtype", [dk.int8, dk.uint16, dk.float16, dk.bfloat16])
+def test_narrow_atomics_have_no_lto_code_below_sm_100(dtype: type) -> None:
+    @dk.kernel
+    def scatter(x, y):
+        i = dk.tid()
+        dk.atomic_add(y, x.shape[0] - 1 - i, x[i])
+
+    fn = pipeline.forward_ir(scatter.func, scatter.argument_types(*[dk.array(dtype=dtype)] * 2), {"target": "sm_90"})
+    other = cuda.compile_function(fn, "other", arch="sm_100").ltoir
+    assert other
+    alone = cuda.compile_function(fn, "scatter", arch="sm_90")
+    assert alone.cubin
+    for lto in (lambda: alone.ltoir, lambda: cuda.compile_function(fn, "scatter", arch="sm_90", link_with=[other])):
+        with pytest.raises(dk.CompileError, match=r"test_compile.py:\d+: atomic updates of \w+ ") as raised:
+            lto()
+        assert raised.value.loc is not None
+        assert "dk.atomic_add(y" in str(raised.value)
+        assert re.search("make 'y' an array of (int|float)32", str(raised.value))
+
+
+def test_number_of_sums_is_known() -> None:
+    types = spring.argument_types()
+    forward = pipeline.build_forward(spring.func, types, "forward", {"target": "sm_90"})
+    assert forward.manifest["sites"] == 1
+    assert (forward.manifest["dynamic_shared_bytes"], forward.manifest["block_dim"]) == (0, None)
+    assert forward.manifest["shared_bytes"] == resources(forward.object_code)["forward"].shared_bytes == 32 * 4

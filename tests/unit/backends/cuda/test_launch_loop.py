@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from on_host import HostCuda, cpu_harness
 
+import diffkern as dk
 from diffkern.ir.types import INT32, INT64, Array
+from diffkern.passes.tile_blocks import lower_tiles_for_blocks
+from diffkern.pipeline import forward_ir
 
 
 def counting(arity: int, count: int):
@@ -59,3 +62,24 @@ def test_a_kernel_without_thread_index_runs_once_per_thread() -> None:
     total = np.zeros(1, np.int64)
     HostCuda(fn, grid=5).launch(cpu_harness.pack(fn, [total], (3, 4, 2), 0, 0))
     assert total[0] == 24
+
+
+@dk.kernel
+def doubled(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2), hits: dk.array(dtype=int, ndim=2)):
+    i, j = dk.tid()
+    t = dk.tile_load(x, shape=(2, 4), offset=(i * 2, j * 4))
+    dk.tile_store(y, t + t, offset=(i * 2, j * 4))
+    dk.atomic_add(hits, i, j, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 3, 8, 32])
+@pytest.mark.parametrize("grid", [1, 2, 15, 40])
+@pytest.mark.parametrize("dims", [(3, 5), (3, 5, 2)])
+def test_blocks_of_tiles_run_once(dims: tuple[int, ...], grid: int, threads: int) -> None:
+    """A launch counts blocks: each index is that of all threads of one block, which share its elements."""
+    fn = lower_tiles_for_blocks(forward_ir(doubled.func, doubled.argument_types(), {}))
+    x = np.arange(6 * 20, dtype=np.float32).reshape(6, 20)
+    y, hits = np.zeros_like(x), np.zeros((3, 5), np.int32)
+    HostCuda(fn, grid=grid, threads=threads).launch(cpu_harness.pack(fn, [x, y, hits], dims, 0, 0))
+    np.testing.assert_array_equal(hits, np.prod(dims[2:], dtype=int))
+    np.testing.assert_array_equal(y, 2 * x)

@@ -10,6 +10,8 @@ from conftest import require
 from runtime_cuda_kernels import Particle, drift, neighbours, square, total
 
 import diffkern as dk
+from diffkern import specialize
+from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
@@ -97,6 +99,38 @@ def test_adjoint_with_gradients_in_one_array(driver):
     assert first == second
     with pytest.raises(LaunchError, match="share memory"):
         dk.launch(neighbours, 64, **given, adj_inputs=[together], adj_outputs=[together])
+
+
+def test_adjoint_whose_gradients_overlap(driver):
+    """Two inputs share a gradient: their threads meet, and the program may not take the arrays for separate."""
+    a, b, c = (dk.ones(64, device=G) for _ in range(3))
+    given = {"inputs": [a, b], "outputs": [c], "adjoint": True}
+    for second in (dk.zeros(64, device=G), None):
+        first, of_c = dk.zeros(64, device=G), dk.ones(64, device=G)
+        second = first if second is None else second
+        dk.launch(three, 64, **given, adj_inputs=[first, second], adj_outputs=[of_c])
+        assert first.list() == [2.0 if second is first else 1.0] * 64
+    apart, together = programs(driver)
+    assert apart != together
+
+
+def test_shipped_programs_that_allow_overlaps_serve_all(tmp_path, monkeypatch):
+    """Nothing is compiled where a shipped directory has the program that is always right."""
+    require("cuda.bindings.nvjitlink")
+    types = three.argument_types()
+    shipped = specialize.Specialization(three.func, types, three.options)
+    fields = shipped.fields()
+    name = specialize.artifact_key(fields, "sm_90")
+    Store(tmp_path).put(name, specialize.build_entry(shipped, fields, "sm_90"))
+    monkeypatch.setattr(specialize, "_directories", [Store(tmp_path)])
+    monkeypatch.setattr(specialize, "_entries", {})
+    monkeypatch.setattr(specialize, "build_entry", None)
+    with fake_cuda(target="sm_90") as driver:
+        x, y = dk.ones(64, device=G), dk.zeros(64, device=G)
+        dk.launch(three, 64, inputs=[x, x, y])
+        dk.launch(three, 64, inputs=[x, y, y])
+        first, second = programs(driver)
+        assert first == second
 
 
 def test_fields_of_structs_do_not_overlap(driver):

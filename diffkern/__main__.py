@@ -1,0 +1,8 @@
+"""``python -m diffkern``: the command line."""
+
+from __future__ import annotations
+
+from diffkern.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

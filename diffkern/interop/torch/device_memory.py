@@ -1,0 +1,52 @@
+"""The storage of a tensor on a GPU as a block of memory.
+
+In: a device and a tensor that holds on to the storage. Out: memory whose version is PyTorch's, and which PyTorch's
+allocator does not hand out again before the streams of diffkern that work with it have come so far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from diffkern.interop.torch.place import as_external
+from diffkern.runtime.cuda.memory import DeviceMemory
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.cuda.stream import CudaStream
+
+__all__ = ["CountedDeviceMemory", "UncountedDeviceMemory"]
+
+
+class UncountedDeviceMemory(DeviceMemory):
+    """The storage of a tensor of inference mode, which counts no versions."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, device: CudaDevice, address: int, nbytes: int, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        super().__init__(device, address, nbytes, device.null_stream, owner=tensor)
+
+    def use(self, stream: CudaStream) -> None:
+        """Note that a stream works with it, here and with PyTorch's allocator."""
+        if stream is not self.home and stream not in self.users:
+            super().use(stream)
+            self._tensor.record_stream(as_external(stream))
+
+
+class CountedDeviceMemory(UncountedDeviceMemory):
+    """The storage of a tensor. Its version is PyTorch's, which views and detached tensors share."""
+
+    __slots__ = ()
+
+    @property
+    def version(self) -> int:
+        return self._tensor._version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        # The base class writes the 0 of new memory; after that it is only ever raised.
+        if value > self._tensor._version:
+            torch.autograd.graph.increment_version(self._tensor)

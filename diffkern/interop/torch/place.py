@@ -1,0 +1,138 @@
+"""Where tensors lie, and the streams that PyTorch works on there.
+
+In: devices of PyTorch. Out: the GPU or the CPU that is meant, PyTorch's current stream as one of diffkern's, and work
+done on it. A call that PyTorch is to see in its own order goes to its current stream; so memory that its allocator
+made on that stream needs nothing more. Work of other streams is put in order by events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from diffkern.runtime.device import get_cuda_device
+from diffkern.runtime.state import current
+
+if TYPE_CHECKING:
+    from diffkern.runtime.array import array
+    from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.cuda.stream import CudaStream
+
+__all__ = [
+    "as_external", "current_stream", "default_device", "gpu_of", "guarded", "on_current_stream", "order_around_launch",
+    "order_before", "stream_of", "tensor_over",
+]  # fmt: skip
+
+_CACHED = 256
+_streams: dict[tuple[int, int], CudaStream] = {}
+
+
+def gpu_of(device: torch.device) -> CudaDevice | None:
+    """Return the GPU that a device of PyTorch is, None for the CPU.
+
+    Raises
+    ------
+    TypeError
+        If kernels do not run there.
+    ValueError
+        If there is no such GPU.
+    """
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda":
+        raise TypeError(f"the tensor lies on {device}, where no kernel runs; move it with .cpu()")
+    return get_cuda_device(torch.cuda.current_device() if device.index is None else device.index)
+
+
+def default_device() -> torch.device:
+    """Return where PyTorch makes tensors that say no place."""
+    found = torch.get_default_device()
+    if str(found) == "cuda":
+        return torch.device("cuda", torch.cuda.current_device())
+    return found
+
+
+def raw_stream(ordinal: int) -> int:
+    """Return the driver's handle of PyTorch's current stream on a GPU."""
+    handle: int = torch._C._cuda_getCurrentRawStream(ordinal)
+    return handle
+
+
+def stream_of(gpu: CudaDevice, handle: int) -> CudaStream:
+    """Return a stream of PyTorch, given by its handle, as one of diffkern's; PyTorch keeps owning it."""
+    if handle == 0:
+        return gpu.null_stream
+    found = _streams.get((gpu.ordinal, handle))
+    if found is None or found.device is not gpu:
+        from diffkern.runtime.cuda.stream import CudaStream
+
+        if len(_streams) >= _CACHED:
+            _streams.clear()
+        # PyTorch's streams do not wait for the default stream.
+        found = _streams[gpu.ordinal, handle] = CudaStream(gpu, cuda_stream=handle, non_blocking=True)
+    return found
+
+
+def current_stream(gpu: CudaDevice) -> CudaStream:
+    """Return PyTorch's current stream on a GPU."""
+    return stream_of(gpu, raw_stream(gpu.ordinal))
+
+
+def guarded(gpu: CudaDevice | None, work: Callable[[], None]) -> None:
+    """Do something that makes a GPU's context current, and leave PyTorch's current device as it was."""
+    if gpu is None or torch.cuda.device_count() < 2 or torch.cuda.current_device() == gpu.ordinal:
+        work()
+    else:
+        with torch.cuda.device(gpu.ordinal):
+            work()
+
+
+def on_current_stream(gpu: CudaDevice, work: Callable[[], None]) -> None:
+    """Do something that gives work to diffkern's current stream of a GPU, while that is PyTorch's."""
+    guarded(gpu, lambda: current_stream(gpu).enqueue(work))
+
+
+def order_before(gpu: CudaDevice) -> CudaStream | None:
+    """Let diffkern's current stream of a GPU wait for PyTorch's; return PyTorch's if they are not the same."""
+    theirs, mine = current_stream(gpu), gpu.stream
+    if theirs.cuda_stream == mine.cuda_stream:
+        return None
+    mine.wait_event(theirs.record_event())
+    return theirs
+
+
+def order_around_launch(gpu: CudaDevice) -> None:
+    """Let the launch that comes next on a GPU wait for PyTorch's current stream, and that stream for the launch.
+
+    Raises
+    ------
+    TypeError
+        If the launch is recorded: what runs later would not be in order with PyTorch.
+    """
+    theirs = order_before(gpu)
+    if theirs is None:
+        return
+    if current.tape is not None or current.recorder is not None:
+        raise TypeError(
+            "PyTorch's current stream is not that of this launch, which is being recorded, so that later runs would "
+            "not be in order; record inside dk.ScopedStream(dk.stream_from_torch(tensor.device))"
+        )
+    gpu.followers.append(theirs)
+
+
+def as_external(stream: CudaStream) -> Any:
+    """Return a stream of diffkern's as one of PyTorch's, which keeps it alive."""
+    ordinal = stream.device.ordinal
+    if stream.is_default:
+        return torch.cuda.default_stream(ordinal)
+    made = torch.cuda.ExternalStream(stream.cuda_stream, device=ordinal)
+    made._diffkern_stream = stream  # type: ignore[attr-defined]  # PyTorch's class has room for it
+    return made
+
+
+def tensor_over(a: array) -> torch.Tensor:
+    """Return a tensor over an array on a GPU; PyTorch's current stream waits for the array's work so far."""
+    made: torch.Tensor = torch.utils.dlpack.from_dlpack(a)
+    return made
