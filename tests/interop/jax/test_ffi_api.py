@@ -19,6 +19,7 @@ SIZES = {"size_t": 8, "int64_t": 8, "int": 4, "int32_t": 4, "uint32_t": 4}
 
 def header() -> str:
     text = (Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
+    text = text.replace("XLA_FFI_InternalExtension", "XLA_FFI_Extension_Base")  # its name in version 0.5 of the API
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
 
 
