@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import require
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = ROOT / "docs" / "snippets"
@@ -27,15 +28,27 @@ def test_snippet_prints_what_the_docs_show(snippet):
     assert done.stdout.rstrip() == shown.rstrip()
 
 
-def test_readme_example_prints_what_readme_shows(tmp_path):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"```python\n(.+?)```\n+prints\n+```text\n(.+?)```", text, re.DOTALL)
-    assert found is not None
-    program = tmp_path / "example.py"
-    program.write_text(found[1], encoding="utf-8")
-    done = run_file(program)
+README_PROGRAMS = re.findall(
+    r"```python\n(.+?)```\n+prints\n+```text\n(.+?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+def check_readme_program(program: str, shown: str, path: Path) -> None:
+    path.write_text(program, encoding="utf-8")
+    done = run_file(path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip() == found[2].rstrip()
+    assert done.stdout.rstrip() == shown.rstrip()
+
+
+def test_readme_example_prints_what_readme_shows(tmp_path):
+    program, shown = README_PROGRAMS[0]
+    check_readme_program(program, shown, tmp_path / "example.py")
+
+
+def test_the_frameworks_example_goes_on_from_the_first(tmp_path):
+    require("torch", "jax", "cuda.bindings", "nvidia.cu13")
+    (first, before), (second, after) = README_PROGRAMS
+    check_readme_program(f"{first}\n{second}", before + after, tmp_path / "example.py")
 
 
 def test_generated_texts_are_current():
