@@ -5,9 +5,9 @@ look at, or artifacts in a directory. Nothing here decides what a program is: it
 and several at once.
 
 Compiling holds Python's lock or LLVM's for nearly all of its time, so threads do not help; on Linux the work is given
-to forked processes, which have the kernels without pickling them. A process with more than one Python thread does not
-fork: a lock that another thread holds would stay locked in the child. Such a process, and other systems, compile one
-program after the other.
+to forked processes, which have the kernels without pickling them. A process with more than one Python thread, or with
+JAX imported, does not fork: a lock that another thread holds would stay locked in the child. Such a process, and other
+systems, compile one program after the other.
 """
 
 from __future__ import annotations
@@ -492,7 +492,8 @@ def _fork() -> int:
 
 
 def _may_fork() -> bool:
-    return sys.platform == "linux" and threading.active_count() == 1
+    # JAX has native threads, which Python does not count, and says that a fork beside them may not come to an end.
+    return sys.platform == "linux" and threading.active_count() == 1 and "jax" not in sys.modules
 
 
 def _processors() -> int:

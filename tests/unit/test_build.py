@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from diffkern import build
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.targets import NAMED, runnable
 from diffkern.runtime.native.objfile import read_symbols
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -49,16 +53,54 @@ def test_compiled_kernels_are_in_the_cache_with_their_adjoints(cache, capsys):
     assert capsys.readouterr().err == ""
 
 
+SEVERAL = """
+import numpy as np
+import diffkern as dk
+from diffkern import specialize
+
+
+def make(c):
+    @dk.kernel
+    def scale(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = c * x[i]
+
+    return scale
+
+
+def refuse(*_):
+    raise AssertionError("compiled in the process that asked")
+
+
+made = [make(c) for c in (31.5, 32.5, 33.5)]
+specialize.build_entry = refuse
+dk.compile(*made, processes=2, progress=True)
+for kernel in made:
+    y = dk.zeros(1, dtype=float)
+    dk.launch(kernel, dim=1, inputs=[np.float32([1.0])], outputs=[y])
+    print(y.numpy()[0])
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems compile in one process")
-def test_several_processes_compile_and_show_how_far_they_are(cache, capsys, monkeypatch):
+def test_several_processes_compile_and_show_how_far_they_are(tmp_path):
+    # In a process of its own: one that has threads, or JAX from another test, does not fork.
+    program = tmp_path / "several.py"
+    program.write_text(SEVERAL, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIFFKERN_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "6/6" in done.stderr
+    assert done.stdout.split() == ["31.5", "32.5", "33.5"]
+
+
+def test_no_fork_beside_jax(monkeypatch):
     monkeypatch.setattr(build.threading, "active_count", lambda: 1)
-    made = kernels(31.5, 32.5, 33.5)
-    built_here = []
-    monkeypatch.setattr("diffkern.specialize.build_entry", lambda *a: built_here.append(a))
-    dk.compile(*made, processes=2, progress=True)
-    assert not built_here
-    assert "6/6" in capsys.readouterr().err
-    assert [launched(k) for k in made] == [31.5, 32.5, 33.5]
+    monkeypatch.setattr(build.sys, "platform", "linux")
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    assert build._may_fork()
+    monkeypatch.setitem(sys.modules, "jax", types.ModuleType("jax"))
+    assert not build._may_fork()
 
 
 def test_no_fork_beside_other_threads():
