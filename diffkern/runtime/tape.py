@@ -295,9 +295,9 @@ class Tape:
         if loss is None and grads is None:
             return None
         seeds: list[tuple[array, Any]] = []
-        if is_foreign_tensor(loss):
-            loss = adopt(loss, None)
         if loss is not None:
+            if not isinstance(loss, array) and is_foreign_tensor(loss):
+                loss = adopt(loss, None)
             if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
                 raise LaunchError(
                     f"the loss must be an array of one number, not {loss!r}",
@@ -305,9 +305,9 @@ class Tape:
                 )
             seeds.append((loss, 1))
         for goal, value in (grads or {}).items():
-            if is_foreign_tensor(goal):
+            if not isinstance(goal, array) and is_foreign_tensor(goal):
                 goal = adopt(goal, None)
-            if is_foreign_tensor(value):
+            if not isinstance(value, array) and is_foreign_tensor(value):
                 value = adopt(value, None)
             of_structs = isinstance(goal, array) and isinstance(goal._element, Struct)
             given = goal._stored(value) if of_structs and not isinstance(value, array) else value
@@ -329,15 +329,14 @@ class Tape:
         """Run a sweep that ran before as one native call; return whether that was possible."""
         if seeds is None or current.recorder is not None or current.stream is not None:
             return False
-        if any(goal._memory.device is not None for goal, _ in seeds):
-            return False  # a GPU's launches have no native form here; a graph does for them what this would
         state = (len(self._steps), self._launches, [id(goal) for goal, _ in seeds])
         if self._swept != state:
             # The first time: perhaps there is no second.
             self._swept, self._again = state, None
             return False
         if self._again is None:
-            if not self._repeats:
+            # A GPU's launches have no native form here; a graph does for them what this would.
+            if not self._repeats or any(goal._memory.device is not None for goal, _ in seeds):
                 return False
             self._again = self._compiled(seeds)
             self._repeats = self._again is not None
