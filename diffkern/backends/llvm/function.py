@@ -212,6 +212,10 @@ class BodyEmitter:
         """Wait for the other threads of the block; a target whose threads are blocks has none."""
         raise CompileError("a barrier has no form on this target", loc=op.loc)
 
+    def lane_left(self, op: Op) -> None:
+        """Ask another thread of the warp; a target whose threads are in warps has them."""
+        raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
+
     def shape(self, op: Op) -> None:
         length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
         self.values[op.result] = (self.builder.trunc(length, I32),)
@@ -419,6 +423,7 @@ _SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("block_dim", "block_index", "block_thread", "extent"), "block_index"),
     "shared_new": "shared_new",
     "barrier": "barrier",
+    "lane_left": "lane_left",
     "shape": "shape",
     "load": "load",
     "store": "store",
