@@ -423,7 +423,7 @@ class _CudaWriter(Writer):
         lo, hi, step = (self.typed(v) if v.type != INT32 else self.exprs[v] for v in op.operands[:3])
         if step.text in ("1", "int64(1)", "uint32(1)", "uint64(1)"):
             return [lo.text, hi.text]
-        if self.exprs[op.operands[2]].literal is not None:
+        if op.attrs.get("ahead") or self.exprs[op.operands[2]].literal is not None:
             return [lo.text, hi.text, step.text]
         # A step of 0 makes no trip.
         return [lo.text, f"{hi.text} if {step.text} != 0 else {lo.text}", f"{step.text} if {step.text} != 0 else 1"]

@@ -112,7 +112,9 @@ class _Together(Maker):
 
     def __init__(self, b: Builder) -> None:
         super().__init__(b)
-        self.thread: Value
+        self.mine: Value  # the thread in its block, and how many there are
+        self.threads: Value
+        self.thread: Value  # the same as int64
         self.count: Value
         self.depth = 0
         self.read: set[Value] = set()
@@ -122,10 +124,10 @@ class _Together(Maker):
         self, count: int, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
     ) -> tuple[Value, ...]:
         """A loop of each thread over its share of positions, with values that the thread carries."""
-        region = Region((Value(INT64), *(Value(v.type) for v in init)))
+        region = Region((Value(INT32), *(Value(v.type) for v in init)))
         with self.b.into(region):
-            region.yields = tuple(body(region.params[0], list(region.params[1:])))
-        return self.b.for_(self.thread, self.i64(count), self.count, init, region)
+            region.yields = tuple(body(self.b.cast(region.params[0], INT64), list(region.params[1:])))
+        return self.b.op("for", self.mine, self.b.i32(count), self.threads, *init, regions=(region,), ahead=True)
 
     def cells(self, count: int, body: Callable[[Value], None]) -> None:
         def one(position: Value, _: list[Value]) -> Sequence[Value]:
@@ -196,9 +198,9 @@ class BlockLowering(Lowering):
 
     def threads(self) -> None:
         """The thread in its block."""
-        b = self.b
-        self.m.thread = b.cast(b.one("block_thread"), INT64)
-        self.m.count = b.cast(b.one("block_dim"), INT64)
+        b, m = self.b, self.m
+        m.mine, m.threads = b.one("block_thread"), b.one("block_dim")
+        m.thread, m.count = b.cast(m.mine, INT64), b.cast(m.threads, INT64)
 
     def op(self, op: Op) -> None:
         if self.m.depth:

@@ -359,8 +359,9 @@ class BodyEmitter:
         t = op.operands[0].type
         assert isinstance(t, Scalar)
         lo, hi, step = (self.scalar(v) for v in op.operands[:3])
-        trips = trip_count(b, t, lo, hi, step)
-        if self.checks is not None:
+        ahead = bool(op.attrs.get("ahead"))  # the step is positive, and no index and step add up beyond the type
+        trips = None if ahead else trip_count(b, t, lo, hi, step)
+        if self.checks is not None and not ahead:
             self.checks.step(op, step)
         (region,) = op.regions
         before = b.block
@@ -370,7 +371,8 @@ class BodyEmitter:
         count, i = b.phi(I64), b.phi(value_type(t))
         phis = self.phis([r.type for r in op.results])
         self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in op.operands[3:])], before)
-        b.cbranch(b.icmp_unsigned("<", count, trips), body, done)
+        go = b.icmp_signed("<", i, hi) if ahead else b.icmp_unsigned("<", count, trips)
+        b.cbranch(go, body, done)
         b.position_at_end(body)
         self.define(region.params, [[i], *phis])
         if op.attrs.get("threads") and self.checks is not None:
