@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, overload
@@ -29,6 +29,7 @@ from diffkern.errors import CompileError, KernelError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.runtime.native.pool import processors
 from diffkern.specialize import (
     Specialization,
     artifact_key,
@@ -44,6 +45,7 @@ __all__ = [
 
 _Fields = list[tuple[str, bytes]]
 _OPTIONS = ("fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes")
+_CPU = "cpu"  # this processor, as NATIVE
 _index = struct.Struct("=i")
 _BAR = 30
 # What a pipe holds at least; more work than that is handed out in several rounds.
@@ -175,7 +177,7 @@ def _compile_one(
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
         raise TypeError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
-    target = NATIVE if target in ("cpu", NATIVE) else target_named(target)
+    target = NATIVE if target in (_CPU, NATIVE) else target_named(target)
     known = kernel.argument_types(*types)
     made = Specialization(kernel.func, known, kernel.options)
     own = {"may_alias": False, **options} if is_gpu(target) else {**options, "may_alias": True}
@@ -275,11 +277,12 @@ def is_annotated(kernel: Kernel) -> bool:
 
 
 def target_named(name: str) -> str:
-    if name == NATIVE:
+    if name in (_CPU, NATIVE):
         return HOST
     if name not in NAMED and not is_gpu(name):
         raise CompileError(
-            f"there is no target {name!r}", remedy=f"take one of {NATIVE}, {', '.join(NAMED)}, sm_75 … sm_120"
+            f"there is no target {name!r}",
+            remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_120",
         )
     return name
 
@@ -290,7 +293,7 @@ def target_named(name: str) -> str:
 def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
     """Make what is missing, as far as other processes can; what fails there is left to the caller."""
     missing = [one for one in work if not one.is_done()]
-    count = min(len(missing), processes or _processors())
+    count = min(len(missing), processes or processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
     _warm_up({one.target for one in missing})
@@ -361,11 +364,6 @@ def _fork() -> int:
 def _may_fork() -> bool:
     # JAX has native threads, which Python does not count, and says that a fork beside them may not come to an end.
     return sys.platform == "linux" and threading.active_count() == 1 and "jax" not in sys.modules
-
-
-def _processors() -> int:
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
 
 
 class _Progress:

@@ -60,7 +60,7 @@ def test_inspect_types_and_mistakes(capsys, model):
 def test_compile_for_cpus_and_gpus_at_once(capsys, model, tmp_path):
     assert cli.main(["compile", str(model), "--target", "x86-64-v3,sm_80,sm_90", "--out", str(tmp_path / "out")]) == 0
     # Of the kernel three for the CPU, for each GPU six, and seven for copies and sums of its arrays.
-    assert "compiled 29 programs of 1 kernels" in capsys.readouterr().out
+    assert "compiled 29 programs of 1 kernel" in capsys.readouterr().out
     found = artifacts(tmp_path / "out")
     assert sorted(a.target for a in found) == ["sm_80"] * 13 + ["sm_90"] * 13 + ["x86-64-v3"] * 3
     titles = sorted(a.title for a in found if a.target == "sm_90" and "scale" in a.title)
