@@ -48,6 +48,7 @@ __all__ = ["Library", "compile_ahead", "compile_kernels", "force_load", "is_anno
 
 _Fields = list[tuple[str, bytes]]
 _OPTIONS = ("fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes")
+_CPU = "cpu"  # this processor, as NATIVE
 _index = struct.Struct("=i")
 _BAR = 30
 # What a pipe holds at least; more work than that is handed out in several rounds.
@@ -197,7 +198,7 @@ def _compile_one(
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
         raise TypeError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
-    target = NATIVE if target in ("cpu", NATIVE) else _target(target)
+    target = NATIVE if target in (_CPU, NATIVE) else _target(target)
     known = kernel.argument_types(*types)
     own = {**kernel.options, **options}
     if not adjoint:
@@ -397,11 +398,12 @@ def is_annotated(kernel: Kernel) -> bool:
 
 
 def _target(name: str) -> str:
-    if name == NATIVE:
+    if name in (_CPU, NATIVE):
         return HOST
     if name not in NAMED and not is_gpu(name):
         raise CompileError(
-            f"there is no target {name!r}", remedy=f"take one of {NATIVE}, {', '.join(NAMED)}, sm_75 … sm_120"
+            f"there is no target {name!r}",
+            remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_120",
         )
     return name
 

@@ -54,6 +54,7 @@ def _compile(options: argparse.Namespace) -> None:
         count = compile_ahead(kernels, targets, options.out, adjoint=not options.no_adjoint, active=active)
     except OSError as error:
         raise UsageError(str(error)) from error
-    print(f"compiled {count} programs of {len(kernels)} kernels for {', '.join(targets)} into {options.out}")
+    many = "kernel" if len(kernels) == 1 else "kernels"
+    print(f"compiled {count} programs of {len(kernels)} {many} for {', '.join(targets)} into {options.out}")
     if left_out:
         print(f"left out, because parameters without annotations have no known types: {', '.join(left_out)}")

@@ -280,9 +280,11 @@ class Kernel:
             elif len(known := {tuple(type_of_key(key) for key in keys) for keys in list(self.programs)}) == 1:
                 return known.pop()
             else:
+                names = ", ".join(p.name for p in self.parameters)
                 raise KernelError(
                     f"kernel {self.name!r} has parameters without annotations, so its types are not known",
-                    remedy="pass a type for each parameter, as in kernel.source(dk.array(dtype=float), float)",
+                    remedy=f"pass a type such as dk.array(dtype=float) or float for each of {names}, as in "
+                    "kernel.source(type, …), dk.compile((kernel, type, …)), diffkern inspect --types 'array(float)' …",
                 )
         if len(given) != len(self.parameters):
             raise KernelError(f"kernel {self.name!r} has {len(self.parameters)} parameters, not {len(given)}")

@@ -124,7 +124,7 @@ def test_types_and_active_parameters(cache):
     dk.compile((free, floats, floats, float), active=["x", "y", "a"], progress=False)
     found = {a.ingredients["direction"] for a in artifacts(cache) if "free" in a.title}
     assert found == {"forward", "adjoint [0, 1, 2] plain"}
-    with pytest.raises(dk.KernelError, match="without annotations"):
+    with pytest.raises(dk.KernelError, match=r"without annotations(?s:.+)dk.compile\(\(kernel, type"):
         dk.compile(free)
     with pytest.raises(TypeError, match="takes kernels"):
         dk.compile(len)
@@ -190,7 +190,7 @@ def test_every_target_that_runs_here_gives_the_right_result(tmp_path, name, cach
 
 
 def test_targets_that_are_refused(tmp_path):
-    with pytest.raises(dk.CompileError, match="no target 'pentium'"):
+    with pytest.raises(dk.CompileError, match=r"no target 'pentium'(?s:.+)take one of cpu"):
         build.compile_ahead(kernels(1.5), ["pentium"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -162,7 +162,7 @@ def filled(capsys, model, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "neighbour")
     out = capsys.readouterr().out
     assert "left out, because parameters without annotations have no known types: smooth" in out
-    assert "compiled 2 programs of 1 kernels for native" in out
+    assert "compiled 2 programs of 1 kernel for native" in out
     return tmp_path / "cache"
 
 
