@@ -77,10 +77,10 @@ def compile_ahead(
         Names of the parameters to differentiate for, of each kernel those that it has; by default as for
         :func:`compile_kernels`.
     programs : {"all", "least"}, optional
-        Which of them. ``all``: what a machine needs which is to compile nothing. That is also programs for launches on a
-        GPU whose arrays overlap, adjoints with atomics for launches whose gradients overlap or in which several threads
-        have one index, and on GPUs diffkern's own programs that copy and add such arrays. ``least``: one in each
-        direction, the one that most launches run.
+        Which of them. ``all``: what a machine needs which is to compile nothing. That is also programs for launches on
+        a GPU whose arrays overlap, adjoints with atomics for launches whose gradients overlap or in which several
+        threads have one index, and on GPUs diffkern's own programs that copy and add such arrays. ``least``: one in
+        each direction, the one that most launches run.
 
     Raises
     ------
