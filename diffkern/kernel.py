@@ -27,7 +27,7 @@ from diffkern.runtime.device import placed
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
-from diffkern.specialize import Specialization, is_shipped, load, load_entry
+from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
     from diffkern.frontend.canonical import Place
@@ -201,10 +201,7 @@ class Kernel:
             return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
-        quick = specialization.with_options(may_alias=False)
-        if is_shipped(specialization, device.target) and not is_shipped(quick, device.target):
-            return made(specialization)
-        return made(quick, functools.cache(lambda: made(specialization)))
+        return made(specialization.for_arrays_apart(), functools.cache(lambda: made(specialization)))
 
     def forget_programs(self) -> None:
         """Drop all programs; they are loaded again when needed."""
