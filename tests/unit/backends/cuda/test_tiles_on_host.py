@@ -102,7 +102,7 @@ def test_agrees_with_the_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_no_thread_loops_alone(name: str) -> None:
     """What one thread does alone are single accesses."""
-    vjp, blocks = on_both(name)
+    _, blocks = on_both(name)
     for program in (blocks.primal_program, blocks.adjoint_program):
         for region in alone(program.lowered):  # type: ignore[attr-defined]
             assert not any(op.name in ("for", "while") for op in walk(region))
