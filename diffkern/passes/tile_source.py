@@ -85,7 +85,12 @@ Source = Stored | Computed
 
 
 class Maker:
-    """Appends loops and index arithmetic."""
+    """Appends loops and index arithmetic.
+
+    A loop of more trips than :attr:`rolled_above` is marked to stay one: unrolled it would no longer be vectorised.
+    """
+
+    rolled_above = 8
 
     def __init__(self, b: Builder) -> None:
         self.b = b
@@ -126,7 +131,10 @@ class Maker:
         region = Region((Value(INT64), *(Value(v.type) for v in init)))
         with self.b.into(region):
             region.yields = tuple(body(region.params[0], list(region.params[1:])))
-        return self.b.for_(first, last, step, init, region)
+        attrs = {}
+        if isinstance(lo, int) and isinstance(hi, int) and hi - lo > self.rolled_above:
+            attrs["rolled"] = True
+        return self.b.op("for", first, last, step, *init, regions=(region,), **attrs)
 
     def nest(
         self,
