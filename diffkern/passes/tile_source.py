@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Region, Value
@@ -130,7 +131,7 @@ class Maker:
         region = Region((Value(INT64), *(Value(v.type) for v in init)))
         with self.b.into(region):
             region.yields = tuple(body(region.params[0], list(region.params[1:])))
-        attrs = {}
+        attrs: dict[str, Any] = {}
         if isinstance(lo, int) and isinstance(hi, int) and hi - lo > self.rolled_above * abs(step):
             attrs["rolled"] = True
         return self.b.op("for", first, last, self.i64(step), *init, regions=(region,), **attrs)
