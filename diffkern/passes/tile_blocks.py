@@ -110,6 +110,8 @@ def _share(fn: Function, limit: int) -> int:
 class _Together(Maker):
     """Appends loops that the threads of a block share, and barriers between them."""
 
+    rolled_above = 1 << 62
+
     def __init__(self, b: Builder) -> None:
         super().__init__(b)
         self.mine: Value  # the thread in its block, and how many there are
