@@ -19,6 +19,7 @@ from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, STORAGE_ONLY, Buffer, Element, Stack, Tile, scalar_of, value_type
 from diffkern.passes import tile_linear, tile_order
+from diffkern.passes.tile_products import TileProduct
 from diffkern.passes.tile_source import Computed, Leaf, Maker, Source, Stored
 from diffkern.passes.tile_uses import Uses, uses
 
@@ -149,6 +150,14 @@ class Lowering(Cloner):
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
         """A product of matrices in buffers."""
         self.b.op("buffer_matmul", c, a, b, **attrs)
+
+    def has_library(self, product: TileProduct) -> bool:
+        """Whether a library computes a product, of factors as they lie; else it is one of rows, in one type."""
+        return False
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        """Compute a product by the library."""
+        raise NotImplementedError
 
     def void(self, _: object) -> None:
         """Nothing, of whatever."""
@@ -388,7 +397,8 @@ class Lowering(Cloner):
         def at(index: Sequence[Value]) -> Value:
             return source.element(m, [index[axes.index(k)] for k in range(len(axes))])
 
-        self.computed(op, at, source)
+        transposed = source if isinstance(source, Stored) and tuple(axes) == (1, 0) else None
+        self.computed(op, at, source, transposed)
 
     def broadcast(self, op: Op) -> None:
         source, m = self.sources[op.operands[0]], self.m
@@ -422,11 +432,12 @@ class Lowering(Cloner):
 
         self.computed(op, at, source)
 
-    def computed(self, op: Op, at: object, source: Source) -> None:
+    def computed(self, op: Op, at: object, source: Source, transposed: Stored | None = None) -> None:
         t = op.result.type
         assert isinstance(t, Tile)
         leaves = tuple(Leaf(leaf.buffer, False) for leaf in source.leaves())
-        self.sources[op.result] = Computed(t.shape, t.dtype, at, leaves)  # type: ignore[arg-type]
+        found = Computed(t.shape, t.dtype, at, leaves, transposed=transposed)  # type: ignore[arg-type]
+        self.sources[op.result] = found
 
     def reshape(self, op: Op) -> None:
         """Another shape of the same memory; a tile without memory is computed by position, or gets memory here."""

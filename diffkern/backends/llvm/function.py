@@ -428,6 +428,7 @@ _SPELLED: Mapping[str, str] = {
     "buffer_get": "buffer_get",
     "buffer_set": "buffer_set",
     "buffer_matmul": "buffer_matmul",
+    "buffer_product": "buffer_product",
     "stack_new": "stack_new",
     "stack_get": "stack_get",
     "stack_set": "stack_set",
