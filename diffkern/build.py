@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +33,7 @@ from diffkern.errors import CompileError, KernelError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.runtime.native.pool import processors
 from diffkern.specialize import (
     Specialization,
     add_directory,
@@ -423,7 +424,7 @@ def _warn_of_other_versions(place: Path, found: Sequence[Artifact]) -> None:
 def _make(work: Sequence[_Work], processes: int | None, progress: bool | None) -> None:
     """Make what is missing, as far as other processes can; what fails there is left to the caller."""
     missing = [one for one in work if not one.is_done()]
-    count = min(len(missing), processes or _processors())
+    count = min(len(missing), processes or processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
     _warm_up({one.target for one in missing})
@@ -494,11 +495,6 @@ def _fork() -> int:
 def _may_fork() -> bool:
     # JAX has native threads, which Python does not count, and says that a fork beside them may not come to an end.
     return sys.platform == "linux" and threading.active_count() == 1 and "jax" not in sys.modules
-
-
-def _processors() -> int:
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
 
 
 class _Progress:

@@ -17,14 +17,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from diffkern.backends.cuda.mathdx import Product
+from diffkern.backends.cuda.mathdx import Product, explain
 from diffkern.cache.environment import distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.runtime.native.pool import processors
 from diffkern.specialize import current_store
 
 __all__ = ["Products", "generated", "obtain", "product_key"]
@@ -121,7 +122,7 @@ def obtain(
                 code[product] = entry.more[_CODE]
         missing = [product for product in missing if product not in code]
         before = os.times()
-        errors = _Makers(missing, code, kept, processes or os.cpu_count() or 1, shown, command or _command).run()
+        errors = _Makers(missing, code, kept, processes or processors(), shown, command or _command).run()
         after = os.times()
     _count(len(missing) - len(errors))
     raise_all(errors)
@@ -160,12 +161,10 @@ class _Makers:
         shown: bool,
         command: Command,
     ) -> None:
-        self.waiting, self.total = list(missing), len(missing)
-        self.code, self.store, self.limit, self.shown, self.command = code, store, limit, shown, command
+        self.waiting, self.code, self.store, self.limit, self.command = list(missing), code, store, limit, command
         self.running: list[_Maker] = []
         self.errors: list[KernelError] = []
-        self.started = time.perf_counter()
-        self.drawn = False
+        self.bar = _progress(len(missing), shown)
 
     def run(self) -> list[KernelError]:
         try:
@@ -175,16 +174,21 @@ class _Makers:
                 for maker in [m for m in self.running if m.process.poll() is not None]:
                     self.running.remove(maker)
                     self.finish(maker)
-                self.draw()
+                    self.show(1)
+                self.show(0)
                 if self.running:
                     time.sleep(0.02)
         finally:
             for maker in self.running:
                 maker.process.kill()
                 maker.process.wait()
-            if self.drawn:
-                print(file=sys.stderr)
+            if self.bar is not None:
+                self.bar.close()
         return self.errors
+
+    def show(self, done: int) -> None:
+        if self.bar is not None:
+            self.bar.update(done)
 
     def start(self, product: Product) -> _Maker:
         out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
@@ -201,7 +205,7 @@ class _Makers:
         maker.out.close()
         maker.log.close()
         if maker.process.returncode or not found:
-            self.errors.append(_error(maker.product, said))
+            self.errors.append(_error(maker.product, said, maker.process.returncode))
             return
         self.code[maker.product] = found
         ingredients = {name: value.decode() for name, value in maker.product.fields}
@@ -209,21 +213,28 @@ class _Makers:
         entry = Entry(b"", (maker.product.symbol,), program=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
 
-    def draw(self) -> None:
-        if not self.shown or time.perf_counter() - self.started < _BAR_AFTER_S:
-            return
-        done = self.total - len(self.waiting) - len(self.running)
-        seconds = time.perf_counter() - self.started
-        bar = "#" * (20 * done // self.total)
-        print(f"\rmatrix products [{bar:<20}] {done}/{self.total} {seconds:.0f} s", end="", file=sys.stderr, flush=True)
-        self.drawn = True
+
+def _progress(total: int, shown: bool) -> Any:
+    """A bar that appears after a second; None where none is wanted or tqdm is not installed."""
+    if not shown:
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    # It is updated all the time, and a thread that does so would keep builds of kernels from forking.
+    bar = type("_Bar", (tqdm,), {"monitor_interval": 0})
+    return bar(total=total, desc="matrix products", unit="", delay=_BAR_AFTER_S, miniters=0, file=sys.stderr)
 
 
-def _error(product: Product, said: str) -> CompileError:
-    """What a process that failed has said, or that it said nothing."""
-    last = said.splitlines()[-1] if said else ""
+def _error(product: Product, said: str, status: int) -> CompileError:
+    """What a process that failed has said, or how it ended."""
+    log, _, last = said.rpartition("\n")
     try:
         parts = json.loads(last)
-        return CompileError(parts["message"], remedy=parts["remedy"])
+        error = CompileError(parts["message"], remedy=parts["remedy"])
+        nvrtc = parts["nvrtc"]
+        return explain(error, log, None if nvrtc is None else (nvrtc[0], nvrtc[1]))
     except (ValueError, KeyError, TypeError):
-        return CompileError(f"the process that makes the matrix product {product} ended without code: {last[:300]}")
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return CompileError(f"the process that makes the matrix product {product} {how}, without code: {said[-300:]}")

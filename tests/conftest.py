@@ -12,13 +12,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from diffkern.cache.maintenance import artifacts
 from diffkern.testing.fake_cuda import FakeDriver, fake_cuda
 
 DEFAULT_EXAMPLES = 50
+LTO_LIMIT = 12
+"""Matrix products that a run without ``--full`` may have libmathdx make: each takes some 20 seconds of a processor."""
+_LTO_CODE = b"\xedCN\x7f"
 FUZZ_EXAMPLES = int(os.environ.get("DIFFKERN_FUZZ_EXAMPLES", DEFAULT_EXAMPLES))
 
 # Compiling takes longer than hypothesis' deadline allows, and a shared data base of failures would make a run depend
@@ -45,6 +50,23 @@ def pytest_configure(config: pytest.Config) -> None:
         directory = tempfile.mkdtemp(prefix="diffkern-test-cache-")
         os.environ["DIFFKERN_CACHE_DIR"] = directory
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+def products_made(directory: Path) -> list[str]:
+    """The matrix products in a cache directory that libmathdx has made, not those that tests pretend."""
+    kept = [a for a in artifacts(directory) if a.title.startswith("matrix product")]
+    return [a.title for a in kept if any(f.read_bytes()[:4] == _LTO_CODE for f in a.place.iterdir() if f.is_file())]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if hasattr(config, "workerinput") or config.getoption("--full"):
+        return
+    made = products_made(Path(os.environ["DIFFKERN_CACHE_DIR"]))
+    if len(made) > LTO_LIMIT:
+        print(f"\n{len(made)} matrix products were made, {LTO_LIMIT} are allowed without --full:", *made, sep="\n  ")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def require(*modules: str) -> None:

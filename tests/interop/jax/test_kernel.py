@@ -95,6 +95,24 @@ def test_structure_of_residuals_is_the_same_for_all_sets_of_arguments():
             assert (ct is not None and bool(jnp.any(ct != 0))) == (i in perturbed)
 
 
+@pytest.mark.parametrize(("wanted", "between"), [("a", "y"), ("y", "a"), ("xy", "a"), ("xya", "y")])
+def test_gradients_for_one_set_of_arguments_after_another(wanted, between):
+    """The forward is traced once for each set; the backward must not be told of another set than its own."""
+    f = dk.jax_kernel(k.wave)
+    given = {"x": ramp(10), "y": ramp(10, 1.0, 3.0), "a": jnp.float32(1.5)}
+
+    def gradients(f, names, outer=lambda f: f):
+        loss = outer(lambda *xs: jnp.sum(f(**{**given, **dict(zip(names, xs, strict=True))}) ** 2))
+        return jax.grad(loss, argnums=tuple(range(len(names))))(*(given[n] for n in names))
+
+    def ours(x, y, a):
+        return f(x, y, a)[0]
+
+    for names in (wanted, between):
+        close(gradients(ours, names), gradients(wave_in_jax, names), 1e-4)
+    close(gradients(ours, wanted, jax.checkpoint), gradients(wave_in_jax, wanted), 1e-4)
+
+
 def test_float64_against_differences():
     # JAX before 0.8, the newest for Python 3.10, has it in jax.experimental.
     with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):
