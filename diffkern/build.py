@@ -34,6 +34,7 @@ from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.runtime.native.pool import processors
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.specialize import (
     Specialization,
     add_directory,
@@ -47,7 +48,9 @@ from diffkern.specialize import (
 __all__ = ["Library", "compile_ahead", "compile_kernels", "force_load", "is_annotated", "load_directory"]
 
 _Fields = list[tuple[str, bytes]]
-_OPTIONS = ("fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes")
+_OPTIONS = (
+    "block_dim", "enable_mathdx_gemm", "fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes",
+)  # fmt: skip
 _index = struct.Struct("=i")
 _BAR = 30
 # What a pipe holds at least; more work than that is handed out in several rounds.
@@ -160,8 +163,9 @@ def compile_kernels(
     progress : bool, optional
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
-        With a target, options in place of the kernel's own: ``fast_math``, ``launch_bounds``, ``lineinfo``,
-        ``may_alias``, ``mode``, ``stack_bytes``.
+        With a target, options in place of the kernel's own: ``enable_mathdx_gemm``, ``fast_math``, ``launch_bounds``,
+        ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a block for which
+        libmathdx makes matrix products of tiles (256 by default).
 
     Returns
     -------
@@ -200,13 +204,20 @@ def _compile_one(
     target = NATIVE if target in ("cpu", NATIVE) else _target(target)
     known = kernel.argument_types(*types)
     own = {**kernel.options, **options}
+    threads = own.pop("block_dim", DEFAULT_BLOCK_DIM)
+    library = own.pop("enable_mathdx_gemm", kernel.enable_mathdx_gemm)
+
+    def made(chosen: frozenset[int] | None) -> Compiled:
+        specialization = Specialization(kernel.func, known, own, chosen)
+        return compile_for(specialization.for_block(threads, library) if is_gpu(target) else specialization, target)
+
     if not adjoint:
-        return compile_for(Specialization(kernel.func, known, own), target)
+        return made(None)
     chosen = _arrays_with_gradients(known) if active is None else kernel.positions(active, known)
     if not kernel.enable_backward or not chosen:
         why = "it has no array with a gradient" if kernel.enable_backward else "it was made with enable_backward=False"
         raise CompileError(f"kernel {kernel.name!r} has no adjoint: {why}", remedy="leave out adjoint=True")
-    return compile_for(Specialization(kernel.func, known, own, chosen), target)
+    return made(chosen)
 
 
 def _kernel_and_types(item: Any) -> tuple[Kernel, list[Any]]:
@@ -305,12 +316,15 @@ def compile_ahead(
     store = Store(directory)
     if not store.is_writable():
         raise PermissionError(f"cannot write to {directory}, or others can")
-    wanted = []
+    wanted: list[tuple[Specialization, _Fields, str]] = []
     given = [_kernel_and_types(item) for item in kernels]
     names = _named_parameters([kernel for kernel, _ in given], active)
     for kernel, types in given:
-        wanted += [(s, s.fields()) for s in _specializations(kernel, types, adjoint, names.get(kernel))]
-    work = [_Work(s, fields, target, store, shipped=True) for s, fields in wanted for target in chosen]
+        for s in _specializations(kernel, types, adjoint, names.get(kernel)):
+            blocks = s.for_block(DEFAULT_BLOCK_DIM, kernel.enable_mathdx_gemm) if any(map(is_gpu, chosen)) else s
+            fields = {False: s.fields(), True: blocks.fields()}
+            wanted += [(blocks if is_gpu(target) else s, fields[is_gpu(target)], target) for target in chosen]
+    work = [_Work(s, fields, target, store, shipped=True) for s, fields, target in wanted]
     _make(work, processes, progress)
     for one in work:
         one.do()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from diffkern.cache.environment import compiler_digest, distribution_versions
+from diffkern.cache.environment import MATHDX, compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import Store, default_directory
@@ -31,6 +31,7 @@ from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_objec
 from diffkern.runtime.program import Executable
 
 if TYPE_CHECKING:
+    from diffkern.backends.cuda.mathdx import Product
     from diffkern.pipeline import Program
 
 __all__ = [
@@ -55,8 +56,10 @@ _COMPILERS = ("llvmlite", "numba")
 # With these numba compiles for another processor than the one at hand.
 _NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 
-# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, and its linker.
-_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink")
+# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, its linker, and what makes matrix
+# products.
+_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
+_CUDA_SETTINGS = ("DIFFKERN_NVRTC",)
 
 _loaded: dict[str, Executable] = {}
 _entries: dict[str, Entry] = {}
@@ -101,6 +104,29 @@ class Specialization:
         own = {**self.options, **options}
         return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
 
+    def for_block(self, threads: int, library: bool | None, target: str = "") -> Specialization:
+        """Return the program for blocks of so many threads, if a library may make matrix products for it; else itself.
+
+        Parameters
+        ----------
+        threads : int
+            Threads of a block.
+        library : bool or None
+            Whether products are libmathdx's: True, or an error; None where it is installed; False for loops.
+        target : str, optional
+            The architecture for which a program with such products, if there is one in a directory of shipped programs,
+            is taken without libmathdx too.
+        """
+        from diffkern.frontend.canonical import may_multiply_tiles
+
+        if library is False or not may_multiply_tiles(self.pyfunc):
+            return self
+        made = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
+        if library is None and not has_mathdx():
+            shipped = any(is_shipped(one, target) for one in (made, made.with_options(may_alias=False)))
+            return made if shipped else self
+        return made
+
     def fields(self) -> list[tuple[str, bytes]]:
         """Return everything that has a say in the code besides the target, in a fixed order."""
         from diffkern.frontend.canonical import fingerprint, positions
@@ -118,7 +144,7 @@ class Specialization:
         """Compile for a target, with the assembly beside the object code if that is wanted."""
         from diffkern.pipeline import build_adjoint, build_forward
 
-        options = {**self.options, "target": target, "assembly": assembly}
+        options = {**self.options, "target": target, "assembly": assembly, "obtain": _obtain}
         if self.active is None:
             return build_forward(self.pyfunc, self.types, symbol, options)
         return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
@@ -128,6 +154,12 @@ class Specialization:
         """What it is, for messages and lists."""
         types = ", ".join(map(str, self.types))
         return f"{'forward' if self.active is None else 'adjoint'} of {self.pyfunc.__qualname__}({types})"
+
+
+def _obtain(products: Sequence[Product]) -> list[bytes]:
+    from diffkern.products import codes
+
+    return codes(products)
 
 
 def load(specialization: Specialization) -> Executable:
@@ -342,13 +374,16 @@ def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]
     if target == HOST:
         return native_fields(_host_cpu())
     if is_gpu(target) and not shipped:
-        versions = distribution_versions(_CUDA_COMPILERS)
+        versions = [*distribution_versions(_CUDA_COMPILERS), *_settings(_CUDA_SETTINGS)]
         return [("target", target.encode()), *((compiler, version.encode()) for compiler, version in versions)]
     if target != NATIVE:
         return shipped_fields(target)
-    more: Iterable[tuple[str, str]] = distribution_versions(_COMPILERS)
-    more = [*more, *((name, os.environ[name]) for name in _NUMBA_SETTINGS if name in os.environ)]
+    more = [*distribution_versions(_COMPILERS), *_settings(_NUMBA_SETTINGS)]
     return native_fields(_host_cpu()) + [(name, value.encode()) for name, value in more]
+
+
+def _settings(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, os.environ[name]) for name in names if name in os.environ]
 
 
 def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:

@@ -66,7 +66,7 @@ for _row in (
     OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),  # (buffer, index, value)
     # (c, a, b): row-major c = a @ b, or c += a @ b; attrs: m, n, k, trans_a (a is stored k × m), add
     OpDef("buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL),
-    # The same by all threads of a block, of buffers or shared arrays, each factor row by row or column by column; attrs:
+    # The same by all threads of a block, of buffers or shared arrays, a factor row by row or column by column; attrs:
     # m, n, k, add; a, b, c: the types they are multiplied and summed in; columns_a, columns_b
     OpDef("buffer_product", "buffer", 3, _product, Effect.STACK_WRITE, Diff.INTERNAL),
 ):

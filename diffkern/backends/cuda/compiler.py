@@ -39,7 +39,7 @@ _NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULT
 
 
 @dataclass(frozen=True)
-class Library:
+class ProductLibrary:
     """Where the code of matrix products of tiles comes from.
 
     Attributes
@@ -125,7 +125,7 @@ def compile_function(
     may_alias: bool = True,
     link_with: Sequence[bytes] = (),
     block_dim: int | None = None,
-    library: Library | None = None,
+    products: ProductLibrary | None = None,
 ) -> CudaObject:
     """Compile a function for a GPU; no GPU and no driver is needed.
 
@@ -151,7 +151,7 @@ def compile_function(
         LTO code of functions that the kernel calls; it is inlined.
     block_dim : int, optional
         How many threads every block will have, where matrix products of tiles are to be a library's.
-    library : Library, optional
+    products : ProductLibrary, optional
         Where the code of matrix products comes from; without, products are loops.
 
     Raises
@@ -160,7 +160,7 @@ def compile_function(
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
-    wanted = (lambda _: False) if library is None or block_dim is None else _Wanted(library, arch, block_dim)
+    wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted))
     fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
     if fixed:
@@ -193,8 +193,8 @@ def compile_function(
             loc=fn.loc,
             remedy="use smaller tiles",
         )
-    if library is not None and kernel.products:
-        link_with = [*link_with, *library.obtain(kernel.products)]
+    if products is not None and kernel.products:
+        link_with = [*link_with, *products.obtain(kernel.products)]
     narrow = _narrow_atomic(fn, kernel.text, arch)
     if link_with:
         _check_lto(narrow)
@@ -227,7 +227,7 @@ def compile_function(
 class _Wanted:
     """Which products are the library's."""
 
-    library: Library
+    library: ProductLibrary
     arch: str
     threads: int
 
