@@ -28,7 +28,7 @@ from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
-from diffkern.specialize import Specialization, is_shipped, load, load_entry
+from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
     from diffkern.frontend.canonical import Place
@@ -232,10 +232,7 @@ class Kernel:
             return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
-        quick = specialization.with_options(may_alias=False)
-        if is_shipped(specialization, device.target) and not is_shipped(quick, device.target):
-            return made(specialization)
-        return made(quick, functools.cache(lambda: made(specialization)))
+        return made(specialization.for_arrays_apart(), functools.cache(lambda: made(specialization)))
 
     def forget_programs(self) -> None:
         """Drop all programs; they are loaded again when needed."""
@@ -312,9 +309,11 @@ class Kernel:
             elif len(known := {tuple(type_of_key(key) for key in keys) for keys in list(self.programs)}) == 1:
                 return known.pop()
             else:
+                names = ", ".join(p.name for p in self.parameters)
                 raise KernelError(
                     f"kernel {self.name!r} has parameters without annotations, so its types are not known",
-                    remedy="pass a type for each parameter, as in kernel.source(dk.array(dtype=float), float)",
+                    remedy=f"pass a type such as dk.array(dtype=float) or float for each of {names}, as in "
+                    "kernel.source(type, …), dk.compile((kernel, type, …)), diffkern inspect --types 'array(float)' …",
                 )
         if len(given) != len(self.parameters):
             raise KernelError(f"kernel {self.name!r} has {len(self.parameters)} parameters, not {len(given)}")

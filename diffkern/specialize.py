@@ -42,7 +42,6 @@ __all__ = [
     "cache_directory",
     "current_store",
     "is_for_this_machine",
-    "is_shipped",
     "load",
     "load_entry",
     "load_stored",
@@ -102,6 +101,8 @@ class Specialization:
     def with_options(self, **options: Any) -> Specialization:
         """Return the same program compiled with other options."""
         own = {**self.options, **options}
+        if own.get("may_alias", False):
+            del own["may_alias"]  # as if nothing had been said: one program has one key
         return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
 
     def for_block(self, threads: int, library: bool | None, target: str = "") -> Specialization:
@@ -123,9 +124,20 @@ class Specialization:
             return self
         made = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
         if library is None and not has_mathdx():
-            shipped = any(is_shipped(one, target) for one in (made, made.with_options(may_alias=False)))
+            shipped = any(_shipped_entry(one.fields(), target) for one in (made.for_arrays_apart(), made))
             return made if shipped else self
         return made
+
+    def with_atomics(self) -> Specialization:
+        """Return the adjoint that adds to cotangents atomically wherever threads of any launch may meet."""
+        return Specialization(self.pyfunc, self.types, self.options, self.active, "atomic")
+
+    def for_arrays_apart(self) -> Specialization:
+        """Return the program for launches on a GPU in which no array that is written overlaps another one.
+
+        It is what nearly all launches run; the program without this option is made when arrays do overlap.
+        """
+        return self.with_options(may_alias=False)
 
     def fields(self) -> list[tuple[str, bytes]]:
         """Return everything that has a say in the code besides the target, in a fixed order."""
@@ -154,6 +166,12 @@ class Specialization:
         """What it is, for messages and lists."""
         types = ", ".join(map(str, self.types))
         return f"{'forward' if self.active is None else 'adjoint'} of {self.pyfunc.__qualname__}({types})"
+
+    def title_for(self, target: str) -> str:
+        """What it is, with what tells it from the other programs of the kernel for the target."""
+        more = [", arrays may overlap"] if is_gpu(target) and self.options.get("may_alias", True) else []
+        more += [", with atomics"] if self.accumulate == "atomic" else []
+        return self.title + "".join(more)
 
 
 def _obtain(products: Sequence[Product]) -> list[bytes]:
@@ -262,10 +280,11 @@ def build_entry(
     started = time.perf_counter()
     symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
     program = specialization.build(symbol, NATIVE if target == HOST else target)
-    facts = {**program.manifest, "title": specialization.title, "target": target}
+    title = specialization.title_for(target)
+    facts = {**program.manifest, "title": title, "target": target}
     ingredients = _readable([*fields, *_target_fields(target, shipped)])
     if config.verbose:
-        print(f"diffkern: compiled {specialization.title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
+        print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
     name = CUBIN_FILE if is_gpu(target) else OBJECT_FILE
     return Entry(program.object_code, program.symbols, program.source, facts, ingredients, name, program.files)
 
@@ -308,11 +327,6 @@ def add_directory(directory: Path) -> None:
 def loaded_directories() -> list[Path]:
     """Return the directories that were added."""
     return [store.directory for store in _directories]
-
-
-def is_shipped(specialization: Specialization, target: str) -> bool:
-    """Whether a directory of shipped artifacts has a program for a GPU architecture."""
-    return bool(_directories) and _shipped_entry(specialization.fields(), target) is not None
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:

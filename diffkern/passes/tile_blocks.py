@@ -2,8 +2,8 @@
 
 In: a function with tiles. Out: a function of the block language (family ``block``) that any number of threads per
 block runs: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
-threads, neighbours to neighbours, so that accesses of arrays are coalesced; what has an order is done by the first
-thread, as are all writes of single elements. Numbers are computed by every thread alike.
+threads, neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by
+the first thread. Numbers are computed by every thread alike.
 
 The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
 spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it.
@@ -25,15 +25,18 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, value_type
+from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
+from diffkern.passes import tile_fold
 from diffkern.passes.tile_lower import Lowering, has_tiles
 from diffkern.passes.tile_products import TileProduct
-from diffkern.passes.tile_source import Maker
+from diffkern.passes.tile_source import Maker, elements
 from diffkern.passes.tile_uses import Uses, uses
 
 SHARED_BYTES = 48 * 1024
 """What a block has without being asked for more."""
+
+_FEW_BYTES = 256
 
 _READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
 _CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
@@ -120,40 +123,51 @@ class _Together(Maker):
 
     def __init__(self, b: Builder) -> None:
         super().__init__(b)
-        self.thread: Value
+        self.mine: Value  # the thread in its block, and how many there are
+        self.threads: Value
+        self.thread: Value  # the same as int64
         self.count: Value
         self.depth = 0
         self.read: set[Value] = set()
         self.changed: set[Value] = set()
         self.apart = False  # whether the threads may be at work on different things
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
-        def dealt() -> None:
-            region = Region((Value(INT64),))
-            with self.b.into(region):
-                body(region.params[0])
-            self.b.for_(self.thread, self.i64(count), self.count, (), region)
+    def dealt(
+        self, count: int, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
+    ) -> tuple[Value, ...]:
+        """A loop of each thread over its share of positions, with values that the thread carries."""
+        region = Region((Value(INT32), *(Value(v.type) for v in init)))
+        with self.b.into(region):
+            region.yields = tuple(body(self.b.cast(region.params[0], INT64), list(region.params[1:])))
+        return self.b.op("for", self.mine, self.b.i32(count), self.threads, *init, regions=(region,), ahead=True)
 
-        self.step(dealt)
+    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+        def one(position: Value, _: list[Value]) -> Sequence[Value]:
+            body(position)
+            return ()
+
+        def shared() -> None:
+            self.dealt(count, one)
+
+        self.step(shared)
 
     def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None]) -> None:
-        count = 1
-        for n in shape:
-            count *= n
+        self.cells(elements(shape), lambda position: body(self.split(position, shape)))
 
-        def one(position: Value) -> None:
-            index: list[Value] = []
-            rest = position
-            for k, n in reversed(list(enumerate(shape))):
-                if n == 1:
-                    index.append(self.i64(0))
-                    continue
-                above = any(m > 1 for m in shape[:k])
-                index.append(self.b.one("mod", rest, self.i64(n)) if above else rest)
-                rest = self.b.one("floordiv", rest, self.i64(n)) if above else rest
-            body(index[::-1])
-
-        self.cells(count, one)
+    def split(self, position: Value, shape: Sequence[int]) -> list[Value]:
+        """The indices of a row-major position, which is divided without a sign."""
+        if sum(n > 1 for n in shape) <= 1:
+            return [self.i64(0) if n == 1 else position for n in shape]
+        index: list[Value] = []
+        rest = self.b.cast(position, UINT32)
+        for k, n in reversed(list(enumerate(shape))):
+            extent = self.b.const(n, UINT32)
+            above = any(m > 1 for m in shape[:k])
+            found = self.b.one("mod", rest, extent) if above else rest
+            index.append(self.i64(0) if n == 1 else self.b.cast(found, INT64))
+            if above and n > 1:
+                rest = self.b.one("floordiv", rest, extent)
+        return index[::-1]
 
     def alone(self, body: Callable[[], None]) -> None:
         self.step(lambda: self.when(self.b.one("eq", self.thread, self.i64(0)), body))
@@ -210,9 +224,9 @@ class BlockLowering(Lowering):
 
     def threads(self) -> None:
         """The thread in its block."""
-        b = self.b
-        self.m.thread = b.cast(b.one("block_thread"), INT64)
-        self.m.count = b.cast(b.one("block_dim"), INT64)
+        b, m = self.b, self.m
+        m.mine, m.threads = b.one("block_thread"), b.one("block_dim")
+        m.thread, m.count = b.cast(m.mine, INT64), b.cast(m.threads, INT64)
 
     def op(self, op: Op) -> None:
         if self.m.depth:
@@ -234,6 +248,23 @@ class BlockLowering(Lowering):
             self.m.step(lambda: Lowering.op(self, op))
         else:
             super().op(op)
+
+    def tile_op(self, op: Op) -> None:
+        together = tile_fold.OPS.get(op.name)
+        if together is None:
+            super().tile_op(op)
+        else:
+            together(self, op)
+
+    def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
+        """As for one thread; a few bytes are rather new than worth a barrier."""
+        if size * dtype.itemsize <= _FEW_BYTES:
+            busy = [buffer for buffer in self.free if buffer in self.m.read | self.m.changed]
+            self.free = [buffer for buffer in self.free if buffer not in busy]
+            found = super().allocate(dtype, size, name)
+            self.free += busy
+            return found
+        return super().allocate(dtype, size, name)
 
     def is_read(self, v: Value) -> bool:
         return v in self.read_values

@@ -189,7 +189,7 @@ class Lowering(Cloner):
         elif op.name in ("for", "while") and any(isinstance(r.type, Tile) for r in op.results):
             self.carried(op)
         elif op.name.startswith("tile_"):
-            _OPS[op.name](self, op)
+            self.tile_op(op)
         elif op.name in ("stack_new", "stack_get", "stack_set") and self.with_tiles(op):
             self.stack(op)
         else:
@@ -198,6 +198,9 @@ class Lowering(Cloner):
                 self.m.known[self.env[op.result]] = int(op.attrs["value"])
             else:
                 super().op(op)
+
+    def tile_op(self, op: Op) -> None:
+        _OPS[op.name](self, op)
 
     def region(self, region: Region) -> Region:
         copy = Region(tuple(Value(p.type, p.name) for p in region.params))

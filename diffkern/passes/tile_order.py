@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, Scalar, value_type
 from diffkern.passes.tile_source import Source, Stored
@@ -17,13 +18,23 @@ from diffkern.passes.tile_source import Source, Stored
 if TYPE_CHECKING:
     from diffkern.passes.tile_lower import Lowering
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "better", "combine"]
 
 
-def _combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
+def combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
+    """Two elements of a reduction."""
     if kind != "add":
         return low.b.one(kind, a, b)
     return low.b.one("add", a, b, reassoc=True)
+
+
+def better(b: Builder, kind: str, value: Value, best: Value) -> Value:
+    """Whether a value is smaller, or greater, than the best; NaN is both."""
+    found = b.one("lt" if kind == "min" else "gt", value, best)
+    if isinstance(value.type, Scalar) and value.type.is_float:
+        first_nan = b.one("and", b.one("isnan", value), b.one("not", b.one("isnan", best)))
+        found = b.one("or", found, first_nan)
+    return found
 
 
 def _reduce(low: Lowering, op: Op) -> None:
@@ -51,12 +62,12 @@ def _whole(low: Lowering, source: Source, kind: str) -> Value:
             size *= n
 
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
-            return (_combine(low, kind, so_far[0], source.element_at(m, i)),)
+            return (combine(low, kind, so_far[0], source.element_at(m, i)),)
 
         return m.loop(0, size, one, (start,))[0]
 
     def at(index: list[Value], so_far: list[Value]) -> Sequence[Value]:
-        return (_combine(low, kind, so_far[0], source.element(m, index)),)
+        return (combine(low, kind, so_far[0], source.element(m, index)),)
 
     return m.nest(source.shape, at, (start,))[0]
 
@@ -73,7 +84,7 @@ def _last_axis(low: Lowering, source: Source, target: Stored, kind: str) -> None
         start = _start(low, source, kind, [*index, m.i64(0)])
 
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
-            return (_combine(low, kind, so_far[0], source.element(m, [*index, i])),)
+            return (combine(low, kind, so_far[0], source.element(m, [*index, i])),)
 
         (total,) = m.loop(0, source.shape[-1], one, (start,))
         low.b.op("buffer_set", target.buffer, m.flat(index, outer), total)
@@ -114,17 +125,10 @@ def _argreduce(low: Lowering, op: Op) -> None:
     source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
     target, m, b = low.fresh(op.result), low.m, low.b
 
-    def better(value: Value, best: Value) -> Value:
-        found = b.one("lt" if kind == "min" else "gt", value, best)
-        if isinstance(value.type, Scalar) and value.type.is_float:
-            first_nan = b.one("and", b.one("isnan", value), b.one("not", b.one("isnan", best)))
-            found = b.one("or", found, first_nan)
-        return found
-
     def search(read: Callable[[Value], Value], size: int) -> Value:
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
             value = read(i)
-            wins = better(value, so_far[0])
+            wins = better(b, kind, value, so_far[0])
             return (b.select(wins, value, so_far[0]), b.select(wins, b.cast(i, INT32), so_far[1]))
 
         return m.loop(0, size, one, (read(m.i64(0)), b.i32(0)))[1]

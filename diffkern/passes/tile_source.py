@@ -118,18 +118,17 @@ class Maker:
         body: Callable[[Value, list[Value]], Sequence[Value]],
         init: Sequence[Value] = (),
         *,
+        step: int = 1,
         down: bool = False,
     ) -> tuple[Value, ...]:
         """A loop over ``lo <= i < hi``, or the same range downwards, with carried values."""
         first, last = (self.i64(x) if isinstance(x, int) else x for x in (lo, hi))
-        step = self.i64(1)
         if down:
-            first, last = self.b.sub(last, self.i64(1)), self.b.sub(first, self.i64(1))
-            step = self.i64(-1)
+            first, last, step = self.b.sub(last, self.i64(1)), self.b.sub(first, self.i64(1)), -step
         region = Region((Value(INT64), *(Value(v.type) for v in init)))
         with self.b.into(region):
             region.yields = tuple(body(region.params[0], list(region.params[1:])))
-        return self.b.for_(first, last, step, init, region)
+        return self.b.for_(first, last, self.i64(step), init, region)
 
     def nest(
         self,

@@ -16,10 +16,10 @@ from llvmlite import ir
 from diffkern.backends.cuda.lines import Lines
 from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.cuda.product import emit_product
-from diffkern.backends.cuda.registers import add_and_fetch, synchronize, update_quietly
+from diffkern.backends.cuda.registers import add_and_fetch, shuffle_up, synchronize, update_quietly
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
-from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, Builder, i64, memory_type
+from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, Builder, i32, i64, memory_type
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import SHARED, STORAGE_ONLY, Array, Element, Kind, scalar_of
 
@@ -72,6 +72,10 @@ class CudaBody(BodyEmitter):
         self.products[product] = None
         c, a, b = (self.arrays[v].data for v in op.operands)
         emit_product(self.builder, product, a, b, c, add=add)
+
+    def lane_left(self, op: Op) -> None:
+        b, distance = self.builder, i32(op.attrs["distance"])
+        self.values[op.result] = tuple(shuffle_up(b, part, distance)[0] for part in self.values[op.operands[0]])
 
     def shared_new(self, op: Op) -> None:
         """Memory that the threads of the block share."""

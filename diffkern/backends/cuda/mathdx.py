@@ -147,8 +147,11 @@ class Product:
             )
         if number < 80 and {"bfloat16", "tf32"} & {self.a, self.b, self.c}:
             raise CompileError(f"the matrix product {self} needs sm_80", remedy="use float16 or float32")
-        if self.c == "tf32":
-            raise CompileError(f"the matrix product {self} is summed in tf32", remedy="sum in float32")
+        if self.a != self.b:
+            raise CompileError(f"the matrix product {self} has factors of two types", remedy="convert one of them")
+        sum_ = "float64" if self.a == "float64" else "float32"
+        if self.c != sum_:
+            raise CompileError(f"the matrix product {self} is summed in {self.c}", remedy=f"sum in {sum_}")
         limit = SHARED_LIMIT[number] * 1024
         if self.shared_bytes > limit:
             raise CompileError(

@@ -212,6 +212,14 @@ class BodyEmitter:
         """Wait for the other threads of the block; a target whose threads are blocks has none."""
         raise CompileError("a barrier has no form on this target", loc=op.loc)
 
+    def buffer_product(self, op: Op) -> None:
+        """Call a library's product of matrices; a target with such a library does."""
+        raise CompileError("a library's matrix product has no form on this target", loc=op.loc)
+
+    def lane_left(self, op: Op) -> None:
+        """Ask another thread of the warp; a target whose threads are in warps has them."""
+        raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
+
     def shape(self, op: Op) -> None:
         length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
         self.values[op.result] = (self.builder.trunc(length, I32),)
@@ -355,8 +363,9 @@ class BodyEmitter:
         t = op.operands[0].type
         assert isinstance(t, Scalar)
         lo, hi, step = (self.scalar(v) for v in op.operands[:3])
-        trips = trip_count(b, t, lo, hi, step)
-        if self.checks is not None:
+        ahead = bool(op.attrs.get("ahead"))  # the step is positive, and no index and step add up beyond the type
+        trips = None if ahead else trip_count(b, t, lo, hi, step)
+        if self.checks is not None and not ahead:
             self.checks.step(op, step)
         (region,) = op.regions
         before = b.block
@@ -366,7 +375,8 @@ class BodyEmitter:
         count, i = b.phi(I64), b.phi(value_type(t))
         phis = self.phis([r.type for r in op.results])
         self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in op.operands[3:])], before)
-        b.cbranch(b.icmp_unsigned("<", count, trips), body, done)
+        go = b.icmp_signed("<", i, hi) if ahead else b.icmp_unsigned("<", count, trips)
+        b.cbranch(go, body, done)
         b.position_at_end(body)
         self.define(region.params, [[i], *phis])
         if op.attrs.get("threads") and self.checks is not None:
@@ -419,6 +429,7 @@ _SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("block_dim", "block_index", "block_thread", "extent"), "block_index"),
     "shared_new": "shared_new",
     "barrier": "barrier",
+    "lane_left": "lane_left",
     "shape": "shape",
     "load": "load",
     "store": "store",

@@ -25,8 +25,8 @@ from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import register_type
 
 __all__ = [
-    "Arguments", "Callee", "Output", "Signature", "bytes_of_value", "components", "convert", "jax_type", "resolve_dims",
-    "signature_of", "static_form", "value_buffer",
+    "Arguments", "Callee", "Output", "Signature", "bytes_of_value", "components", "convert", "jax_type",
+    "refuse_foreign", "resolve_dims", "signature_of", "static_form", "value_buffer",
 ]  # fmt: skip
 
 Dims = tuple[Any, ...]
@@ -247,6 +247,24 @@ def _as_jax(p: Parameter, value: Any) -> Any:
         return jnp.asarray(value)
     except TypeError as error:
         raise p.error(str(error), "pass a JAX array, or a number") from None
+
+
+def refuse_foreign(signature: Signature, args: Sequence[Any]) -> None:
+    """Raise an error that names the first argument which :func:`jax.jit` does not take, if there is one."""
+    wanted = (signature.parameters[i] for i in signature.inputs)
+    for p, value in zip(wanted, args, strict=False):
+        for leaf in jax.tree.leaves(value):
+            if isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float, complex)):
+                continue
+            if hasattr(leaf, "__jax_array__"):
+                continue
+            if hasattr(leaf, "__dlpack__"):
+                kind = f"{type(leaf).__module__.partition('.')[0]}.{type(leaf).__qualname__}"
+                raise p.error(
+                    f"takes JAX arrays and numbers, not a {kind}",
+                    "pass jax.dlpack.from_dlpack(x), which shares its memory, or a copy, jax.numpy.array(x.numpy())",
+                ) from None
+            raise p.error(f"takes JAX arrays and numbers, not {leaf!r}") from None
 
 
 def _scalar(p: Parameter, dtype: Any) -> Scalar:

@@ -26,6 +26,7 @@ from diffkern.interop.jax.arguments import (
     components,
     convert,
     jax_type,
+    refuse_foreign,
     signature_of,
     static_form,
     value_buffer,
@@ -100,7 +101,11 @@ class JaxCallable:
             traced = functools.partial(self._trace, output_dims, method)
             traced.__name__ = self.name  # type: ignore[attr-defined]
             compiled = self._compiled[form] = jax.jit(traced)
-        out: tuple[Any, ...] = compiled(*args)
+        try:
+            out: tuple[Any, ...] = compiled(*args)
+        except TypeError:
+            refuse_foreign(self.signature, args)
+            raise
         return out
 
     def _trace(self, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:

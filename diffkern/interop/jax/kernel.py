@@ -22,6 +22,7 @@ from diffkern.interop.jax.arguments import (
     Signature,
     bytes_of_value,
     convert,
+    refuse_foreign,
     resolve_dims,
     signature_of,
     static_form,
@@ -101,7 +102,11 @@ class JaxKernel:
             traced = functools.partial(self._trace, launch_dims, output_dims, method)
             traced.__name__ = self.kernel.name  # type: ignore[attr-defined]
             compiled = self._compiled[form] = jax.jit(traced)
-        out: tuple[Any, ...] = compiled(*args)
+        try:
+            out: tuple[Any, ...] = compiled(*args)
+        except TypeError:
+            refuse_foreign(self.signature, args)
+            raise
         return out
 
     def _trace(self, launch_dims: Any, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:

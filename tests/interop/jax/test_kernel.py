@@ -113,6 +113,21 @@ def test_gradients_for_one_set_of_arguments_after_another(wanted, between):
     close(gradients(ours, wanted, jax.checkpoint), gradients(wave_in_jax, wanted), 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dk.zeros(3), "parameter 'x': takes JAX arrays and numbers, not a diffkern.array\n.*jax.dlpack"),
+        (lambda: "three", "parameter 'x': takes JAX arrays and numbers, not 'three'"),
+        (lambda: object, "parameter 'x': takes JAX arrays and numbers, not <class"),
+    ],
+)
+def test_what_jax_does_not_take_is_refused_by_name(make, message):
+    for call in (wave, jax.grad(lambda y, x: wave(x, y, 2.0)[0].sum())):
+        args = (make(), ramp(3), 2.0) if call is wave else (ramp(3), make())
+        with pytest.raises(dk.LaunchError, match=message):
+            call(*args)
+
+
 def test_float64_against_differences():
     # JAX before 0.8, the newest for Python 3.10, has it in jax.experimental.
     with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):

@@ -29,7 +29,7 @@ def test_every_op_is_treated_in_exactly_one_way() -> None:
 
 def test_only_memory_and_control_have_effects() -> None:
     effects = {name for name, row in all_ops().items() if row.effect is not Effect.PURE}
-    assert effects == (SPECIAL | INTERNAL) - PURE_INTERNAL | {"barrier"}
+    assert effects == (SPECIAL | INTERNAL) - PURE_INTERNAL | {"barrier", "lane_left"}
 
 
 def test_a_name_is_taken_once() -> None:

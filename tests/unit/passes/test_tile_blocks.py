@@ -7,7 +7,7 @@ from conftest import require
 
 import diffkern as dk
 from diffkern.errors import CompileError
-from diffkern.ir.nodes import Function, walk
+from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.verify import verify
 from diffkern.passes.tile_blocks import lower_tiles_for_blocks
 from diffkern.pipeline import adjoint_ir, forward_ir
@@ -57,6 +57,85 @@ def test_barriers_of_a_product() -> None:
 def test_memory_is_shared_and_small() -> None:
     arrays = [op for op in walk(lowered(product).body) if op.name == "shared_new"]
     assert sorted(op.attrs["shape"][0] for op in arrays) == [128, 128, 256]
+
+
+def with_library(fn: Function) -> Function:
+    out = lower_tiles_for_blocks(fn, library=lambda product: product.a != "float64")
+    verify(out)
+    return out
+
+
+def products(fn: Function) -> list[tuple[str, str, str, bool]]:
+    """Of each product of the library the layouts, types and whether it adds."""
+    found = [op.attrs for op in walk(fn.body) if op.name == "buffer_product"]
+    layouts = ["".join("t" if p[f"columns_{x}"] else "n" for x in "ab") for p in found]
+    return [(layout, p["a"], p["c"], p["add"]) for layout, p in zip(layouts, found, strict=True)]
+
+
+def test_a_product_of_the_library_reads_both_tiles_where_they_are_loaded() -> None:
+    fn = with_library(forward_ir(product.func, product.argument_types(), {}))
+    assert products(fn) == [("nn", "float32", "float32", True)]
+    assert sorted(op.attrs["shape"][0] for op in walk(fn.body) if op.name == "shared_new") == [128, 128, 256]
+    (loop,) = [op for op in fn.body.ops if op.name == "for" and any(r.name == "barrier" for r in walk(op.regions[0]))]
+    names = [op.name for op in loop.regions[0].ops if op.name in ("barrier", "buffer_product", "for")]
+    assert names == ["for", "for", "barrier", "buffer_product", "barrier"]
+
+
+def test_products_of_an_adjoint_are_transposed_where_they_lie() -> None:
+    d = adjoint_ir(product.func, product.argument_types(), frozenset({0, 1, 2}), {"target": "sm_90"})
+    fn = with_library(d.fn)
+    assert products(fn) == [("nt", "float32", "float32", False), ("tn", "float32", "float32", False)]
+    assert sum(op.attrs["shape"][0] for op in walk(fn.body) if op.name == "shared_new") == 256 + 4 * 128
+    first, second = (k for k, op in enumerate(body_of(fn, "buffer_product")) if op.name == "buffer_product")
+    # They read the same and write apart: no barrier between.
+    assert "barrier" not in [op.name for op in body_of(fn, "buffer_product")[first:second]]
+
+
+def body_of(fn: Function, name: str) -> list[Op]:
+    """The ops of the region that holds an op."""
+    regions = [fn.body, *(r for op in walk(fn.body) for r in op.regions)]
+    return next(r.ops for r in regions if any(op.name == name for op in r.ops))
+
+
+def test_layouts_and_types_of_products_of_the_library() -> None:
+    @dk.kernel
+    def several(x: f2, h: dk.array(dtype=dk.float16, ndim=2), y: f2):
+        t = dk.tile_load(x, shape=(16, 16))
+        s = dk.tile_load(h, shape=(16, 16))
+        y2 = dk.tile_transpose(t) @ t
+        dk.tile_matmul(s, dk.tile_transpose(s), y2)
+        dk.tile_matmul(t, t, y2, precision="tf32")
+        dk.tile_store(y, y2 + dk.tile_astype(s @ s, dtype=float))
+
+    fn = with_library(forward_ir(several.func, several.argument_types(), {}))
+    assert products(fn) == [
+        ("tn", "float32", "float32", False),
+        ("nt", "float16", "float32", True),
+        ("nn", "tf32", "float32", True),
+        ("nn", "float16", "float32", False),
+    ]
+    assert count(fn, "buffer_matmul") == 0
+
+
+def test_products_that_the_library_has_not_are_loops() -> None:
+    @dk.kernel
+    def double(x: dk.array(dtype=dk.float64, ndim=2), y: dk.array(dtype=dk.float64, ndim=2)):
+        t = dk.tile_load(x, shape=(16, 16))
+        dk.tile_store(y, t @ t)
+
+    assert products(with_library(forward_ir(double.func, double.argument_types(), {}))) == []
+
+
+def test_a_result_does_not_take_the_place_of_a_factor() -> None:
+    @dk.kernel
+    def squares(x: f2, y: f2):
+        t = dk.tile_load(x, shape=(16, 16))
+        dk.tile_matmul(dk.tile_transpose(t), dk.tile_ones(shape=(16, 16), dtype=float), t)
+        dk.tile_store(y, t)
+
+    fn = with_library(forward_ir(squares.func, squares.argument_types(), {}))
+    (op,) = [op for op in walk(fn.body) if op.name == "buffer_product"]
+    assert op.operands[0] not in op.operands[1:]
 
 
 def test_tiles_beyond_a_block_are_refused_with_name_and_bytes() -> None:
