@@ -25,7 +25,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, value_type
+from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, Tile, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
 from diffkern.passes import tile_fold
 from diffkern.passes.tile_lower import Lowering, has_tiles
@@ -234,7 +234,8 @@ class BlockLowering(Lowering):
         elif op.name == "block_dim":
             self.env[op.result] = b_one(self.b)
         elif op.name in ("if", "for", "while"):
-            self.m.settle()
+            if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
+                self.m.settle()
             super().op(op)
         elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
             if op.results and self.is_read(op.result):
