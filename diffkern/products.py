@@ -192,7 +192,7 @@ class _Makers:
         finally:
             for maker in self.running:
                 maker.process.kill()
-                maker.process.wait()
+                maker.process.communicate()
             if self.bar is not None:
                 self.bar.close()
         return self.errors
@@ -206,10 +206,14 @@ class _Makers:
         package = str(Path(__file__).parents[1])
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
         environment = {**os.environ, "PYTHONPATH": path}
-        process = subprocess.Popen(self.command(product), stdout=out, stderr=log, env=environment)
+        # The pipe ends when this process does, however: the other one then ends too.
+        process = subprocess.Popen(
+            self.command(product), stdin=subprocess.PIPE, stdout=out, stderr=log, env=environment
+        )
         return _Maker(product, process, out, log)
 
     def finish(self, maker: _Maker) -> None:
+        maker.process.communicate()
         maker.out.seek(0)
         maker.log.seek(0)
         found, said = maker.out.read(), maker.log.read().decode(errors="replace").strip()

@@ -27,7 +27,7 @@ from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, Tile, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
-from diffkern.passes import tile_fold
+from diffkern.passes import tile_fold, tile_ranks, tile_solve
 from diffkern.passes.tile_lower import Lowering, has_tiles
 from diffkern.passes.tile_products import TileProduct
 from diffkern.passes.tile_source import Maker, elements
@@ -121,6 +121,8 @@ def _share(fn: Function, limit: int) -> int:
 class _Together(Maker):
     """Appends loops that the threads of a block share, and barriers between them."""
 
+    rolled_above = 1 << 62
+
     def __init__(self, b: Builder) -> None:
         super().__init__(b)
         self.mine: Value  # the thread in its block, and how many there are
@@ -133,15 +135,16 @@ class _Together(Maker):
         self.apart = False  # whether the threads may be at work on different things
 
     def dealt(
-        self, count: int, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
+        self, count: int | Value, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
     ) -> tuple[Value, ...]:
         """A loop of each thread over its share of positions, with values that the thread carries."""
         region = Region((Value(INT32), *(Value(v.type) for v in init)))
         with self.b.into(region):
             region.yields = tuple(body(self.b.cast(region.params[0], INT64), list(region.params[1:])))
-        return self.b.op("for", self.mine, self.b.i32(count), self.threads, *init, regions=(region,), ahead=True)
+        end = self.b.i32(count) if isinstance(count, int) else self.b.cast(count, INT32)
+        return self.b.op("for", self.mine, end, self.threads, *init, regions=(region,), ahead=True)
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
         def one(position: Value, _: list[Value]) -> Sequence[Value]:
             body(position)
             return ()
@@ -203,6 +206,17 @@ class _Together(Maker):
         self.read |= reads
         self.changed |= changes
 
+    def rounds(self, lo: int, hi: Value | int, body: Callable[[Value], None]) -> None:
+        """A loop that all threads go through together, with shared work in it."""
+        self.settle()
+
+        def one(i: Value, _: list[Value]) -> Sequence[Value]:
+            body(i)
+            self.settle()
+            return ()
+
+        self.loop(lo, hi, one)
+
     def settle(self) -> None:
         if not self.depth and (self.read or self.changed):
             self.barrier()
@@ -251,7 +265,7 @@ class BlockLowering(Lowering):
             super().op(op)
 
     def tile_op(self, op: Op) -> None:
-        together = tile_fold.OPS.get(op.name)
+        together = _TOGETHER.get(op.name)
         if together is None:
             super().tile_op(op)
         else:
@@ -315,6 +329,9 @@ class BlockLowering(Lowering):
             self.b.op("buffer_product", c, a, b, **dataclasses.asdict(product), add=add)
 
         self.m.together({a, b, c} if add else {a, b}, {c}, call)
+
+
+_TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS}
 
 
 def b_one(b: Builder) -> Value:

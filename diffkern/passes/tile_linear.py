@@ -20,7 +20,7 @@ from diffkern.passes.tile_source import Computed, Source, Stored
 if TYPE_CHECKING:
     from diffkern.passes.tile_lower import Lowering
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "copied", "matrix_shape", "solved_in"]
 
 _HELD: Final = {
     "float16": FLOAT16,
@@ -32,7 +32,8 @@ _HELD: Final = {
 """In what a factor lies in memory, by the type it is multiplied in."""
 
 
-def _shape(v: Value) -> tuple[int, int]:
+def matrix_shape(v: Value) -> tuple[int, int]:
+    """Rows and columns of a tile."""
     assert isinstance(v.type, Tile)
     rows, columns = v.type.shape
     return rows, columns
@@ -77,7 +78,7 @@ def _factor(low: Lowering, v: Value, dtype: Element, transposed: bool) -> tuple[
     source = low.sources[v]
     if isinstance(source, Stored) and source.dtype == dtype and not transposed:
         return source, None
-    rows, columns = _shape(v)
+    rows, columns = matrix_shape(v)
     shape = (columns, rows) if transposed else (rows, columns)
     buffer = low.allocate(dtype, rows * columns)
     out = Stored(buffer, shape, dtype)
@@ -101,7 +102,7 @@ def _as_it_lies(low: Lowering, v: Value, dtype: Element, columns: bool) -> tuple
     return (*_factor(low, v, dtype, False), columns)
 
 
-def _copied(low: Lowering, op: Op, v: Value) -> Stored:
+def copied(low: Lowering, op: Op, v: Value) -> Stored:
     """Memory for the result that holds an operand, in its place if it ends here."""
     target = low.reuse(op.result, [v]) or low.fresh(op.result)
     low.copy(target, v)
@@ -110,8 +111,8 @@ def _copied(low: Lowering, op: Op, v: Value) -> Stored:
 
 def _cholesky(low: Lowering, op: Op) -> None:
     """Column by column; what is left of the matrix is updated by each column, along memory."""
-    n = _shape(op.result)[0]
-    target, m, b = _copied(low, op, op.operands[0]), low.m, low.b
+    n = matrix_shape(op.result)[0]
+    target, m, b = copied(low, op, op.operands[0]), low.m, low.b
     dtype = target.dtype
     column = low.allocate(dtype, n)
 
@@ -158,8 +159,8 @@ def _cholesky(low: Lowering, op: Op) -> None:
 def _triangular_solve(low: Lowering, op: Op) -> None:
     matrix: Source
     matrix, borrowed = low.stored(op.operands[0])
-    n, columns = _shape(op.result)
-    target, m, b = _solved_in(low, op), low.m, low.b
+    n, columns = matrix_shape(op.result)
+    target, m, b = solved_in(low, op), low.m, low.b
     lower, trans = op.attrs["lower"], op.attrs["trans"]
     forwards = lower != trans
 
@@ -196,7 +197,7 @@ def _triangular_solve(low: Lowering, op: Op) -> None:
     low.give_back(borrowed)
 
 
-def _solved_in(low: Lowering, op: Op) -> Stored:
+def solved_in(low: Lowering, op: Op) -> Stored:
     """The memory of the solution, holding the right side: that of the right side, unless the matrix lies there too."""
     matrix, right = low.sources[op.operands[0]], op.operands[1]
     mine = low.owned.get(right)
@@ -204,7 +205,7 @@ def _solved_in(low: Lowering, op: Op) -> Stored:
         target = low.fresh(op.result)
         low.copy(target, right)
         return target
-    return _copied(low, op, right)
+    return copied(low, op, right)
 
 
 OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Region, Value
@@ -88,7 +89,12 @@ Source = Stored | Computed
 
 
 class Maker:
-    """Appends loops and index arithmetic."""
+    """Appends loops and index arithmetic.
+
+    A loop of more trips than :attr:`rolled_above` is marked to stay one: unrolled it would no longer be vectorised.
+    """
+
+    rolled_above = 8
 
     def __init__(self, b: Builder) -> None:
         self.b = b
@@ -128,7 +134,10 @@ class Maker:
         region = Region((Value(INT64), *(Value(v.type) for v in init)))
         with self.b.into(region):
             region.yields = tuple(body(region.params[0], list(region.params[1:])))
-        return self.b.for_(first, last, self.i64(step), init, region)
+        attrs: dict[str, Any] = {}
+        if isinstance(lo, int) and isinstance(hi, int) and hi - lo > self.rolled_above * abs(step):
+            attrs["rolled"] = True
+        return self.b.op("for", first, last, self.i64(step), *init, regions=(region,), **attrs)
 
     def nest(
         self,
@@ -147,7 +156,7 @@ class Maker:
 
         return tuple(level(0, [], list(init)))
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
         """Do something for each position, in any order."""
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:

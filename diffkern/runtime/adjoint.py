@@ -7,6 +7,7 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
-from diffkern.runtime.array import _given, accumulate, array, new, type_of_key, wrap
+from diffkern.runtime.array import _given, array, new, type_of_key, wrap
+from diffkern.runtime.copies import Copies
 from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Step
@@ -36,6 +38,8 @@ __all__ = [
     "spread",
     "with_own",
 ]
+
+_NOTHING: Mapping[int, bytes] = MappingProxyType({})
 
 
 class AdjointLaunch:
@@ -132,13 +136,13 @@ class AdjointLaunch:
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         private = self.plan.private
         if private:
-            copies = {i: [given[i], *self._private(given[i])] for i in private}
-            groups = range(self.plan.cut.chunks)
-            blocks = [self._pack({**given, **{i: copy[g] for i, copy in copies.items()}}) for g in groups]
+            count = self.plan.cut.chunks - 1
+            copies = {i: Copies(given[i], count) for i in private}
+            own = ({i: copy.packed[k] for i, copy in copies.items()} for k in range(count))
+            blocks = [self._pack(given), *(self._pack(given, places) for places in own)]
             self.executable.run_blocks(self.geometry, blocks, self.plan.colours)
-            for whole, *parts in copies.values():
-                for part in parts:
-                    accumulate(whole, part)
+            for copy in copies.values():
+                copy.add_up()
         elif self.plan.cut.n:
             self.executable.run_blocks(self.geometry, [self._pack(given)], self.plan.colours)
         for index, ct in self.cotangents.items():
@@ -167,11 +171,8 @@ class AdjointLaunch:
         )
         return plan
 
-    def _private(self, ct: array) -> list[array]:
-        return [new(ct.shape, ct._element, zero=True) for _ in range(self.plan.cut.chunks - 1)]
-
-    def _pack(self, cotangents: Mapping[int, array]) -> bytes:
-        """Return the argument block behind the header."""
+    def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = _NOTHING) -> bytes:
+        """Return the argument block behind the header; `own` stands for some of the cotangents."""
         parts = []
         for role, index in self.executable.layout:
             if role == "param":
@@ -180,7 +181,7 @@ class AdjointLaunch:
             elif role == "saved":
                 parts.append(self.saved[index]._packed)
             else:
-                parts.append(cotangents[index]._packed)
+                parts.append(own.get(index) or cotangents[index]._packed)
         return b"".join(parts)
 
 

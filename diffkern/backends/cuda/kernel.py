@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.ir import values
 
 from diffkern import abi
 from diffkern.backends.cuda.body import CudaBody, add_element
@@ -32,6 +31,7 @@ from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.cuda.registers import WARP, shuffle_down, special, synchronize
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
+from diffkern.backends.llvm.function import not_unrolled
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     address,
@@ -414,14 +414,7 @@ class _Kernel:
 
     def back(self, head: Any) -> None:
         """Branch back to the head of a loop over threads."""
-        self.not_unrolled(self.builder.branch(head))
-
-    def not_unrolled(self, branch: Any) -> None:
-        """Keep the compilers from unrolling a loop whose second turn is rare."""
-        disable = self.module.add_metadata(["llvm.loop.unroll.disable"])
-        loop = values.MDValue(self.module, [disable], name=str(len(self.module.metadata)))
-        loop.operands = (loop, disable)  # the first operand of a loop's node is the node itself
-        branch.set_metadata("llvm.loop", loop)
+        not_unrolled(self.module, self.builder.branch(head))  # its second turn is rare
 
     def flat(self, index: Sequence[tuple[Any, Any]]) -> Any:
         """The flattened index of a thread from components and axes."""

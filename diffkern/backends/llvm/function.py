@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir.values import MDValue
 
-from diffkern.backends.llvm import buffers
+from diffkern.backends.llvm.buffers import Scratch
 from diffkern.backends.llvm.checks import Checks
 from diffkern.backends.llvm.facts import ACCESSES, Facts, index_operands, stack_size
 from diffkern.backends.llvm.matmul import Shape, matmul_function
@@ -31,7 +32,7 @@ from diffkern.backends.llvm.scalars import ScalarEmitter, is_scalar_op
 from diffkern.backends.llvm.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Array, Buffer, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
+from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 
 
@@ -66,8 +67,8 @@ class BodyEmitter:
         One block of memory per nesting level of loop stacks.
     checks
         What looks for mistakes at run time; None in release programs.
-    buffers
-        Where each buffer of the thread begins.
+    scratch
+        The buffers of the thread; None where tiles lie in arrays of the block.
     vector_bytes
         How wide the target's vectors are.
     launch
@@ -85,7 +86,7 @@ class BodyEmitter:
     exact: dict[Value, Any] = field(default_factory=dict)
     stack_refs: dict[Value, StackRef] = field(default_factory=dict)
     checks: Checks | None = None
-    buffers: Mapping[Value, Any] = field(default_factory=dict)
+    scratch: Scratch | None = None
     vector_bytes: int = 16
     launch: dict[str, Any] = field(default_factory=dict)
 
@@ -285,21 +286,21 @@ class BodyEmitter:
         """Nothing: buffers are there before the first thread."""
 
     def buffer_get(self, op: Op) -> None:
-        buffer = op.operands[0]
-        assert isinstance(buffer.type, Buffer)
-        parts = buffers.get(self.builder, buffer.type, self.buffers[buffer], self.index(op.operands[1]))
-        self.values[op.result] = tuple(parts)
+        assert self.scratch is not None
+        self.values[op.result] = tuple(self.scratch.get(op.operands[0], self.index(op.operands[1])))
 
     def buffer_set(self, op: Op) -> None:
+        assert self.scratch is not None
         buffer, index, value = op.operands
-        assert isinstance(buffer.type, Buffer)
-        buffers.put(self.builder, buffer.type, self.buffers[buffer], self.index(index), self.values[value])
+        self.scratch.put(buffer, self.index(index), self.values[value])
 
     def buffer_matmul(self, op: Op) -> None:
         shape = Shape(**{k: op.attrs[k] for k in ("m", "n", "k", "trans_a", "add")})
         module, dtype = self.scalars.module, scalar_of(op.operands[0].type)
         function = matmul_function(module, dtype, shape, self.scalars.flags, self.vector_bytes)
-        self.builder.call(function, [self.buffers[v] for v in op.operands])
+        assert self.scratch is not None
+        call = self.builder.call(function, [self.scratch.pointers[v] for v in op.operands])
+        self.scratch.tag(call, *op.operands)
 
     # -- loop stacks ---------------------------------------------------------------------------------------------------
 
@@ -388,9 +389,19 @@ class BodyEmitter:
         following = b.add(i, step, flags=("nsw",) if t.kind is Kind.INT else ())
         counted = b.add(count, i64(1), flags=("nuw",))
         self.connect([[count], [i], *phis], [(counted,), (following,), *values], b.block)
-        b.branch(head)
+        back = b.branch(head)
+        if op.attrs.get("rolled"):
+            not_unrolled(b.module, back)
         b.position_at_end(done)
         self.define(op.results, phis)
+
+
+def not_unrolled(module: Any, branch: Any) -> None:
+    """Keep LLVM from unrolling the loop that a branch goes back to the head of."""
+    disable = module.add_metadata(["llvm.loop.unroll.disable"])
+    loop = MDValue(module, [disable], name=str(len(module.metadata)))
+    loop.operands = (loop, disable)  # the first operand of a loop's node is the node itself
+    branch.set_metadata("llvm.loop", loop)
 
 
 def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
@@ -447,4 +458,4 @@ _SPELLED: Mapping[str, str] = {
     "for": "loop_for",
     "while": "loop_while",
 }
-__all__ = ["I1", "BodyEmitter", "StackRef", "trip_count"]
+__all__ = ["I1", "BodyEmitter", "StackRef", "not_unrolled", "trip_count"]
