@@ -23,7 +23,7 @@ from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
-from diffkern.passes import tile_fold
+from diffkern.passes import tile_fold, tile_ranks, tile_solve
 from diffkern.passes.tile_lower import Lowering, has_tiles
 from diffkern.passes.tile_source import Maker, elements
 from diffkern.passes.tile_uses import Uses, uses
@@ -123,15 +123,16 @@ class _Together(Maker):
         self.changed: set[Value] = set()
 
     def dealt(
-        self, count: int, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
+        self, count: int | Value, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
     ) -> tuple[Value, ...]:
         """A loop of each thread over its share of positions, with values that the thread carries."""
         region = Region((Value(INT32), *(Value(v.type) for v in init)))
         with self.b.into(region):
             region.yields = tuple(body(self.b.cast(region.params[0], INT64), list(region.params[1:])))
-        return self.b.op("for", self.mine, self.b.i32(count), self.threads, *init, regions=(region,), ahead=True)
+        end = self.b.i32(count) if isinstance(count, int) else self.b.cast(count, INT32)
+        return self.b.op("for", self.mine, end, self.threads, *init, regions=(region,), ahead=True)
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
         def one(position: Value, _: list[Value]) -> Sequence[Value]:
             body(position)
             return ()
@@ -180,6 +181,17 @@ class _Together(Maker):
         self.changed |= changes
         self.b.region.ops.extend(region.ops)
 
+    def rounds(self, lo: int, hi: Value | int, body: Callable[[Value], None]) -> None:
+        """A loop that all threads go through together, with shared work in it."""
+        self.settle()
+
+        def one(i: Value, _: list[Value]) -> Sequence[Value]:
+            body(i)
+            self.settle()
+            return ()
+
+        self.loop(lo, hi, one)
+
     def settle(self) -> None:
         if not self.depth and (self.read or self.changed):
             self.barrier()
@@ -226,7 +238,7 @@ class BlockLowering(Lowering):
             super().op(op)
 
     def tile_op(self, op: Op) -> None:
-        together = tile_fold.OPS.get(op.name)
+        together = _TOGETHER.get(op.name)
         if together is None:
             super().tile_op(op)
         else:
@@ -281,6 +293,9 @@ class BlockLowering(Lowering):
             builder.op("buffer_set", c, place, total)
 
         maker.grid((m, n), cell)
+
+
+_TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS}
 
 
 def b_one(b: Builder) -> Value:

@@ -17,10 +17,11 @@ from diffkern.passes.tile_source import Computed, Source, Stored
 if TYPE_CHECKING:
     from diffkern.passes.tile_lower import Lowering
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "copied", "matrix_shape", "solved_in"]
 
 
-def _shape(v: Value) -> tuple[int, int]:
+def matrix_shape(v: Value) -> tuple[int, int]:
+    """Rows and columns of a tile."""
     assert isinstance(v.type, Tile)
     rows, columns = v.type.shape
     return rows, columns
@@ -32,7 +33,7 @@ def _matmul(low: Lowering, op: Op) -> None:
     wide = value_type(dtype)
     left, borrowed_left = _factor(low, a, wide, False)
     right, borrowed_right = _factor(low, b, wide, trans_b)
-    (m, n), k = _shape(op.result), _shape(a)[0 if trans_a else 1]
+    (m, n), k = matrix_shape(op.result), matrix_shape(a)[0 if trans_a else 1]
     adds = len(op.operands) == 3
     direct = dtype not in STORAGE_ONLY
     # The factors may not be overwritten while they are read, so the result takes over the third operand alone.
@@ -55,7 +56,7 @@ def _factor(low: Lowering, v: Value, dtype: Element, transposed: bool) -> tuple[
     source = low.sources[v]
     if isinstance(source, Stored) and source.dtype == dtype and not transposed:
         return source, None
-    rows, columns = _shape(v)
+    rows, columns = matrix_shape(v)
     shape = (columns, rows) if transposed else (rows, columns)
     buffer = low.allocate(dtype, rows * columns)
     out = Stored(buffer, shape, dtype)
@@ -68,7 +69,7 @@ def _factor(low: Lowering, v: Value, dtype: Element, transposed: bool) -> tuple[
     return out, buffer
 
 
-def _copied(low: Lowering, op: Op, v: Value) -> Stored:
+def copied(low: Lowering, op: Op, v: Value) -> Stored:
     """Memory for the result that holds an operand, in its place if it ends here."""
     target = low.reuse(op.result, [v]) or low.fresh(op.result)
     low.copy(target, v)
@@ -77,8 +78,8 @@ def _copied(low: Lowering, op: Op, v: Value) -> Stored:
 
 def _cholesky(low: Lowering, op: Op) -> None:
     """Column by column; what is left of the matrix is updated by each column, along memory."""
-    n = _shape(op.result)[0]
-    target, m, b = _copied(low, op, op.operands[0]), low.m, low.b
+    n = matrix_shape(op.result)[0]
+    target, m, b = copied(low, op, op.operands[0]), low.m, low.b
     dtype = target.dtype
     column = low.allocate(dtype, n)
 
@@ -125,8 +126,8 @@ def _cholesky(low: Lowering, op: Op) -> None:
 def _triangular_solve(low: Lowering, op: Op) -> None:
     matrix: Source
     matrix, borrowed = low.stored(op.operands[0])
-    n, columns = _shape(op.result)
-    target, m, b = _solved_in(low, op), low.m, low.b
+    n, columns = matrix_shape(op.result)
+    target, m, b = solved_in(low, op), low.m, low.b
     lower, trans = op.attrs["lower"], op.attrs["trans"]
     forwards = lower != trans
 
@@ -163,7 +164,7 @@ def _triangular_solve(low: Lowering, op: Op) -> None:
     low.give_back(borrowed)
 
 
-def _solved_in(low: Lowering, op: Op) -> Stored:
+def solved_in(low: Lowering, op: Op) -> Stored:
     """The memory of the solution, holding the right side: that of the right side, unless the matrix lies there too."""
     matrix, right = low.sources[op.operands[0]], op.operands[1]
     mine = low.owned.get(right)
@@ -171,7 +172,7 @@ def _solved_in(low: Lowering, op: Op) -> Stored:
         target = low.fresh(op.result)
         low.copy(target, right)
         return target
-    return _copied(low, op, right)
+    return copied(low, op, right)
 
 
 OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {

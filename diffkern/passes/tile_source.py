@@ -153,7 +153,7 @@ class Maker:
 
         return tuple(level(0, [], list(init)))
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
         """Do something for each position, in any order."""
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:
