@@ -23,7 +23,7 @@ from diffkern.passes.tile_source import Computed, Source, Stored, elements
 if TYPE_CHECKING:
     from diffkern.passes.tile_blocks import BlockLowering
 
-__all__ = ["OPS", "WARP"]
+__all__ = ["OPS", "WARP", "across_warp"]
 
 WARP: Final = 32
 _ALIKE: Final = 32
@@ -100,6 +100,19 @@ def reader(low: BlockLowering, source: Source) -> Callable[[Value], Value]:
     return lambda i: source.element(m, m.split(i, source.shape))
 
 
+def across_warp(low: BlockLowering, mine: State, join: Callable[[State, State], State]) -> State:
+    """What the threads of a warp up to this one have, combined from the left to the right."""
+    b, m = low.b, low.m
+    lane = b.one("and", m.thread, m.i64(WARP - 1))
+    distance = 1
+    while distance < WARP:
+        others = [b.one("lane_left", v, distance=distance) for v in mine]
+        there = b.one("ge", lane, m.i64(distance))
+        mine = [b.select(there, x, v) for x, v in zip(join(others, mine), mine, strict=True)]
+        distance *= 2
+    return mine
+
+
 def _whole(fold: _Fold, source: Source) -> State:
     low = fold.low
     m, b, size, read = low.m, low.b, elements(source.shape), reader(low, source)
@@ -121,13 +134,8 @@ def _whole(fold: _Fold, source: Source) -> State:
         # A thread without elements adds 0, or offers the first one again.
         neutral = [b.zero(fold.types[0])] if fold.kind == "add" else fold.state(read(first), first)
         mine = list(m.dealt(size, one, neutral))
+        mine = across_warp(low, mine, fold.join)
         lane = b.one("and", m.thread, m.i64(WARP - 1))
-        distance = 1
-        while distance < WARP:
-            others = [b.one("lane_left", v, distance=distance) for v in mine]
-            there = b.one("ge", lane, m.i64(distance))
-            mine = [b.select(there, x, v) for x, v in zip(fold.join(others, mine), mine, strict=True)]
-            distance *= 2
         last = b.one("eq", lane, m.i64(WARP - 1))
         last = b.one("or", last, b.one("eq", m.thread, b.sub(m.count, m.i64(1))))
         warp = b.one("shr", m.thread, m.i64(5))

@@ -59,6 +59,8 @@ class Computed:
         The same from the row-major position, where that is all it takes.
     reads
         The buffers that the elements are computed from.
+    transposed
+        The matrix in memory whose transpose this is.
     """
 
     shape: tuple[int, ...]
@@ -66,6 +68,7 @@ class Computed:
     at: Callable[[Index], Value]
     reads: tuple[Leaf, ...] = ()
     at_flat: Callable[[Value], Value] | None = None
+    transposed: Stored | None = None
 
     def element(self, m: Maker, index: Index) -> Value:
         return self.at(index)
@@ -153,7 +156,7 @@ class Maker:
 
         return tuple(level(0, [], list(init)))
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
         """Do something for each position, in any order."""
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:

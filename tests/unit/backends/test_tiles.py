@@ -198,3 +198,25 @@ def test_the_report_names_what_a_tile_kernel_stores() -> None:
     stacks = [op.attrs["type"] for op in walk(d.fn.body) if op.name == "stack_new"]
     assert [str(f) for s in stacks for f in s.fields] == ["int32", "tile<float32, 4>"]
     assert "is stored up to" in power.adjoint_report()
+
+
+@pytest.mark.parametrize("size", [32, 33, 257, 1000])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_a_sort_keeps_the_order_of_equal_keys_and_puts_nan_last(size: int, dtype: type) -> None:
+    @dk.kernel
+    def ordered(x, v: dk.array(dtype=int), y, z: dk.array(dtype=int)):
+        keys = dk.tile_load(x, shape=size)
+        numbers = dk.tile_load(v, shape=size)
+        dk.tile_sort(keys, numbers)
+        dk.tile_store(y, keys)
+        dk.tile_store(z, numbers)
+
+    rng = np.random.default_rng(size)
+    x = rng.integers(0, size // 3, size).astype(dtype)
+    if dtype is np.float32:
+        x[rng.integers(0, size, 5)] = np.nan
+    v, y, z = np.arange(size, dtype=np.int32), np.zeros_like(x), np.zeros(size, np.int32)
+    ordered[1](x, v, y, z)
+    order = np.argsort(x, kind="stable")
+    np.testing.assert_array_equal(y, x[order])
+    np.testing.assert_array_equal(z, order)

@@ -163,3 +163,63 @@ def sums_in_a_loop(x: f2, y: f1, n: int):
         t = t * (1.0 / (1.0 + dk.tile_sum(t * t)[0]))
         t = t + dk.tile_broadcast(dk.tile_sum(t, axis=0), shape=(6, 30)) * 0.1
     dk.tile_store(y, dk.tile_sum(t, axis=0))
+
+
+# -- scans and sorts ---------------------------------------------------------------------------------------------------
+
+
+@case(1, x=signed(7, 41), y=zeros(7, 41), z=zeros(7, 41), w=zeros(12))
+def scans(x: f2, y: f2, z: f2, w: f1):
+    t = dk.tile_load(x, shape=(7, 41))
+    dk.tile_store(y, dk.tile_scan_inclusive(t * t))
+    dk.tile_store(z, dk.tile_scan_exclusive(t) * t)
+    few = dk.tile_load(x[0], shape=12)
+    dk.tile_store(w, dk.tile_scan_exclusive(few * few) + dk.tile_scan_inclusive(few))
+
+
+@case(1, x=lambda rng: rng.integers(0, 90, 300).astype(np.float32), w=signed(300), y=zeros(300), z=zeros(300))
+def sorted_by_exchanges(x: f1, w: f1, y: f1, z: f1):
+    keys = dk.tile_load(x, shape=300)
+    numbers = dk.tile_load(w, shape=300)
+    dk.tile_sort(keys, numbers)
+    dk.tile_store(y, keys * keys * dk.tile_arange(300, dtype=float))
+    dk.tile_store(z, numbers * keys)
+
+
+@case(1, x=lambda rng: rng.integers(0, 9, (4, 10)).astype(np.float32), w=signed(4, 10), y=zeros(4, 10), z=zeros(4, 10))
+def sorted_by_counting(x: f2, w: f2, y: f2, z: f2):
+    keys = dk.tile_load(x, shape=(4, 10))
+    numbers = dk.tile_load(w, shape=(4, 10))
+    dk.tile_sort(keys, numbers)
+    dk.tile_store(y, keys)
+    dk.tile_store(z, numbers * numbers)
+
+
+# -- factors and solves ------------------------------------------------------------------------------------------------
+
+
+def positive(*shape: int) -> Callable[[np.random.Generator], Any]:
+    """Well-conditioned symmetric matrices."""
+
+    def make(rng: np.random.Generator) -> Any:
+        m = rng.normal(size=shape)
+        return (m @ np.swapaxes(m, -1, -2) / shape[-1] + 2.0 * np.eye(shape[-1])).astype(np.float32)
+
+    return make
+
+
+@case(1, a=positive(13, 13), y=signed(13), x=zeros(13), f=zeros(13, 13), rtol=1e-4)
+def solved_by_a_factor(a: f2, y: f1, x: f1, f: f2):
+    factor = dk.tile_cholesky(dk.tile_load(a, shape=(13, 13)))
+    dk.tile_store(f, factor)
+    dk.tile_store(x, dk.tile_cholesky_solve(factor, dk.tile_load(y, shape=13)))
+
+
+@case(1, a=positive(9, 9), y=signed(9, 7), x=zeros(9, 7), z=zeros(9, 7), one=zeros(1, 7), rtol=1e-4)
+def solved_by_triangles(a: f2, y: f2, x: f2, z: f2, one: f2):
+    t = dk.tile_load(a, shape=(9, 9))
+    right = dk.tile_load(y, shape=(9, 7))
+    dk.tile_store(x, dk.tile_lower_solve(t, right * right))
+    dk.tile_store(z, dk.tile_upper_solve(dk.tile_transpose(t) + t, right))
+    corner = dk.tile_view(t, offset=(0, 0), shape=(1, 1))
+    dk.tile_store(one, dk.tile_lower_solve(corner, dk.tile_view(right, offset=(0, 0), shape=(1, 7))))
