@@ -237,7 +237,9 @@ class _Writer:
             fill = self.pick(("", ", fill_mode='upper'"))
             return f"dk.tile_cholesky({p} @ dk.tile_transpose({p}) + one * 2.0{fill})"
         if kind == 6:
-            return f"dk.tile_{self.pick(('lower', 'upper'))}_solve({self.name('p')} * 0.2 + one, {self.tile('p', depth)})"
+            return (
+                f"dk.tile_{self.pick(('lower', 'upper'))}_solve({self.name('p')} * 0.2 + one, {self.tile('p', depth)})"
+            )
         if kind == 7:
             return f"{self.name('t')}[{self.pick(('0:3, 1:4', '0:3, 3:0:-1', '2::-1, 0:3'))}]"
         if kind == 8:
@@ -257,7 +259,9 @@ class _Writer:
         if kind == 4:
             return f"dk.tile_load(z, shape=4, offset={self.pick(('i', '2', '-1', 'j', '4'))})"
         if kind == 5:
-            return f"dk.tile_squeeze(dk.tile_reshape({self.tile('r', depth)}, shape=(1, 4)) @ dk.tile_transpose(t0) @ t1)"
+            return (
+                f"dk.tile_squeeze(dk.tile_reshape({self.tile('r', depth)}, shape=(1, 4)) @ dk.tile_transpose(t0) @ t1)"
+            )
         return f"{self.name('r')}[::-1]"
 
     def bounded(self, stem: str, depth: int = 2) -> str:
@@ -328,7 +332,8 @@ class _Writer:
         elif kind == 8:
             other = "p1" if p == "p0" else "p0"
             factors = f"{self.pick((other, 'one'))}, dk.tile_transpose({other}), {p}"
-            self.emit(f"dk.tile_matmul({factors}, alpha={self.pick(('a', '0.3', 'v0'))}, beta={self.pick(('0.5', 'v0', '0.0'))})")
+            scales = f"alpha={self.pick(('a', '0.3', 'v0'))}, beta={self.pick(('0.5', 'v0', '0.0'))}"
+            self.emit(f"dk.tile_matmul({factors}, {scales})")
         elif kind == 9:
             self.emit(f"dk.tile_axpy({self.number()}, {self.name('r')}, {r})")
             self.emit(f"{r} = dk.tile_map(dk.tanh, {r})")
