@@ -111,7 +111,7 @@ class AdjointLaunch:
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        held = [self.contents.get(i, a) for i, a in enumerate(self.launch.arrays)]
+        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest["post"]]
         return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
