@@ -58,6 +58,8 @@ def map_terms(
     for other in tiles[1:]:
         if tile_type(other).shape != tile_type(tiles[0]).shape:
             remedy = "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
+            if 1 in (tile_type(other).size, tile_type(tiles[0]).size):
+                remedy += ", or take the number out of the tile that has one, as in tile[0]"
             mismatch(cx, f"{what} of tiles of two shapes", tiles[0], other, node, remedy)
     values: list[Value] = []
     params: list[Value] = []

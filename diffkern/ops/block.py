@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import INT32, SHARED, Array, Type
+from diffkern.ir.types import INT32, SHARED, Array, Mat, Scalar, Type, Vec
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
 
 Attrs = Mapping[str, Any]
@@ -32,6 +32,13 @@ def _barrier(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def _lane(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    (t,) = types
+    if not isinstance(t, (Scalar, Vec, Mat)):
+        raise TypeRuleError(f"needs a number or several, not {t}")
+    return (t,)
+
+
 for _row in (
     OpDef("block_dim", "block", 0, _index, diff=Diff.REFUSED, py="block_dim()"),  # threads of a block
     OpDef(
@@ -43,5 +50,8 @@ for _row in (
     OpDef("shared_new", "block", 0, _shared, diff=Diff.REFUSED),
     # Every thread of the block waits for all others; what they wrote before is seen after it.
     OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.REFUSED),
+    # What the thread that is `distance` before in the warp has as the operand, its own value in the first `distance`
+    # threads. All threads of the block execute it together. attrs: distance
+    OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.REFUSED),
 ):
     register(_row)

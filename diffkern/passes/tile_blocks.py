@@ -2,18 +2,22 @@
 
 In: a function with tiles. Out: a function of the block language (family ``block``) that any number of threads per
 block runs: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
-threads, neighbours to neighbours, so that accesses of arrays are coalesced; what has an order is done by the first
-thread, as are all writes of single elements. Numbers are computed by every thread alike.
+threads, neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by
+the first thread. Numbers are computed by every thread alike.
 
 The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
 spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it.
 
 A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
 program has begin and end with everything seen by all.
+
+Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
+together: none of them may be at work on something else, so they meet before one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,24 +25,34 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, value_type
+from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, Tile, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
+from diffkern.passes import tile_fold, tile_ranks, tile_solve
 from diffkern.passes.tile_lower import Lowering, has_tiles
-from diffkern.passes.tile_source import Maker
+from diffkern.passes.tile_products import TileProduct
+from diffkern.passes.tile_source import Maker, elements
 from diffkern.passes.tile_uses import Uses, uses
 
 SHARED_BYTES = 48 * 1024
 """What a block has without being asked for more."""
 
+_FEW_BYTES = 256
+
 _READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
 _CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
 
+HasLibrary = Callable[[TileProduct], bool]
+"""Says whether a library computes a product."""
 
-def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
+
+def lower_tiles_for_blocks(
+    fn: Function, limit: int = SHARED_BYTES, library: HasLibrary = lambda product: False
+) -> Function:
     """The function without tiles, for blocks of threads; the function itself if it has none.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
-    attribute ``dynamic_shared`` is True: the launch has to ask for the memory.
+    attribute ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
+    products of the library.
 
     Raises
     ------
@@ -48,7 +62,7 @@ def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
     if not has_tiles(fn):
         return fn
     _check(fn)
-    low = BlockLowering(uses(fn))
+    low = BlockLowering(uses(fn), library)
     region = Region()
     with low.b.into(region):
         low.threads()
@@ -107,41 +121,56 @@ def _share(fn: Function, limit: int) -> int:
 class _Together(Maker):
     """Appends loops that the threads of a block share, and barriers between them."""
 
+    rolled_above = 1 << 62
+
     def __init__(self, b: Builder) -> None:
         super().__init__(b)
-        self.thread: Value
+        self.mine: Value  # the thread in its block, and how many there are
+        self.threads: Value
+        self.thread: Value  # the same as int64
         self.count: Value
         self.depth = 0
         self.read: set[Value] = set()
         self.changed: set[Value] = set()
+        self.apart = False  # whether the threads may be at work on different things
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
-        def dealt() -> None:
-            region = Region((Value(INT64),))
-            with self.b.into(region):
-                body(region.params[0])
-            self.b.for_(self.thread, self.i64(count), self.count, (), region)
+    def dealt(
+        self, count: int | Value, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
+    ) -> tuple[Value, ...]:
+        """A loop of each thread over its share of positions, with values that the thread carries."""
+        region = Region((Value(INT32), *(Value(v.type) for v in init)))
+        with self.b.into(region):
+            region.yields = tuple(body(self.b.cast(region.params[0], INT64), list(region.params[1:])))
+        end = self.b.i32(count) if isinstance(count, int) else self.b.cast(count, INT32)
+        return self.b.op("for", self.mine, end, self.threads, *init, regions=(region,), ahead=True)
 
-        self.step(dealt)
+    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
+        def one(position: Value, _: list[Value]) -> Sequence[Value]:
+            body(position)
+            return ()
+
+        def shared() -> None:
+            self.dealt(count, one)
+
+        self.step(shared)
 
     def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None]) -> None:
-        count = 1
-        for n in shape:
-            count *= n
+        self.cells(elements(shape), lambda position: body(self.split(position, shape)))
 
-        def one(position: Value) -> None:
-            index: list[Value] = []
-            rest = position
-            for k, n in reversed(list(enumerate(shape))):
-                if n == 1:
-                    index.append(self.i64(0))
-                    continue
-                above = any(m > 1 for m in shape[:k])
-                index.append(self.b.one("mod", rest, self.i64(n)) if above else rest)
-                rest = self.b.one("floordiv", rest, self.i64(n)) if above else rest
-            body(index[::-1])
-
-        self.cells(count, one)
+    def split(self, position: Value, shape: Sequence[int]) -> list[Value]:
+        """The indices of a row-major position, which is divided without a sign."""
+        if sum(n > 1 for n in shape) <= 1:
+            return [self.i64(0) if n == 1 else position for n in shape]
+        index: list[Value] = []
+        rest = self.b.cast(position, UINT32)
+        for k, n in reversed(list(enumerate(shape))):
+            extent = self.b.const(n, UINT32)
+            above = any(m > 1 for m in shape[:k])
+            found = self.b.one("mod", rest, extent) if above else rest
+            index.append(self.i64(0) if n == 1 else self.b.cast(found, INT64))
+            if above and n > 1:
+                rest = self.b.one("floordiv", rest, extent)
+        return index[::-1]
 
     def alone(self, body: Callable[[], None]) -> None:
         self.step(lambda: self.when(self.b.one("eq", self.thread, self.i64(0)), body))
@@ -155,14 +184,38 @@ class _Together(Maker):
         with self.b.into(region):
             body()
         self.depth -= 1
-        accesses = [op for op in walk(region) if op.name in _READS | _CHANGES | {"buffer_set"}]
+        accesses = [op for op in walk(region) if op.name in _READS | _CHANGES]
         reads = {op.operands[0] for op in accesses if op.name in _READS}
         changes = {op.operands[0] for op in accesses if op.name in _CHANGES}
+        self.order(reads, changes)
+        self.apart = self.apart or any(op.regions for op in region.ops)
+        self.b.region.ops.extend(region.ops)
+
+    def together(self, reads: set[Value], changes: set[Value], body: Callable[[], None]) -> None:
+        """Something that all threads do as one, all of them being there."""
+        assert not self.depth
+        if self.apart:
+            self.barrier()
+        self.order(reads, changes)
+        body()
+
+    def order(self, reads: set[Value], changes: set[Value]) -> None:
+        """A barrier, if what comes next depends on what was done since the last one."""
         if reads & self.changed or changes & (self.read | self.changed):
             self.barrier()
         self.read |= reads
         self.changed |= changes
-        self.b.region.ops.extend(region.ops)
+
+    def rounds(self, lo: int, hi: Value | int, body: Callable[[Value], None]) -> None:
+        """A loop that all threads go through together, with shared work in it."""
+        self.settle()
+
+        def one(i: Value, _: list[Value]) -> Sequence[Value]:
+            body(i)
+            self.settle()
+            return ()
+
+        self.loop(lo, hi, one)
 
     def settle(self) -> None:
         if not self.depth and (self.read or self.changed):
@@ -170,7 +223,7 @@ class _Together(Maker):
 
     def barrier(self) -> None:
         self.b.op("barrier")
-        self.read, self.changed = set(), set()
+        self.read, self.changed, self.apart = set(), set(), False
 
 
 class BlockLowering(Lowering):
@@ -178,15 +231,16 @@ class BlockLowering(Lowering):
 
     m: _Together
 
-    def __init__(self, known: Uses) -> None:
+    def __init__(self, known: Uses, library: HasLibrary) -> None:
         super().__init__(known)
         self.m = _Together(self.b)
+        self.library = library
 
     def threads(self) -> None:
         """The thread in its block."""
-        b = self.b
-        self.m.thread = b.cast(b.one("block_thread"), INT64)
-        self.m.count = b.cast(b.one("block_dim"), INT64)
+        b, m = self.b, self.m
+        m.mine, m.threads = b.one("block_thread"), b.one("block_dim")
+        m.thread, m.count = b.cast(m.mine, INT64), b.cast(m.threads, INT64)
 
     def op(self, op: Op) -> None:
         if self.m.depth:
@@ -194,7 +248,8 @@ class BlockLowering(Lowering):
         elif op.name == "block_dim":
             self.env[op.result] = b_one(self.b)
         elif op.name in ("if", "for", "while"):
-            self.m.settle()
+            if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
+                self.m.settle()
             super().op(op)
         elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
             if op.results and self.is_read(op.result):
@@ -208,6 +263,23 @@ class BlockLowering(Lowering):
             self.m.step(lambda: Lowering.op(self, op))
         else:
             super().op(op)
+
+    def tile_op(self, op: Op) -> None:
+        together = _TOGETHER.get(op.name)
+        if together is None:
+            super().tile_op(op)
+        else:
+            together(self, op)
+
+    def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
+        """As for one thread; a few bytes are rather new than worth a barrier."""
+        if size * dtype.itemsize <= _FEW_BYTES:
+            busy = [buffer for buffer in self.free if buffer in self.m.read | self.m.changed]
+            self.free = [buffer for buffer in self.free if buffer not in busy]
+            found = super().allocate(dtype, size, name)
+            self.free += busy
+            return found
+        return super().allocate(dtype, size, name)
 
     def is_read(self, v: Value) -> bool:
         return v in self.read_values
@@ -228,7 +300,7 @@ class BlockLowering(Lowering):
         self.m.settle()
 
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
-        """Each thread computes elements of the result, along rows. The place where a library's product goes."""
+        """Each thread computes elements of the result, along rows."""
         m, n, k = attrs["m"], attrs["n"], attrs["k"]
         maker, builder = self.m, self.b
         dtype = value_type(c.type.dtype)  # type: ignore[union-attr]
@@ -248,6 +320,18 @@ class BlockLowering(Lowering):
             builder.op("buffer_set", c, place, total)
 
         maker.grid((m, n), cell)
+
+    def has_library(self, product: TileProduct) -> bool:
+        return not self.m.depth and self.library(product)
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        def call() -> None:
+            self.b.op("buffer_product", c, a, b, **dataclasses.asdict(product), add=add)
+
+        self.m.together({a, b, c} if add else {a, b}, {c}, call)
+
+
+_TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS}
 
 
 def b_one(b: Builder) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Region, Value
@@ -58,6 +59,8 @@ class Computed:
         The same from the row-major position, where that is all it takes.
     reads
         The buffers that the elements are computed from.
+    transposed
+        The matrix in memory whose transpose this is.
     """
 
     shape: tuple[int, ...]
@@ -65,6 +68,7 @@ class Computed:
     at: Callable[[Index], Value]
     reads: tuple[Leaf, ...] = ()
     at_flat: Callable[[Value], Value] | None = None
+    transposed: Stored | None = None
 
     def element(self, m: Maker, index: Index) -> Value:
         return self.at(index)
@@ -85,7 +89,12 @@ Source = Stored | Computed
 
 
 class Maker:
-    """Appends loops and index arithmetic."""
+    """Appends loops and index arithmetic.
+
+    A loop of more trips than :attr:`rolled_above` is marked to stay one: unrolled it would no longer be vectorised.
+    """
+
+    rolled_above = 8
 
     def __init__(self, b: Builder) -> None:
         self.b = b
@@ -115,18 +124,20 @@ class Maker:
         body: Callable[[Value, list[Value]], Sequence[Value]],
         init: Sequence[Value] = (),
         *,
+        step: int = 1,
         down: bool = False,
     ) -> tuple[Value, ...]:
         """A loop over ``lo <= i < hi``, or the same range downwards, with carried values."""
         first, last = (self.i64(x) if isinstance(x, int) else x for x in (lo, hi))
-        step = self.i64(1)
         if down:
-            first, last = self.b.sub(last, self.i64(1)), self.b.sub(first, self.i64(1))
-            step = self.i64(-1)
+            first, last, step = self.b.sub(last, self.i64(1)), self.b.sub(first, self.i64(1)), -step
         region = Region((Value(INT64), *(Value(v.type) for v in init)))
         with self.b.into(region):
             region.yields = tuple(body(region.params[0], list(region.params[1:])))
-        return self.b.for_(first, last, step, init, region)
+        attrs: dict[str, Any] = {}
+        if isinstance(lo, int) and isinstance(hi, int) and hi - lo > self.rolled_above * abs(step):
+            attrs["rolled"] = True
+        return self.b.op("for", first, last, self.i64(step), *init, regions=(region,), **attrs)
 
     def nest(
         self,
@@ -145,7 +156,7 @@ class Maker:
 
         return tuple(level(0, [], list(init)))
 
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
+    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
         """Do something for each position, in any order."""
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:

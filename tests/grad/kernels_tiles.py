@@ -198,6 +198,16 @@ def sorted_by_keys(x: f1, w: f1, y: f1, z: f1):
     dk.tile_store(z, numbers * keys)
 
 
+@case(1, x=apart(5, 9), y=zeros(3), r=zeros(5), c=zeros(9))
+def more_than_a_warp(x: f2, y: f1, r: f1, c: f1):
+    t = dk.tile_load(x, shape=(5, 9))
+    dk.tile_store(y, dk.tile_sum(t * t))
+    dk.tile_store(y, dk.tile_max(t), offset=1)
+    dk.tile_store(y, t[2, dk.tile_argmin(t)[0] % 9] * dk.tile_min(t), offset=2)
+    dk.tile_store(r, dk.tile_sum(t * t * t, axis=1))
+    dk.tile_store(c, dk.tile_max(t, axis=0))
+
+
 @case(1, x=signed(5), y=signed(5), z=zeros(1))
 def scalar_product(x: f1, y: f1, z: f1):
     a = dk.tile_load(x, shape=5)

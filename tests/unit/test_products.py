@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -183,6 +184,19 @@ def test_a_process_that_dies_is_told(tmp_path: Path, end: str, said: str) -> Non
     with pytest.raises(CompileError, match=said) as caught:
         obtain([HALF], store=Store(tmp_path), command=lambda p: [sys.executable, "-S", "-c", end])
     assert str(HALF) in caught.value.message
+
+
+def test_a_process_ends_with_the_one_that_wanted_the_code() -> None:
+    code = (
+        "import json, sys, time, diffkern.backends.cuda.mathdx_child as child\n"
+        "child.generate = lambda product: time.sleep(100)\n"
+        "child.main(sys.argv[1])"
+    )
+    argument = json.dumps(dataclasses.asdict(HALF))
+    with subprocess.Popen([sys.executable, "-c", code, argument], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 1
 
 
 def test_progress_is_shown_after_a_second(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -33,15 +33,24 @@ def shuffle_down(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any,
 
     All lanes take part; values are of any type of at most 64 bits.
     """
+    return _shuffle(b, "down", value, distance, last)
+
+
+def shuffle_up(b: Builder, value: Any, distance: Any) -> tuple[Any, Any]:
+    """The value of the lane that is ``distance`` before, and whether there is one; its own value otherwise."""
+    return _shuffle(b, "up", value, distance, i32(0))
+
+
+def _shuffle(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
     if isinstance(value.type, ir.IntType) and value.type.width < 32:
-        moved, present = shuffle_down(b, b.zext(value, I32), distance, last)
+        moved, present = _shuffle(b, way, b.zext(value, I32), distance, bound)
         return b.trunc(moved, value.type), present
     if value.type in (F32, I32):
-        moved, present = _shuffle_word(b, _cast(b, value, I32), distance, last)
+        moved, present = _shuffle_word(b, way, _cast(b, value, I32), distance, bound)
         return _cast(b, moved, value.type), present
     bits = _cast(b, value, I64)
-    low, present = _shuffle_word(b, b.trunc(bits, I32), distance, last)
-    high, _ = _shuffle_word(b, b.trunc(b.lshr(bits, i64(32)), I32), distance, last)
+    low, present = _shuffle_word(b, way, b.trunc(bits, I32), distance, bound)
+    high, _ = _shuffle_word(b, way, b.trunc(b.lshr(bits, i64(32)), I32), distance, bound)
     moved = b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), i64(32)))
     return _cast(b, moved, value.type), present
 
@@ -50,10 +59,10 @@ def _cast(b: Builder, value: Any, ty: Any) -> Any:
     return value if value.type == ty else b.bitcast(value, ty)
 
 
-def _shuffle_word(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any, Any]:
+def _shuffle_word(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
     result = ir.LiteralStructType([I32, I1])
-    fn = function(b.module, "llvm.nvvm.shfl.sync.down.i32p", result, [I32] * 4)
-    pair = b.call(fn, [i32(FULL_WARP), value, distance, last])
+    fn = function(b.module, f"llvm.nvvm.shfl.sync.{way}.i32p", result, [I32] * 4)
+    pair = b.call(fn, [i32(FULL_WARP), value, distance, bound])
     return b.extract_value(pair, 0), b.extract_value(pair, 1)
 
 

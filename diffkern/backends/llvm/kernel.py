@@ -229,10 +229,11 @@ class _Chunk(_Frame):
         }
         sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
         scratch = Scratch(self.module, b, self.facts.buffers)
+        self.arrays = scratch.apart_from(self.arrays)
         for tid in self.threads():
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
-            body.buffers, body.vector_bytes = scratch.pointers, self.vector_bytes
+            body.scratch, body.vector_bytes = scratch, self.vector_bytes
             body.launch = self.launch
             body.region(self.fn.body)
         scratch.release()

@@ -29,7 +29,7 @@ class ArrayRef:
     data: Any
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
-    scopes: tuple[Any, Any] | None = None  # metadata: (alias scope, scopes of the other arrays)
+    scopes: tuple[Any, Any] | None = None  # metadata: (alias scope or None, scopes of what it does not overlap)
     invariant: Any = None  # empty metadata node, where nothing writes the elements while the kernel runs
     align: int = 0  # bytes to which the elements are aligned; 0: as their scalars
 
@@ -71,8 +71,10 @@ def component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
 def _tag(array: ArrayRef | None, instruction: Any, k: int) -> Any:
     """Say of the access to component ``k`` what is known about its array."""
     if array is not None and array.scopes is not None:
-        instruction.set_metadata("alias.scope", array.scopes[0])
-        instruction.set_metadata("noalias", array.scopes[1])
+        own, others = array.scopes
+        if own is not None:
+            instruction.set_metadata("alias.scope", own)
+        instruction.set_metadata("noalias", others)
     if array is not None and array.align:
         instruction.align = math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)
     return instruction

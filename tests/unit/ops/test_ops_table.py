@@ -9,7 +9,7 @@ from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat,
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, all_ops, lookup, register
 
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "tile_load", "tile_store", "tile_atomic"}
-BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_matmul"}
+BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_matmul", "buffer_product"}
 PURE_INTERNAL = {"next_checkpoint", "tile_add_at"}
 INTERNAL = {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate"} | BUFFERS | PURE_INTERNAL
 # Their cotangents are collected by the reverse pass itself.
@@ -29,7 +29,7 @@ def test_every_op_is_treated_in_exactly_one_way() -> None:
 
 def test_only_memory_and_control_have_effects() -> None:
     effects = {name for name, row in all_ops().items() if row.effect is not Effect.PURE}
-    assert effects == (SPECIAL | INTERNAL) - PURE_INTERNAL | {"barrier"}
+    assert effects == (SPECIAL | INTERNAL) - PURE_INTERNAL | {"barrier", "lane_left"}
 
 
 def test_a_name_is_taken_once() -> None:

@@ -1,17 +1,22 @@
 """Runs what the CUDA emitter emits on this machine's processor, thread by thread: an oracle that needs no GPU.
 
 The module's text is the one that goes to NVIDIA's compilers, but for what only a GPU has: the special registers become
-variables that the runner sets, a block is one thread (so no lane is there to shuffle from, and a barrier waits for
-nobody), ``red`` and ``atom`` become LLVM's own atomic operations, functions of libdevice those of libm. The approximate
-instructions err by one unit in the last place wherever they can, and flush subnormal numbers.
+variables that the runner sets, ``red`` and ``atom`` become LLVM's own atomic operations, functions of libdevice those
+of libm. The approximate instructions err by one unit in the last place wherever they can, and flush subnormal numbers.
+
+The threads of a block take turns: each runs up to a barrier or a shuffle, in an order that changes every time, so that
+a missing barrier shows. Where threads of a block meet at different places, the launch fails.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import random
 import re
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,7 @@ __all__ = ["HostCuda", "cpu_harness", "host_text", "test_cpu_checks"]
 
 _serial = itertools.count()
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_PLACE = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _REGISTERS = ("tid.x", "ntid.x", "ctaid.x", "nctaid.x")
 
 _APPROXIMATE = """
@@ -56,6 +62,40 @@ _BODIES = {
     "rsqrt": "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q",
 }
 
+_MEETING = """
+@host.meet = internal global ptr null
+define void @"SYMBOL.meet"(ptr %f) {
+  store ptr %f, ptr @host.meet
+  ret void
+}
+define internal void @host.wait(i32 %place) {
+  %f = load ptr, ptr @host.meet
+  call void %f(i32 %place)
+  ret void
+}"""
+_SHUFFLE = {
+    way: f"""
+@host.lanes.{way} = global [1024 x i32] undef
+define internal {{i32, i1}} @host.shuffle.{way}(i32 %mask, i32 %value, i32 %distance, i32 %bound) {{
+  %me = load i32, ptr @host.registers
+  %mine = getelementptr i32, ptr @host.lanes.{way}, i32 %me
+  store i32 %value, ptr %mine
+  call void @host.wait(i32 1)
+  %lane = and i32 %me, 31
+  %other = {operation} i32 %lane, %distance
+  %there = icmp {test} i32 %other, %bound
+  %from = select i1 %there, i32 %other, i32 %lane
+  %offset = sub i32 %from, %lane
+  %place = getelementptr i32, ptr %mine, i32 %offset
+  %found = load i32, ptr %place
+  call void @host.wait(i32 2)
+  %pair = insertvalue {{i32, i1}} undef, i32 %found, 0
+  %out = insertvalue {{i32, i1}} %pair, i1 %there, 1
+  ret {{i32, i1}} %out
+}}"""
+    for way, operation, test in (("down", "add", "sle"), ("up", "sub", "sge"))
+}
+
 
 def host_text(text: str, symbol: str) -> str:
     """The module for the host; its function ``<symbol>.set`` sets the special registers."""
@@ -70,14 +110,17 @@ def host_text(text: str, symbol: str) -> str:
                 f"define internal i32 @host.register.{k}() {{\n"
                 f"  %p = getelementptr i32, ptr @host.registers, i64 {k}\n  %v = load i32, ptr %p\n  ret i32 %v\n}}"
             )
-    text, found = _replace_function(text, "llvm.nvvm.shfl.sync.down.i32p", "host.shuffle")
-    if found:
-        shims.append(
-            "define internal {i32, i1} @host.shuffle(i32, i32, i32, i32) {\n  ret {i32, i1} zeroinitializer\n}"
-        )
+    # Other threads change shared memory while a thread waits: memory that others can see.
+    text = re.sub(r"= internal\s+global (\[\d+ x \w+\] undef)", r"= global \1", text)
+    text = re.sub(r"= external\s+global \[0 x i8\]", "= global [262144 x i8] undef", text)
+    shims.append(_MEETING.replace("SYMBOL", symbol))
+    for way in ("down", "up"):
+        text, found = _replace_function(text, f"llvm.nvvm.shfl.sync.{way}.i32p", f"host.shuffle.{way}")
+        if found:
+            shims.append(_SHUFFLE[way])
     text, found = _replace_function(text, "llvm.nvvm.barrier0", "host.barrier")
     if found:
-        shims.append("define internal void @host.barrier() {\n  ret void\n}")
+        shims.append("define internal void @host.barrier() {\n  call void @host.wait(i32 0)\n  ret void\n}")
     text = _atomics(text)
     for name, body in _BODIES.items():
         instruction = f'asm  "{name}.approx.ftz.f32 $0, $1;", "=f,f"'
@@ -151,8 +194,7 @@ class HostCuda:
     grid
         Number of blocks.
     threads
-        Threads of a block. They run one after the other, each through all barriers: with more than one, no thread may
-        need what a later one does.
+        Threads of a block.
     options
         What :func:`emit_kernel` takes.
     """
@@ -164,13 +206,62 @@ class HostCuda:
         self.module = emit_kernel(expand_composites(fn), symbol, triple=t.triple, data_layout=t.data_layout, **options)
         text = host_text(self.module.text, symbol)
         code = target.object_code(target.optimise(text, 10**9, t), t)
-        addresses = load_object(code, [symbol, f"{symbol}.set"])
+        addresses = load_object(code, [symbol, f"{symbol}.set", f"{symbol}.meet"])
         self._entry = _ENTRY(addresses[symbol])
         self._set = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 4)(addresses[f"{symbol}.set"])
+        self._meet = _ENTRY(addresses[f"{symbol}.meet"])
 
     def launch(self, block: bytes) -> None:
-        """Run all threads of the grid, one after the other."""
+        """Run all threads of the grid, the blocks one after the other."""
         buffer = ctypes.create_string_buffer(block)
-        for k, thread in itertools.product(range(self.grid), range(self.threads)):
-            self._set(thread, self.threads, k, self.grid)
-            self._entry(ctypes.addressof(buffer))
+        for k in range(self.grid):
+            turns = _Turns(self.threads)
+            meet = _PLACE(turns.meet)
+            self._meet(ctypes.cast(meet, ctypes.c_void_p))
+            turns.run(
+                lambda thread, k=k: self._set(thread, self.threads, k, self.grid),
+                lambda: self._entry(ctypes.addressof(buffer)),
+            )
+
+
+class _Turns:
+    """Lets the threads of a block run one at a time, from one meeting to the next."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.random = random.Random(count)
+        self.current = 0
+        self.places: list[int | None] = [None] * count  # where each waits; None when it has ended
+        self.turn = [threading.Semaphore(0) for _ in range(count)]
+        self.done = threading.Semaphore(0)
+
+    def meet(self, place: int) -> None:
+        """A thread waits for the others."""
+        me = self.current
+        self.places[me] = place
+        self.done.release()
+        self.turn[me].acquire()
+
+    def run(self, enter: Callable[[int], None], body: Callable[[], None]) -> None:
+        def whole(me: int) -> None:
+            self.turn[me].acquire()
+            body()
+            self.places[me] = None
+            self.done.release()
+
+        workers = [threading.Thread(target=whole, args=(me,), daemon=True) for me in range(self.count)]
+        for worker in workers:
+            worker.start()
+        order = list(range(self.count))
+        while True:
+            self.random.shuffle(order)
+            for me in order:
+                self.current = me
+                enter(me)
+                self.turn[me].release()
+                self.done.acquire()
+            assert len(set(self.places)) == 1, f"threads of a block wait in different places: {self.places}"
+            if self.places[0] is None:
+                break
+        for worker in workers:
+            worker.join()
