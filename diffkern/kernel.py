@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -27,6 +27,7 @@ from diffkern.runtime.device import placed
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
 from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import Specialization, load, load_entry
 
@@ -58,6 +59,7 @@ class Kernel:
         enable_backward: bool | None = None,
         stack_bytes: int | None = None,
         mode: str | None = None,
+        enable_mathdx_gemm: bool | None = None,
     ) -> None:
         if isinstance(func, (Kernel, Func)) or not hasattr(func, "__code__"):
             raise TypeError(f"@dk.kernel decorates a Python function, not {func!r}")
@@ -68,17 +70,19 @@ class Kernel:
         self.func = func
         self.name = self.key = func.__name__
         self._enable_backward = enable_backward
+        self._enable_mathdx_gemm = enable_mathdx_gemm
         self._own_options = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
         self.programs: dict[tuple[str, ...], Executable] = {}
         self._adjoints: dict[_AdjointKey, Executable] = {}
+        # Programs for exactly one number of threads in a block, where that is not the usual one.
+        self._sized: dict[tuple[object, int], Executable] = {}
         # What the function takes from its surroundings, as of the last look: compared at every launch.
         self._captures: list[tuple[Place, str, Any]] = []
         self._fingerprint: list[tuple[str, bytes]] | None = None
         self._generation = 0
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = threading.RLock()
-        if mode is None:
-            config.watch(self)
+        config.watch(self)
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
@@ -102,6 +106,14 @@ class Kernel:
             if option is not None:
                 return option
         return config.enable_backward
+
+    @property
+    def enable_mathdx_gemm(self) -> bool | None:
+        """Whether matrix products of tiles on a GPU are libmathdx's: by its own option, its module's, ``dk.config``."""
+        for option in (self._enable_mathdx_gemm, module_option(self.func.__module__, "enable_mathdx_gemm")):
+            if option is not None:
+                return option
+        return config.enable_mathdx_gemm
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -150,22 +162,26 @@ class Kernel:
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def forward(self, keys: tuple[str, ...]) -> Executable:
-        """Return the forward program for argument types, built if need be."""
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
+        """Return the forward program for argument types (and threads of a block, 0 for the usual), built if need be."""
         with self._lock:
-            found = self.programs.get(keys)
+            found = self._known(self.programs, keys, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options))
+                found = self._load(keys, Specialization(self.func, types, self.options), block_dim)
                 if self._fingerprint is None:
                     self._watch()
-                self.programs[keys] = found
+                self._keep(self.programs, keys, block_dim, found)
             return found
 
     def adjoint(
-        self, keys: tuple[str, ...], active: frozenset[int], accumulate: Literal["plain", "atomic"] = "plain"
+        self,
+        keys: tuple[str, ...],
+        active: frozenset[int],
+        accumulate: Literal["plain", "atomic"] = "plain",
+        block_dim: int = 0,
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be."""
+        """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`."""
         if not self.enable_backward:
             own = self._enable_backward is not None
             elsewhere = "enable_backward is off for its module or in dk.config"
@@ -174,18 +190,32 @@ class Kernel:
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        found = self._adjoints.get((keys, active, accumulate))
+        key = (keys, active, accumulate)
+        found = self._known(self._adjoints, key, block_dim)
         if found is not None:
             return found
         with self._lock:
-            found = self._adjoints.get((keys, active, accumulate))
+            found = self._known(self._adjoints, key, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options, active, accumulate))
-                self._adjoints[keys, active, accumulate] = found
+                found = self._load(keys, Specialization(self.func, types, self.options, active, accumulate), block_dim)
+                self._keep(self._adjoints, key, block_dim, found)
             return found
 
-    def _load(self, keys: tuple[str, ...], specialization: Specialization) -> Executable:
+    def _known(self, programs: Mapping[Any, Executable], key: Any, block_dim: int) -> Executable | None:
+        """Return a program that there is for blocks of so many threads."""
+        found = programs.get(key)
+        if found is not None and found.manifest.get("block_dim") in (None, block_dim or BLOCK_DIM):
+            return found
+        return self._sized.get((key, block_dim or BLOCK_DIM))
+
+    def _keep(self, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable) -> None:
+        if found.manifest.get("block_dim") in (None, BLOCK_DIM):
+            programs[key] = found
+        else:
+            self._sized[key, block_dim] = found
+
+    def _load(self, keys: tuple[str, ...], specialization: Specialization, block_dim: int) -> Executable:
         """Return a program for where its arrays are."""
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
@@ -196,6 +226,7 @@ class Kernel:
         watch(self)
         device = placed(alias)
         assert device is not None
+        specialization = specialization.for_block(block_dim or BLOCK_DIM, self.enable_mathdx_gemm, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
@@ -209,6 +240,7 @@ class Kernel:
         with self._lock:
             self.programs.clear()
             self._adjoints.clear()
+            self._sized.clear()
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
         device_of_keys(self.name, self.parameters, keys)
@@ -344,7 +376,12 @@ def kernel(func: Callable[..., Any]) -> Kernel: ...
 
 @overload
 def kernel(
-    func: None = None, *, enable_backward: bool | None = None, stack_bytes: int | None = None, mode: str | None = None
+    func: None = None,
+    *,
+    enable_backward: bool | None = None,
+    stack_bytes: int | None = None,
+    mode: str | None = None,
+    enable_mathdx_gemm: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
@@ -354,6 +391,7 @@ def kernel(
     enable_backward: bool | None = None,
     stack_bytes: int | None = None,
     mode: str | None = None,
+    enable_mathdx_gemm: bool | None = None,
 ) -> Any:
     """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
 
@@ -369,11 +407,14 @@ def kernel(
         Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.
     mode : {"release", "debug"}, optional
         Whether the programs check indices, integer divisions and stores while they run; ``dk.config.mode`` by default.
+    enable_mathdx_gemm : bool, optional
+        Whether matrix products of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False); by
+        default what :func:`set_module_options` says for its module, or else ``dk.config.enable_mathdx_gemm``.
 
     Returns
     -------
     Kernel
     """
     if func is None:
-        return lambda f: Kernel(f, enable_backward, stack_bytes, mode)
-    return Kernel(func, enable_backward, stack_bytes, mode)
+        return lambda f: Kernel(f, enable_backward, stack_bytes, mode, enable_mathdx_gemm)
+    return Kernel(func, enable_backward, stack_bytes, mode, enable_mathdx_gemm)

@@ -276,6 +276,7 @@ def _build(
             dynamic_shared_bytes=compiled.dynamic_shared_bytes,
             launch_bounds=compiled.launch_bounds,
             block_dim=compiled.block_dim,
+            products=[product.symbol for product in compiled.products],
             sites=compiled.sites,
         )
         for entry, p in zip(manifest["params"], fn.params, strict=True):
@@ -298,6 +299,7 @@ def _is_cuda(options: Options) -> bool:
 
 def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
     bounds = options.get("launch_bounds")
+    wish, obtain = options.get("mathdx_gemm"), options.get("obtain")
     return cuda.compile_function(
         fn,
         symbol,
@@ -307,6 +309,8 @@ def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Che
         lineinfo=bool(options.get("lineinfo", False)),
         launch_bounds=None if bounds is None else (bounds, 0) if isinstance(bounds, int) else tuple(bounds),
         may_alias=bool(options.get("may_alias", True)),
+        block_dim=options.get("block_dim"),
+        products=cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None,
     )
 
 

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.specialize import Specialization, add_directory, runnable_targets
 
 __all__ = ["Library", "Programs", "compile_ahead", "load_directory"]
@@ -94,12 +96,16 @@ def compile_ahead(
     store = Store(directory)
     if not store.is_writable():
         raise PermissionError(f"cannot write to {directory}, or others can")
-    wanted = []
+    wanted: list[Specialization] = []
+    pairs: list[tuple[Specialization, str]] = []
     given = [kernel_and_types(item) for item in kernels]
     names = _named_parameters([kernel for kernel, _ in given], active)
     for kernel, types in given:
-        wanted += specializations(kernel, types, adjoint, names.get(kernel))
-    pairs = [(variant, target) for s in wanted for target in chosen for variant in _variants(s, target, programs)]
+        found = specializations(kernel, types, adjoint, names.get(kernel))
+        wanted += found
+        for s, target in product(found, chosen):
+            s = s.for_block(DEFAULT_BLOCK_DIM, kernel.enable_mathdx_gemm) if is_gpu(target) else s
+            pairs += [(variant, target) for variant in _variants(s, target, programs)]
     if programs != "least":
         pairs += [(one, target) for target in filter(is_gpu, chosen) for one in _moving(wanted)]
     work = [_shipped(variant, target, store) for variant, target in pairs]

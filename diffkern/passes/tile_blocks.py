@@ -10,10 +10,14 @@ spell it that a launch counts blocks, not threads, and that the blocks of a grid
 
 A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
 program has begin and end with everything seen by all.
+
+Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
+together: none of them may be at work on something else, so they meet before one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,10 +25,11 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, value_type
+from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, Tile, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
 from diffkern.passes import tile_fold, tile_ranks, tile_solve
 from diffkern.passes.tile_lower import Lowering, has_tiles
+from diffkern.passes.tile_products import TileProduct
 from diffkern.passes.tile_source import Maker, elements
 from diffkern.passes.tile_uses import Uses, uses
 
@@ -36,12 +41,18 @@ _FEW_BYTES = 256
 _READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
 _CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
 
+HasLibrary = Callable[[TileProduct], bool]
+"""Says whether a library computes a product."""
 
-def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
+
+def lower_tiles_for_blocks(
+    fn: Function, limit: int = SHARED_BYTES, library: HasLibrary = lambda product: False
+) -> Function:
     """The function without tiles, for blocks of threads; the function itself if it has none.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
-    attribute ``dynamic_shared`` is True: the launch has to ask for the memory.
+    attribute ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
+    products of the library.
 
     Raises
     ------
@@ -51,7 +62,7 @@ def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
     if not has_tiles(fn):
         return fn
     _check(fn)
-    low = BlockLowering(uses(fn))
+    low = BlockLowering(uses(fn), library)
     region = Region()
     with low.b.into(region):
         low.threads()
@@ -121,6 +132,7 @@ class _Together(Maker):
         self.depth = 0
         self.read: set[Value] = set()
         self.changed: set[Value] = set()
+        self.apart = False  # whether the threads may be at work on different things
 
     def dealt(
         self, count: int | Value, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
@@ -172,14 +184,27 @@ class _Together(Maker):
         with self.b.into(region):
             body()
         self.depth -= 1
-        accesses = [op for op in walk(region) if op.name in _READS | _CHANGES | {"buffer_set"}]
+        accesses = [op for op in walk(region) if op.name in _READS | _CHANGES]
         reads = {op.operands[0] for op in accesses if op.name in _READS}
         changes = {op.operands[0] for op in accesses if op.name in _CHANGES}
+        self.order(reads, changes)
+        self.apart = self.apart or any(op.regions for op in region.ops)
+        self.b.region.ops.extend(region.ops)
+
+    def together(self, reads: set[Value], changes: set[Value], body: Callable[[], None]) -> None:
+        """Something that all threads do as one, all of them being there."""
+        assert not self.depth
+        if self.apart:
+            self.barrier()
+        self.order(reads, changes)
+        body()
+
+    def order(self, reads: set[Value], changes: set[Value]) -> None:
+        """A barrier, if what comes next depends on what was done since the last one."""
         if reads & self.changed or changes & (self.read | self.changed):
             self.barrier()
         self.read |= reads
         self.changed |= changes
-        self.b.region.ops.extend(region.ops)
 
     def rounds(self, lo: int, hi: Value | int, body: Callable[[Value], None]) -> None:
         """A loop that all threads go through together, with shared work in it."""
@@ -198,7 +223,7 @@ class _Together(Maker):
 
     def barrier(self) -> None:
         self.b.op("barrier")
-        self.read, self.changed = set(), set()
+        self.read, self.changed, self.apart = set(), set(), False
 
 
 class BlockLowering(Lowering):
@@ -206,9 +231,10 @@ class BlockLowering(Lowering):
 
     m: _Together
 
-    def __init__(self, known: Uses) -> None:
+    def __init__(self, known: Uses, library: HasLibrary) -> None:
         super().__init__(known)
         self.m = _Together(self.b)
+        self.library = library
 
     def threads(self) -> None:
         """The thread in its block."""
@@ -222,7 +248,8 @@ class BlockLowering(Lowering):
         elif op.name == "block_dim":
             self.env[op.result] = b_one(self.b)
         elif op.name in ("if", "for", "while"):
-            self.m.settle()
+            if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
+                self.m.settle()
             super().op(op)
         elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
             if op.results and self.is_read(op.result):
@@ -273,7 +300,7 @@ class BlockLowering(Lowering):
         self.m.settle()
 
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
-        """Each thread computes elements of the result, along rows. The place where a library's product goes."""
+        """Each thread computes elements of the result, along rows."""
         m, n, k = attrs["m"], attrs["n"], attrs["k"]
         maker, builder = self.m, self.b
         dtype = value_type(c.type.dtype)  # type: ignore[union-attr]
@@ -293,6 +320,15 @@ class BlockLowering(Lowering):
             builder.op("buffer_set", c, place, total)
 
         maker.grid((m, n), cell)
+
+    def has_library(self, product: TileProduct) -> bool:
+        return not self.m.depth and self.library(product)
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        def call() -> None:
+            self.b.op("buffer_product", c, a, b, **dataclasses.asdict(product), add=add)
+
+        self.m.together({a, b, c} if add else {a, b}, {c}, call)
 
 
 _TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS}

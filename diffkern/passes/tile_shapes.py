@@ -39,7 +39,8 @@ def _permute(low: Lowering, op: Op) -> None:
     def at(index: Sequence[Value]) -> Value:
         return source.element(m, [index[axes.index(k)] for k in range(len(axes))])
 
-    _computed(low, op, at, source)
+    transposed = source if isinstance(source, Stored) and tuple(axes) == (1, 0) else None
+    _computed(low, op, at, source, transposed)
 
 
 def _broadcast(low: Lowering, op: Op) -> None:
@@ -76,11 +77,11 @@ def _view(low: Lowering, op: Op) -> None:
     _computed(low, op, at, source)
 
 
-def _computed(low: Lowering, op: Op, at: object, source: Source) -> None:
+def _computed(low: Lowering, op: Op, at: object, source: Source, transposed: Stored | None = None) -> None:
     t = op.result.type
     assert isinstance(t, Tile)
     leaves = tuple(Leaf(leaf.buffer, False) for leaf in source.leaves())
-    low.sources[op.result] = Computed(t.shape, t.dtype, at, leaves)  # type: ignore[arg-type]
+    low.sources[op.result] = Computed(t.shape, t.dtype, at, leaves, transposed=transposed)  # type: ignore[arg-type]
 
 
 def _reshape(low: Lowering, op: Op) -> None:

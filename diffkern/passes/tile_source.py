@@ -59,6 +59,8 @@ class Computed:
         The same from the row-major position, where that is all it takes.
     reads
         The buffers that the elements are computed from.
+    transposed
+        The matrix in memory whose transpose this is.
     """
 
     shape: tuple[int, ...]
@@ -66,6 +68,7 @@ class Computed:
     at: Callable[[Index], Value]
     reads: tuple[Leaf, ...] = ()
     at_flat: Callable[[Value], Value] | None = None
+    transposed: Stored | None = None
 
     def element(self, m: Maker, index: Index) -> Value:
         return self.at(index)

@@ -71,7 +71,7 @@ class AdjointLaunch:
         self.saved = saved or {}
         self.contents = contents or {}
         active = frozenset(cotangents)
-        self.executable = kernel.adjoint(launch.keys, active, "plain")
+        self.executable = kernel.adjoint(launch.keys, active, "plain", launch.block_dim)
         missing = [self.executable.name_of(i) for i in self.executable.manifest["saved"] if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
@@ -116,7 +116,7 @@ class AdjointLaunch:
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        held = [self.contents.get(i, a) for i, a in enumerate(self.launch.arrays)]
+        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest["post"]]
         return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
@@ -167,7 +167,9 @@ class AdjointLaunch:
     def _plan_on_device(self, shared: bool) -> Plan:
         """Decide how to run on a GPU; the program knows where its threads meet, unless buffers or dims are special."""
         launch, active = self.launch, frozenset(self.cotangents)
-        self.executable, plan = plan_on_device(launch.kernel, launch.keys, self.executable, launch.dims, active, shared)
+        self.executable, plan = plan_on_device(
+            launch.kernel, launch.keys, self.executable, launch.dims, active, shared, launch.block_dim
+        )
         return plan
 
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = _NOTHING) -> bytes:
@@ -231,10 +233,11 @@ def plan_on_device(
     dims: tuple[int, ...],
     active: frozenset[int],
     shared: bool = False,
+    block_dim: int = 0,
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
     repeated = any(extent > 1 for extent in dims[int(plain.manifest["tid_arity"]) :])
-    chosen = kernel.adjoint(keys, active, "atomic") if shared or repeated else plain
+    chosen = kernel.adjoint(keys, active, "atomic", block_dim) if shared or repeated else plain
     return chosen, Plan(cut(dims, chosen.cost))
 
 

@@ -48,11 +48,13 @@ class Launchable(Protocol):
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
         ...
 
-    def forward(self, keys: tuple[str, ...]) -> Executable:
-        """Return the forward program for argument types, built if need be."""
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
+        """Return the forward program for argument types, built if need be; 0 is the usual number of threads."""
         ...
 
-    def adjoint(self, keys: tuple[str, ...], active: frozenset[int], accumulate: Accumulate) -> Executable:
+    def adjoint(
+        self, keys: tuple[str, ...], active: frozenset[int], accumulate: Accumulate, block_dim: int = 0
+    ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
         ...
 
@@ -94,11 +96,11 @@ class Launch:
         self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
-        self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
+        self.config = config
+        self.executable = self._program(self.keys)
         if place != "any" or (current.device is not None and self.executable.device is None):
             self._move_to(current.device if place == "any" else place, place != "any")
         self.dim = tuple(dim) if isinstance(dim, list) else dim
-        self.config = config
         self.geometry = _geometry(kernel, self.executable, self.dim, config)
         check_writable(kernel, self.executable, self.arrays)
         if self.executable.device is not None:
@@ -121,7 +123,17 @@ class Launch:
             if self.keys:
                 self.keys = (key_on(self.keys[0], place.alias), *self.keys[1:])
             keys = self.keys or keys_on(place.alias)
-            self.executable = self.kernel.programs.get(keys) or self.kernel.forward(keys)
+            self.executable = self._program(keys)
+
+    def _program(self, keys: tuple[str, ...]) -> Executable:
+        if self.config is None:
+            return self.kernel.programs.get(keys) or self.kernel.forward(keys)
+        return self.kernel.forward(keys, self.config[0])
+
+    @property
+    def block_dim(self) -> int:
+        """Threads of a block; 0 for the usual number."""
+        return 0 if self.config is None else self.config[0]
 
     def copy(self) -> Launch:
         """Return the same launch with arguments of its own."""
@@ -154,7 +166,7 @@ class Launch:
             key = key_on(key, alias)  # a launch without arrays stays where it is
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
-        executable = self.executable if keys == self.keys else self.kernel.forward(keys)
+        executable = self.executable if keys == self.keys else self._program(keys)
         geometry = _geometry(self.kernel, executable, self.dim, self.config)
         check_writable(self.kernel, executable, arrays)
         if executable.device is not None:

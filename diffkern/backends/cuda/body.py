@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern.backends.cuda.lines import Lines
+from diffkern.backends.cuda.mathdx import Product
+from diffkern.backends.cuda.product import emit_product
 from diffkern.backends.cuda.registers import add_and_fetch, shuffle_up, synchronize, update_quietly
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
@@ -40,12 +42,19 @@ class CudaBody(BodyEmitter):
         Where the shared memory begins that the launch asks for; None where shared arrays are variables.
     shared_offset
         How many bytes of it have been given to arrays.
+    arch, threads
+        What the products of a library are made for.
+    products
+        Those that are called, in program order.
     """
 
     quiet: frozenset[int] = frozenset()
     lines: Lines | None = None
     dynamic_shared: Any = None
     shared_offset: int = 0
+    arch: str = ""
+    threads: int = 0
+    products: dict[Product, None] = field(default_factory=dict)
 
     def op(self, op: Op) -> None:
         if self.lines is not None and op.loc is not None:
@@ -54,6 +63,15 @@ class CudaBody(BodyEmitter):
 
     def barrier(self, op: Op) -> None:
         synchronize(self.builder)
+
+    def buffer_product(self, op: Op) -> None:
+        """A call of the library."""
+        known = dict(op.attrs)
+        add = known.pop("add")
+        product = Product(**known, threads=self.threads, arch=self.arch)
+        self.products[product] = None
+        c, a, b = (self.arrays[v].data for v in op.operands)
+        emit_product(self.builder, product, a, b, c, add=add)
 
     def lane_left(self, op: Op) -> None:
         b, distance = self.builder, i32(op.attrs["distance"])

@@ -6,9 +6,10 @@ argument block of ``diffkern.abi`` by value.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import llvmlite
@@ -16,6 +17,7 @@ import llvmlite
 from diffkern.backends.cuda import toolchain
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
+from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -24,6 +26,7 @@ from diffkern.ops.memory import ACCUMULATES, ATOMICS
 from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.passes.tile_products import TileProduct
 
 _SHARED_LIMIT = {
     arch: kib << 10
@@ -33,6 +36,22 @@ _SHARED_LIMIT = {
 """Bytes of shared memory that a launch can ask for, for each block."""
 
 _NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ProductLibrary:
+    """Where the code of matrix products of tiles comes from.
+
+    Attributes
+    ----------
+    obtain : callable
+        Gives the LTO code of each of some products.
+    required : bool
+        Whether a product that the library does not have is an error; else it is loops.
+    """
+
+    obtain: Callable[[Sequence[Product]], Sequence[bytes]]
+    required: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +80,8 @@ class CudaObject:
         Shared memory of a block that the launch has to ask for, beyond the static ``shared_bytes``.
     block_dim : int or None
         The only number of threads in a block for which the code is right; None if any is.
+    products : tuple of Product
+        The matrix products that are linked in, in program order.
     """
 
     cubin: bytes
@@ -76,6 +97,7 @@ class CudaObject:
     sites: int = 0
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
+    products: tuple[Product, ...] = ()
     _narrow: Op | None = None
 
     @functools.cached_property
@@ -102,6 +124,8 @@ def compile_function(
     launch_bounds: tuple[int, int] | None = None,
     may_alias: bool = True,
     link_with: Sequence[bytes] = (),
+    block_dim: int | None = None,
+    products: ProductLibrary | None = None,
 ) -> CudaObject:
     """Compile a function for a GPU; no GPU and no driver is needed.
 
@@ -125,6 +149,10 @@ def compile_function(
         Whether array parameters may overlap. False promises that no two do.
     link_with : sequence of bytes, optional
         LTO code of functions that the kernel calls; it is inlined.
+    block_dim : int, optional
+        How many threads every block will have, where matrix products of tiles are to be a library's.
+    products : ProductLibrary, optional
+        Where the code of matrix products comes from; without, products are loops.
 
     Raises
     ------
@@ -132,7 +160,11 @@ def compile_function(
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
-    fn = expand_composites(lower_tiles_for_blocks(fn, limit))
+    wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
+    fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted))
+    fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
+    if fixed:
+        launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
     dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     kernel = emit_kernel(
         fn,
@@ -144,6 +176,8 @@ def compile_function(
         checking=checking,
         launch_bounds=launch_bounds,
         lineinfo=lineinfo,
+        arch=arch,
+        block_dim=fixed,
     )
     if dynamic and kernel.shared_bytes > limit:
         raise CompileError(
@@ -159,6 +193,8 @@ def compile_function(
             loc=fn.loc,
             remedy="use smaller tiles",
         )
+    if products is not None and kernel.products:
+        link_with = [*link_with, *products.obtain(kernel.products)]
     narrow = _narrow_atomic(fn, kernel.text, arch)
     if link_with:
         _check_lto(narrow)
@@ -181,8 +217,28 @@ def compile_function(
         kernel.stamped,
         kernel.sites,
         dynamic_shared_bytes=dynamic,
+        block_dim=fixed,
+        products=kernel.products,
         _narrow=narrow,
     )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which products are the library's."""
+
+    library: ProductLibrary
+    arch: str
+    threads: int
+
+    def __call__(self, product: TileProduct) -> bool:
+        try:
+            Product(**dataclasses.asdict(product), threads=self.threads, arch=self.arch).check()
+        except CompileError:
+            if self.library.required:
+                raise
+            return False
+        return True
 
 
 def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:

@@ -213,6 +213,10 @@ class BodyEmitter:
         """Wait for the other threads of the block; a target whose threads are blocks has none."""
         raise CompileError("a barrier has no form on this target", loc=op.loc)
 
+    def buffer_product(self, op: Op) -> None:
+        """Call a library's product of matrices; a target with such a library does."""
+        raise CompileError("a library's matrix product has no form on this target", loc=op.loc)
+
     def lane_left(self, op: Op) -> None:
         """Ask another thread of the warp; a target whose threads are in warps has them."""
         raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
@@ -446,6 +450,7 @@ _SPELLED: Mapping[str, str] = {
     "buffer_get": "buffer_get",
     "buffer_set": "buffer_set",
     "buffer_matmul": "buffer_matmul",
+    "buffer_product": "buffer_product",
     "stack_new": "stack_new",
     "stack_get": "stack_get",
     "stack_set": "stack_set",

@@ -56,7 +56,7 @@ class Program:
 def forward(kernel: Kernel, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Program:
     """Return the forward program for types of arguments, built if need be, for the CPU or a GPU."""
     if gpu is not None:
-        return _on_gpu(gpu, Specialization(kernel.func, _types(keys), _options(kernel)))
+        return _on_gpu(gpu, kernel, Specialization(kernel.func, _types(keys), _options(kernel)))
     return _program(kernel.forward(keys), Specialization(kernel.func, _types(keys), kernel.options))
 
 
@@ -69,7 +69,7 @@ def reverse(
 ) -> Program:
     """Return the adjoint program for types of arguments and active parameters, built if need be."""
     if gpu is not None:
-        return _on_gpu(gpu, Specialization(kernel.func, _types(keys), _options(kernel), active, accumulate))
+        return _on_gpu(gpu, kernel, Specialization(kernel.func, _types(keys), _options(kernel), active, accumulate))
     executable = kernel.adjoint(keys, active, accumulate)
     return _program(executable, Specialization(kernel.func, _types(keys), kernel.options, active, accumulate))
 
@@ -89,7 +89,8 @@ def _program(code: Code, specialization: Specialization) -> Program:
     return Program(key(fields), artifact_key(fields, NATIVE), code)
 
 
-def _on_gpu(gpu: cuda.Gpu, specialization: Specialization) -> Program:
+def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, specialization: Specialization) -> Program:
+    specialization = specialization.for_block(cuda.THREADS, kernel.enable_mathdx_gemm, gpu.target)
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
     _check_blocks(entry.program, specialization)

@@ -54,9 +54,96 @@ def test_barriers_of_a_product() -> None:
     assert sum(op.name == "barrier" for op in walk(loop.regions[0])) == 2
 
 
+def test_a_tile_that_a_loop_carries_is_seen_by_all_threads_without_a_trip() -> None:
+    @dk.kernel
+    def turned(x: f2, y: f2, n: int):
+        t = dk.tile_load(x, shape=(16, 16))
+        u = dk.tile_zeros(shape=(16, 16), dtype=float)
+        for _ in range(n):
+            u += t
+        dk.tile_store(y, dk.tile_transpose(u) + t)
+
+    fn = lowered(turned)
+    ops = [op for op in fn.body.ops if op.name in ("if", "for", "barrier")]
+    loop = next(k for k, op in enumerate(ops) if op.name == "for" and op.operands[1] in fn.params)
+    # The zeros are written here, and are read after it by other threads.
+    assert [op.name for op in ops[loop - 2 : loop]] == ["for", "barrier"]
+
+
 def test_memory_is_shared_and_small() -> None:
     arrays = [op for op in walk(lowered(product).body) if op.name == "shared_new"]
     assert sorted(op.attrs["shape"][0] for op in arrays) == [128, 128, 256]
+
+
+def with_library(fn: Function) -> Function:
+    out = lower_tiles_for_blocks(fn, library=lambda product: product.a != "float64")
+    verify(out)
+    return out
+
+
+def products(fn: Function) -> list[tuple[str, str, str, bool]]:
+    """Of each product of the library the layouts, types and whether it adds."""
+    found = [op.attrs for op in walk(fn.body) if op.name == "buffer_product"]
+    layouts = ["".join("t" if p[f"columns_{x}"] else "n" for x in "ab") for p in found]
+    return [(layout, p["a"], p["c"], p["add"]) for layout, p in zip(layouts, found, strict=True)]
+
+
+def test_a_product_of_the_library_reads_both_tiles_where_they_are_loaded() -> None:
+    fn = with_library(forward_ir(product.func, product.argument_types(), {}))
+    assert products(fn) == [("nn", "float32", "float32", True)]
+    assert sorted(op.attrs["shape"][0] for op in walk(fn.body) if op.name == "shared_new") == [128, 128, 256]
+    (loop,) = [op for op in fn.body.ops if op.name == "for" and any(r.name == "barrier" for r in walk(op.regions[0]))]
+    names = [op.name for op in loop.regions[0].ops if op.name in ("barrier", "buffer_product", "if")]
+    assert names == ["if", "if", "barrier", "buffer_product", "barrier"]
+
+
+def test_products_of_an_adjoint_are_transposed_where_they_lie() -> None:
+    d = adjoint_ir(product.func, product.argument_types(), frozenset({0, 1, 2}), {"target": "sm_90"})
+    fn = with_library(d.fn)
+    assert products(fn) == [("nt", "float32", "float32", False), ("tn", "float32", "float32", False)]
+    # The gradient of one factor takes the place of the other factor, when that has been multiplied.
+    assert sum(op.attrs["shape"][0] for op in walk(fn.body) if op.name == "shared_new") == 256 + 3 * 128
+
+
+def test_layouts_and_types_of_products_of_the_library() -> None:
+    @dk.kernel
+    def several(x: f2, h: dk.array(dtype=dk.float16, ndim=2), y: f2):
+        t = dk.tile_load(x, shape=(16, 16))
+        s = dk.tile_load(h, shape=(16, 16))
+        y2 = dk.tile_transpose(t) @ t
+        dk.tile_matmul(s, dk.tile_transpose(s), y2)
+        dk.tile_matmul(t, t, y2, precision="tf32")
+        dk.tile_store(y, y2 + dk.tile_astype(s @ s, dtype=float))
+
+    fn = with_library(forward_ir(several.func, several.argument_types(), {}))
+    assert products(fn) == [
+        ("tn", "float32", "float32", False),
+        ("nt", "float16", "float32", True),
+        ("nn", "tf32", "float32", True),
+        ("nn", "float16", "float32", False),
+    ]
+    assert count(fn, "buffer_matmul") == 0
+
+
+def test_products_that_the_library_has_not_are_loops() -> None:
+    @dk.kernel
+    def double(x: dk.array(dtype=dk.float64, ndim=2), y: dk.array(dtype=dk.float64, ndim=2)):
+        t = dk.tile_load(x, shape=(16, 16))
+        dk.tile_store(y, t @ t)
+
+    assert products(with_library(forward_ir(double.func, double.argument_types(), {}))) == []
+
+
+def test_a_result_does_not_take_the_place_of_a_factor() -> None:
+    @dk.kernel
+    def squares(x: f2, y: f2):
+        t = dk.tile_load(x, shape=(16, 16))
+        dk.tile_matmul(dk.tile_transpose(t), dk.tile_ones(shape=(16, 16), dtype=float), t)
+        dk.tile_store(y, t)
+
+    fn = with_library(forward_ir(squares.func, squares.argument_types(), {}))
+    (op,) = [op for op in walk(fn.body) if op.name == "buffer_product"]
+    assert op.operands[0] not in op.operands[1:]
 
 
 def test_tiles_beyond_a_block_are_refused_with_name_and_bytes() -> None:
