@@ -214,7 +214,7 @@ def counting_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence
         b.op("buffer_set", targets[1].buffer, place, values.element_at(m, k))
         b.op("buffer_set", targets[2].buffer, place, b.cast(k, INT32))
 
-    m.cells(size, put)
+    m.cells(size, put, apart=True)
 
 
 def _rank(low: Lowering, keys: Stored, k: Value, first: Value, end: Value) -> Value:
