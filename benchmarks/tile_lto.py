@@ -1,15 +1,15 @@
 """Matrix products of tiles for CUDA: what building a kernel costs without and with its adjoint, in parallel, and again.
 
-In: two kernels, a matrix product of float16 and the training kernel of ``examples/tile_mlp.py``, whose products of tiles
-libmathdx makes. Out: for each of them a table with
+In: two kernels, a matrix product of float16 and the training kernel of ``examples/tile_mlp.py``, whose products of
+tiles libmathdx makes. Out: for each of them a table with
 
 - a build of the kernel made with ``enable_backward=False`` against one of the kernel that can be differentiated:
   processor seconds of all processes (libmathdx, the compiler, the link) and bytes of the cubins;
 - the second build with as many processes as processors against the same with one: wall seconds;
 - the second build again, with the products in the cache, against the first time: processor seconds.
 
-Each build is ``compile_ahead``, as in ``diffkern compile``, in a process of its own with empty directories; its whole life
-is counted. No GPU is needed.
+Each build is ``compile_ahead``, as in ``diffkern compile``, in a process of its own with empty directories; its whole
+life is counted. No GPU is needed.
 """
 
 from __future__ import annotations
