@@ -35,7 +35,7 @@ _SHARED_LIMIT = {
 }
 """Bytes of shared memory that a launch can ask for, for each block."""
 
-_NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULTILINE)
+_NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg .*\bi8|atomicrmw .*\bi(?:8|16)) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
+    given, bounds = fn, launch_bounds
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted))
@@ -186,16 +187,22 @@ def compile_function(
             loc=fn.loc,
             remedy="use smaller tiles, or a loop over parts of them",
         )
-    if dynamic and link_with:
-        raise CompileError(
-            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory; with linked code a block has "
-            f"{SHARED_BYTES}",
-            loc=fn.loc,
-            remedy="use smaller tiles",
-        )
-    if products is not None and kernel.products:
-        link_with = [*link_with, *products.obtain(kernel.products)]
     narrow = _narrow_atomic(fn, kernel.text, arch)
+    if products is not None and kernel.products:
+        if narrow is not None and not products.required:
+            return compile_function(
+                given,
+                symbol,
+                arch=arch,
+                fast_math=fast_math,
+                checking=checking,
+                lineinfo=lineinfo,
+                launch_bounds=bounds,
+                may_alias=may_alias,
+                link_with=link_with,
+            )
+        _check_lto(narrow)
+        link_with = [*link_with, *products.obtain(kernel.products)]
     if link_with:
         _check_lto(narrow)
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
@@ -242,13 +249,13 @@ class _Wanted:
 
 
 def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:
-    """The first atomic operation on less than 32 bits, where LTO has none: below compute capability 10."""
+    """The first atomic operation of a width that LTO has not: integers of 8 and 16 bits, below compute capability 10."""
     if int(arch.removeprefix("sm_")) >= toolchain.OPAQUE_SINCE or not _NARROW_ATOMIC.search(text):
         return None
     for op in walk(fn.body):
         if op.name in ATOMICS or (op.name in ACCUMULATES and op.attrs["mode"] != "plain"):
             array = op.operands[0].type
-            if isinstance(array, Array) and scalar_of(array.dtype).itemsize < 4:
+            if isinstance(array, Array) and not (s := scalar_of(array.dtype)).is_float and s.itemsize < 4:
                 return op
     return None
 
@@ -259,13 +266,12 @@ def _check_lto(op: Op | None) -> None:
         return
     array = op.operands[0].type
     assert isinstance(array, Array)
-    s = scalar_of(array.dtype)
-    wide = "float32" if s.is_float else "int32"
     raise CompileError(
-        f"atomic updates of {s} cannot be in one program with libmathdx's matrix products, or other LTO code, below "
-        f"sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has atomic operations on 32 and 64 bits only there",
+        f"atomic updates of {scalar_of(array.dtype)} cannot be in one program with libmathdx's matrix products, or other "
+        f"LTO code, below sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has no atomic operations on integers "
+        "of 8 and 16 bits there",
         loc=op.loc,
-        remedy=f"make {op.operands[0].name!r} an array of {wide}, or update it in a kernel of its own",
+        remedy=f"make {op.operands[0].name!r} an array of int32, or update it in a kernel of its own",
     )
 
 
