@@ -11,6 +11,7 @@ from typing import Any
 
 from diffkern.build import is_annotated
 from diffkern.cli_files import UsageError, find_kernel, import_file, kernels_of
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.ship import compile_ahead
 
 __all__ = ["add_compile_command"]
@@ -41,6 +42,13 @@ def add_compile_command(commands: Any) -> None:
         choices=("all", "least"),
         help="of each kernel all that any launch needs, such as one whose arrays overlap, or the least",
     )
+    parser.add_argument(
+        "--block-dim",
+        type=int,
+        default=DEFAULT_BLOCK_DIM,
+        metavar="N",
+        help=f"threads of a block where libmathdx makes matrix products of tiles ({DEFAULT_BLOCK_DIM})",
+    )
     parser.set_defaults(run=_compile)
 
 
@@ -59,7 +67,13 @@ def _compile(options: argparse.Namespace) -> None:
     active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
     try:
         count = compile_ahead(
-            kernels, targets, options.out, adjoint=not options.no_adjoint, active=active, programs=options.programs
+            kernels,
+            targets,
+            options.out,
+            adjoint=not options.no_adjoint,
+            active=active,
+            programs=options.programs,
+            block_dim=options.block_dim,
         )
     except OSError as error:
         raise UsageError(str(error)) from error

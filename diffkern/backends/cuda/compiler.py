@@ -249,7 +249,7 @@ class _Wanted:
 
 
 def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:
-    """The first atomic operation of a width that LTO has not: integers of 8 and 16 bits, below compute capability 10."""
+    """The first atomic operation that LTO has not: on integers of 8 and 16 bits, below compute capability 10."""
     if int(arch.removeprefix("sm_")) >= toolchain.OPAQUE_SINCE or not _NARROW_ATOMIC.search(text):
         return None
     for op in walk(fn.body):
@@ -267,9 +267,9 @@ def _check_lto(op: Op | None) -> None:
     array = op.operands[0].type
     assert isinstance(array, Array)
     raise CompileError(
-        f"atomic updates of {scalar_of(array.dtype)} cannot be in one program with libmathdx's matrix products, or other "
-        f"LTO code, below sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has no atomic operations on integers "
-        "of 8 and 16 bits there",
+        f"atomic updates of {scalar_of(array.dtype)} cannot be in one program with libmathdx's matrix products, or "
+        f"other LTO code, below sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has no atomic operations on "
+        "integers of 8 and 16 bits there",
         loc=op.loc,
         remedy=f"make {op.operands[0].name!r} an array of int32, or update it in a kernel of its own",
     )

@@ -2,8 +2,8 @@
 
 In: a module as this package's emitter prints it. Out: the same module as libNVVM reads it. For architectures before
 sm_100 that is the language of LLVM 7: pointers have element types, so every pointer becomes ``i8*`` and is cast where
-it is used, there is no ``fneg``, and a compare-and-swap of 16 bits is an instruction of PTX. For all of them, general intrinsics become functions of libdevice, and kernels
-are marked by metadata.
+it is used; there is no ``fneg``; and a compare-and-swap of 16 bits is an instruction of PTX. For all of them, general
+intrinsics become functions of libdevice, and kernels are marked by metadata.
 
 The input is regular (one instruction a line, written by llvmlite), so lines are rewritten, not parsed; libNVVM verifies
 what comes out.
