@@ -11,7 +11,6 @@ from typing import Any
 
 from diffkern.build import is_annotated
 from diffkern.cli_files import UsageError, find_kernel, import_file, kernels_of
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.ship import compile_ahead
 
 __all__ = ["add_compile_command"]
@@ -45,9 +44,8 @@ def add_compile_command(commands: Any) -> None:
     parser.add_argument(
         "--block-dim",
         type=int,
-        default=DEFAULT_BLOCK_DIM,
         metavar="N",
-        help=f"threads of a block where libmathdx makes matrix products of tiles ({DEFAULT_BLOCK_DIM})",
+        help="threads of a block where libmathdx makes matrix products of tiles, instead of each kernel's own number",
     )
     parser.set_defaults(run=_compile)
 
