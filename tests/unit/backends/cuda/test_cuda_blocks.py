@@ -54,8 +54,8 @@ def all_and_their_sum(x: dk.array(dtype=float), y: dk.array(dtype=float), out: d
 def tile_and_sum(
     x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2), out: dk.array(dtype=float), a: float
 ):
-    t = dk.tile_load(x, shape=(110, 111))
-    dk.tile_store(y, dk.tile_transpose(t) @ t)
+    t = dk.tile_load(x, shape=(96, 128))
+    dk.tile_store(y, dk.tile_transpose(t))
     dk.atomic_add(out, 0, a)
 
 
@@ -68,7 +68,7 @@ def test_memory_of_sums_counts_beside_that_of_arrays(name: str) -> None:
         if name == "all_and_their_sum":
             dk.launch(all_and_their_sum, 256, inputs=[x, y, out])
         else:
-            x, y = dk.zeros((110, 111), device="cuda:0"), dk.zeros((111, 111), device="cuda:0")
+            x, y = dk.zeros((96, 128), device="cuda:0"), dk.zeros((128, 96), device="cuda:0")
             dk.launch_tiled(tile_and_sum, 1, inputs=[x, y, out, 1.0])
         dk.synchronize()
         (launched,) = driver.launches
