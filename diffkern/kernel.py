@@ -21,13 +21,14 @@ from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
-from diffkern.runtime.array import array, type_of_key, wrap
+from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
+from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:

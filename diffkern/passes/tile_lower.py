@@ -54,6 +54,9 @@ class Lowering(Cloner):
         The buffer that belongs to a tile, and goes when the tile is read no more.
     """
 
+    made_twice = -1
+    """How many operations an element may take that is written to an array by one of two paths."""
+
     def __init__(self, known: Uses) -> None:
         super().__init__(Builder(), {})
         self.uses = known

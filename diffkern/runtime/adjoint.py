@@ -15,7 +15,7 @@ import numpy as np
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
-from diffkern.runtime.array import _given, array, new, type_of_key, wrap
+from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.copies import Copies
 from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
@@ -24,6 +24,7 @@ from diffkern.runtime.operation import Copy
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
 from diffkern.runtime.structured import StructuredArray
+from diffkern.runtime.type_keys import type_of_key
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from diffkern.errors import KernelRuntimeError, LaunchError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
-from diffkern.runtime.array import array, key_on
+from diffkern.runtime.array import array
 from diffkern.runtime.device import placed
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.type_keys import key_on
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice

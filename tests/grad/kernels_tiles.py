@@ -208,6 +208,22 @@ def more_than_a_warp(x: f2, y: f1, r: f1, c: f1):
     dk.tile_store(c, dk.tile_max(t, axis=0))
 
 
+@case(1, x=apart(2, 3), w=signed(2, 3), y=zeros(2, 3))
+def sorted_with_two_axes(x: f2, w: f2, y: f2):
+    keys = dk.tile_load(x, shape=(2, 3))
+    numbers = dk.tile_load(w, shape=(2, 3))
+    dk.tile_sort(keys, numbers)
+    dk.tile_store(y, keys * numbers * numbers)
+
+
+@case(1, x=signed(4), s=scalar(0.6), y=zeros(4))
+def two_results_for_one_variable(x: f1, s: float, y: f1):
+    t = dk.tile_load(x, shape=4)
+    dk.tile_axpy(s, t, t)
+    t = dk.tile_map(dk.tanh, t)
+    dk.tile_store(y, t)
+
+
 @case(1, x=signed(5), y=signed(5), z=zeros(1))
 def scalar_product(x: f1, y: f1, z: f1):
     a = dk.tile_load(x, shape=5)

@@ -7,6 +7,7 @@ and a loop stack a ``StackRef``.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -231,7 +232,15 @@ class BodyEmitter:
     def element(self, op: Op) -> tuple[ArrayRef, Any]:
         array = self.arrays[op.operands[0]]
         indices = [self.index(v) for v in index_operands(op)]
-        return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        pointer = address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        aligned = op.attrs.get("aligned")
+        return array if aligned is None else dataclasses.replace(array, align=aligned), pointer
+
+    def aligned(self, op: Op) -> None:
+        """Whether an array begins at a multiple of so many bytes."""
+        place = self.builder.ptrtoint(self.arrays[op.operands[0]].data, I64)
+        rest = self.builder.and_(place, i64(op.attrs["bytes"] - 1))
+        self.values[op.result] = (self.builder.icmp_unsigned("==", rest, i64(0)),)
 
     def load(self, op: Op) -> None:
         array, pointer = self.element(op)
@@ -441,6 +450,7 @@ _SPELLED: Mapping[str, str] = {
     "shared_new": "shared_new",
     "barrier": "barrier",
     "lane_left": "lane_left",
+    "aligned": "aligned",
     "shape": "shape",
     "load": "load",
     "store": "store",

@@ -22,7 +22,7 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
-from diffkern.runtime.array import register_type
+from diffkern.runtime.type_keys import register_type
 
 __all__ = [
     "Arguments", "Callee", "Output", "Signature", "bytes_of_value", "components", "convert", "jax_type",

@@ -23,7 +23,7 @@ from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
-from diffkern.runtime.array import type_of_key
+from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import (
     Specialization,
     artifact_key,

@@ -43,8 +43,24 @@ def product(a: f2, b: f2, c: f2, n: int):
     dk.tile_store(c, total, offset=(i * 16, j * 16))
 
 
-def test_one_barrier_between_a_load_and_a_store() -> None:
-    assert count(lowered(copy), "barrier") == 1
+@dk.kernel
+def turned(x: f2, y: f2):
+    dk.tile_store(y, dk.tile_transpose(dk.tile_load(x, shape=(16, 16))))
+
+
+def test_no_barrier_where_threads_read_what_they_wrote() -> None:
+    assert count(lowered(copy), "barrier") == 0
+
+
+def test_one_barrier_where_threads_read_what_others_wrote() -> None:
+    assert count(lowered(turned), "barrier") == 1
+
+
+def test_groups_of_neighbours_are_read_and_written_as_vectors() -> None:
+    accesses = [op for op in walk(lowered(turned).body) if op.name in ("load", "store") and "aligned" in op.attrs]
+    assert [(op.name, op.attrs["aligned"]) for op in accesses] == [
+        (name, bytes_) for name in ("load", "store") for bytes_ in (16, 4, 8, 4)
+    ]
 
 
 def test_barriers_of_a_product() -> None:
@@ -181,7 +197,7 @@ def test_cubins_of_forward_and_adjoint(arch: str) -> None:
 
 @dk.kernel
 def square(x: f2, y: f2):
-    t = dk.tile_load(x, shape=(96, 96))
+    t = dk.tile_load(x, shape=(112, 112))
     dk.tile_store(y, dk.tile_transpose(t) + t)
 
 
@@ -191,7 +207,7 @@ def test_tiles_beyond_static_memory_are_asked_for_at_the_launch(arch: str) -> No
     from diffkern.backends.cuda import compile_function
 
     made = compile_function(forward_ir(square.func, square.argument_types(), {}), "large", arch=arch)
-    assert made.dynamic_shared_bytes == 2 * 96 * 96 * 4
+    assert made.dynamic_shared_bytes == 112 * 112 * 4
     assert made.shared_bytes == 0
     assert ".extern .shared .align 16" in made.ptx
     assert len(made.cubin) > 1000
@@ -204,8 +220,8 @@ def test_tiles_beyond_the_architecture_are_refused(arch: str, limit: int) -> Non
 
     @dk.kernel
     def huge(x: f2, y: f2):
-        table = dk.tile_load(x, shape=(192, 192))
+        table = dk.tile_load(x, shape=(256, 256))
         dk.tile_store(y, dk.tile_transpose(table) + table)
 
-    with pytest.raises(CompileError, match=rf"and a block has {limit << 10}; the largest is \w+ with 147456 bytes"):
+    with pytest.raises(CompileError, match=rf"and a block has {limit << 10}; the largest is \w+ with 262144 bytes"):
         compile_function(forward_ir(huge.func, huge.argument_types(), {}), "huge", arch=arch)
