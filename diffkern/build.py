@@ -30,7 +30,6 @@ from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.runtime.native.pool import processors
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.specialize import (
     Specialization,
     artifact_key,
@@ -183,7 +182,7 @@ def _compile_one(
         raise TypeError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
     target = NATIVE if target in (_CPU, NATIVE) else target_named(target)
     known = kernel.argument_types(*types)
-    threads, library = options.pop("block_dim", DEFAULT_BLOCK_DIM), options.pop("enable_mathdx_gemm", None)
+    threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
     wish = kernel.enable_mathdx_gemm if library is None else library
     own = {"may_alias": False, **options} if is_gpu(target) else {**options, "may_alias": True}
 

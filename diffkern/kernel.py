@@ -60,6 +60,8 @@ class Kernel:
         stack_bytes: int | None = None,
         mode: str | None = None,
         enable_mathdx_gemm: bool | None = None,
+        block_dim: int | None = None,
+        launch_bounds: int | tuple[int, int] | None = None,
     ) -> None:
         if isinstance(func, (Kernel, Func)) or not hasattr(func, "__code__"):
             raise TypeError(f"@dk.kernel decorates a Python function, not {func!r}")
@@ -71,7 +73,8 @@ class Kernel:
         self.name = self.key = func.__name__
         self._enable_backward = enable_backward
         self._enable_mathdx_gemm = enable_mathdx_gemm
-        self._own_options = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
+        self._own_options: dict[str, Any] = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
+        self._own_options.update(_of_blocks(block_dim, launch_bounds))
         self.programs: dict[tuple[str, ...], Executable] = {}
         self._adjoints: dict[_AdjointKey, Executable] = {}
         # Programs for exactly one number of threads in a block, where that is not the usual one.
@@ -114,6 +117,13 @@ class Kernel:
             if option is not None:
                 return option
         return config.enable_mathdx_gemm
+
+    @property
+    def block_dim(self) -> int:
+        """Threads of a block where a launch does not say: its own option, else 256 or as many as are allowed."""
+        most = self._own_options.get("launch_bounds", (BLOCK_DIM, 0))[0]
+        found: int = self._own_options.get("block_dim", min(BLOCK_DIM, most))
+        return found
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -205,12 +215,12 @@ class Kernel:
     def _known(self, programs: Mapping[Any, Executable], key: Any, block_dim: int) -> Executable | None:
         """Return a program that there is for blocks of so many threads."""
         found = programs.get(key)
-        if found is not None and found.manifest.get("block_dim") in (None, block_dim or BLOCK_DIM):
+        if found is not None and found.manifest.get("block_dim") in (None, block_dim or self.block_dim):
             return found
-        return self._sized.get((key, block_dim or BLOCK_DIM))
+        return self._sized.get((key, block_dim or self.block_dim))
 
     def _keep(self, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable) -> None:
-        if found.manifest.get("block_dim") in (None, BLOCK_DIM):
+        if found.manifest.get("block_dim") in (None, self.block_dim):
             programs[key] = found
         else:
             self._sized[key, block_dim] = found
@@ -226,7 +236,7 @@ class Kernel:
         watch(self)
         device = placed(alias)
         assert device is not None
-        specialization = specialization.for_block(block_dim or BLOCK_DIM, self.enable_mathdx_gemm, device.target)
+        specialization = specialization.for_block(block_dim or self.block_dim, self.enable_mathdx_gemm, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
@@ -370,6 +380,25 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return type_of_key(parameter.convert_leaves(value)[0])
 
 
+def _of_blocks(block_dim: Any, launch_bounds: Any) -> dict[str, Any]:
+    """Return the options that say how many threads a block has and may have, checked."""
+    found: dict[str, Any] = {}
+    if launch_bounds is not None:
+        bounds = (launch_bounds, 0) if isinstance(launch_bounds, int) else tuple(launch_bounds)
+        if len(bounds) != 2 or any(type(n) is not int for n in bounds) or not 1 <= bounds[0] <= 1024 or bounds[1] < 0:
+            raise ValueError(
+                "launch_bounds is the most threads of a block, 1 to 1024, or that and the fewest blocks of a "
+                f"multiprocessor, not {launch_bounds!r}"
+            )
+        found["launch_bounds"] = bounds
+    if block_dim is not None:
+        most = found.get("launch_bounds", (1024, 0))[0]
+        if type(block_dim) is not int or not 1 <= block_dim <= most:
+            raise ValueError(f"block_dim is a number of threads from 1 to {most}, not {block_dim!r}")
+        found["block_dim"] = block_dim
+    return found
+
+
 @overload
 def kernel(func: Callable[..., Any]) -> Kernel: ...
 
@@ -382,6 +411,8 @@ def kernel(
     stack_bytes: int | None = None,
     mode: str | None = None,
     enable_mathdx_gemm: bool | None = None,
+    block_dim: int | None = None,
+    launch_bounds: int | tuple[int, int] | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
@@ -392,6 +423,8 @@ def kernel(
     stack_bytes: int | None = None,
     mode: str | None = None,
     enable_mathdx_gemm: bool | None = None,
+    block_dim: int | None = None,
+    launch_bounds: int | tuple[int, int] | None = None,
 ) -> Any:
     """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
 
@@ -410,11 +443,18 @@ def kernel(
     enable_mathdx_gemm : bool, optional
         Whether matrix products of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False); by
         default what :func:`set_module_options` says for its module, or else ``dk.config.enable_mathdx_gemm``.
+    block_dim : int, optional
+        Threads of a block where a launch does not say, in calls from JAX and PyTorch too; 256 by default, or as many as
+        `launch_bounds` allows.
+    launch_bounds : int or (int, int), optional
+        The most threads that a block of a GPU will have, and the fewest blocks that are to fit one multiprocessor (0:
+        no wish): the compiler gives each thread registers accordingly.
 
     Returns
     -------
     Kernel
     """
+    options = (enable_backward, stack_bytes, mode, enable_mathdx_gemm, block_dim, launch_bounds)
     if func is None:
-        return lambda f: Kernel(f, enable_backward, stack_bytes, mode, enable_mathdx_gemm)
-    return Kernel(func, enable_backward, stack_bytes, mode, enable_mathdx_gemm)
+        return lambda f: Kernel(f, *options)
+    return Kernel(func, *options)

@@ -24,7 +24,6 @@ from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM
 from diffkern.specialize import Specialization, add_directory, runnable_targets
 
 __all__ = ["Library", "Programs", "compile_ahead", "load_directory"]
@@ -104,7 +103,7 @@ def compile_ahead(
         found = specializations(kernel, types, adjoint, names.get(kernel))
         wanted += found
         for s, target in product(found, chosen):
-            s = s.for_block(DEFAULT_BLOCK_DIM, kernel.enable_mathdx_gemm) if is_gpu(target) else s
+            s = s.for_block(kernel.block_dim, kernel.enable_mathdx_gemm) if is_gpu(target) else s
             pairs += [(variant, target) for variant in _variants(s, target, programs)]
     if programs != "least":
         pairs += [(one, target) for target in filter(is_gpu, chosen) for one in _moving(wanted)]

@@ -239,7 +239,7 @@ def launch(
     device: Any = None,
     adjoint: bool = False,
     record_tape: bool = True,
-    block_dim: int = 256,
+    block_dim: int | None = None,
     stream: Any = None,
     max_blocks: int = 0,
     record_cmd: bool = False,
@@ -269,8 +269,9 @@ def launch(
     stream : Stream, optional
         Where to run; the current stream by default.
     block_dim : int, optional
-        Threads in a block, up to 1024. On the CPU it counts only for kernels whose threads work together
-        (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in whole blocks.
+        Threads in a block, up to 1024; by default what the kernel's own option says, or else 256. On the CPU it counts
+        only for kernels whose threads work together (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in
+        whole blocks.
     max_blocks : int, optional
         At most so many blocks of a GPU, each with several rounds if need be; 0 for any number.
     record_cmd : bool, optional
@@ -300,7 +301,7 @@ def launch(
             f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
             remedy="add adjoint=True, or leave them out",
         )
-    if stream is not None or device is not None or block_dim != 256 or max_blocks:
+    if stream is not None or device is not None or block_dim is not None or max_blocks:
         place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
         config = _config(block_dim, max_blocks)
         dispatch(Launch(kernel, dim, (*inputs, *outputs), place, config), record_tape, stream)
@@ -315,7 +316,7 @@ def launch_tiled(
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     *,
-    block_dim: int,
+    block_dim: int | None = None,
     **options: Any,
 ) -> Record | None:
     """Run a kernel of tiles once for every index of a grid of blocks, each of `block_dim` threads.
@@ -331,8 +332,8 @@ def launch_tiled(
         Number of blocks along one to three axes.
     inputs, outputs : sequence
         The arguments, as in :func:`launch`.
-    block_dim : int
-        Threads in a block.
+    block_dim : int, optional
+        Threads in a block, as in :func:`launch`.
     **options
         What else :func:`launch` takes.
 
@@ -341,7 +342,7 @@ def launch_tiled(
     dk.Launch or None
         As :func:`launch`.
     """
-    if isinstance(block_dim, bool) or not isinstance(block_dim, int) or not 1 <= block_dim <= 1024:
+    if block_dim is not None and (type(block_dim) is not int or not 1 <= block_dim <= 1024):
         raise LaunchError(f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}")
     if isinstance(dim, Sequence) and len(dim) > 3:
         raise LaunchError(f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}")
@@ -410,9 +411,9 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
 
 def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
     """Return the shape of a GPU's grid that was asked for, None where nothing was."""
-    if type(block_dim) is not int or type(max_blocks) is not int:
+    if (block_dim is not None and type(block_dim) is not int) or type(max_blocks) is not int:
         raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
-    return None if block_dim == 256 and not max_blocks else (block_dim, max_blocks)
+    return None if block_dim is None and not max_blocks else (block_dim or 0, max_blocks)
 
 
 def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:

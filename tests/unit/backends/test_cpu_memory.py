@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cpu_harness import Compiled, agree, both, i32, kernel, load, store, tids
 
+from diffkern.backends.llvm import memory
 from diffkern.ir.nodes import Region
 from diffkern.ir.types import (
     BFLOAT16,
@@ -15,6 +16,7 @@ from diffkern.ir.types import (
     FLOAT16,
     FLOAT32,
     FLOAT64,
+    INT8,
     INT16,
     INT32,
     INT64,
@@ -165,6 +167,18 @@ ATOMIC_TYPES = [FLOAT32, FLOAT64, INT32, INT64, UINT32, FLOAT16, Vec(FLOAT32, 3)
 @pytest.mark.parametrize("t", ATOMIC_TYPES, ids=str)
 @pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "exch"])
 def test_atomics_return_the_old_value(kind, t):
+    check_atomics(kind, t)
+
+
+@pytest.mark.parametrize("t", [INT8, UINT8, INT16, FLOAT16], ids=str)
+@pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "exch"])
+def test_atomics_on_the_word_around_an_element(monkeypatch, kind, t):
+    """As code for GPUs updates narrow elements."""
+    monkeypatch.setattr(memory, "on_gpu", lambda b: True)
+    check_atomics(kind, t)
+
+
+def check_atomics(kind, t):
     def body(b, x, k, y, old):
         (i,) = tids(b)
         was = b.one("atomic", y, load(b, k, i), load(b, x, i), kind=kind, wrap=(False,))
@@ -180,7 +194,10 @@ def test_atomics_return_the_old_value(kind, t):
     agree(fn, args, 60)
 
 
-def test_atomics_of_concurrent_threads_lose_nothing():
+@pytest.mark.parametrize("by_word", [False, True])
+def test_atomics_of_concurrent_threads_lose_nothing(monkeypatch, by_word):
+    monkeypatch.setattr(memory, "on_gpu", lambda b: by_word)
+
     def body(b, y, z):
         (i,) = tids(b)
         k = b.one("mod", i, i32(b, 3))
