@@ -1,9 +1,10 @@
 """Random kernels of tiles: maps, views, products, reductions and solves, tiles changed in place and carried by loops.
 
-In: a source of choices, as in :mod:`diffkern.testing.fuzz`. Out: a :class:`~diffkern.testing.fuzz.RandomKernel`. There
-are variables of a few shapes, all of them small: ``t`` (3, 4), ``p`` (3, 3), ``r`` (4,) and numbers ``v``. What is
-assigned is bounded, and the smallest and greatest elements are told apart well enough for central differences in most
-kernels. Blocks write places of their own, and add to shared ones.
+In: a source of choices, as in :mod:`diffkern.testing.fuzz`. Out: a :class:`~diffkern.testing.fuzz.RandomKernel`.
+Variables have one of three shapes: ``t`` (R, C), ``p`` (R, R), ``r`` (C,); ``v`` are numbers. R and C are so small that
+loops over them are unrolled, or so large that they are not and vectors do not divide them. What is assigned is bounded,
+and the smallest and greatest elements are told apart well enough for central differences in most kernels. Blocks write
+places of their own, and add to shared ones.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from diffkern.testing.fuzz import Choose, RandomKernel, T
 __all__ = ["random_tile_kernel"]
 
 BLOCKS = 3
+SIZES = ((3, 4), (3, 4), (9, 18))
 _INDENT = "    "
 
 _SOURCE = """\
 import diffkern as dk
+
+R, C = dk.constant({rows}), dk.constant({columns})
 
 
 @dk.func
@@ -82,19 +86,17 @@ def fuzzed(
     loss: dk.array(dtype=float),
 ):
     i = dk.tid()
-    one = dk.tile_load(eye, shape=(3, 3))
-    t0 = dk.tile_load(x, shape=(3, 4), offset=(i, 0))
-    t1 = dk.tile_load(y[i], shape=(3, 4))
-    p0 = dk.tile_load(w, shape=(3, 3))
-    p1 = dk.tile_load(x, shape=(3, 3), offset=(0, i))
-    r0 = dk.tile_load(z, shape=4, offset=i)
-    r1 = dk.tile_load(s[i], shape=4)
+    one = dk.tile_load(eye, shape=(R, R))
+    t0 = dk.tile_load(x, shape=(R, C), offset=(i, 0))
+    t1 = dk.tile_load(y[i], shape=(R, C))
+    p0 = dk.tile_load(w, shape=(R, R))
+    p1 = dk.tile_load(x, shape=(R, R), offset=(0, i))
+    r0 = dk.tile_load(z, shape=C, offset=i)
+    r1 = dk.tile_load(s[i], shape=C)
     v0 = a
     v1 = z[i]
     j = idx[i]
 """
-
-_SHAPES = {"t": "(3, 4)", "p": "(3, 3)", "r": "(4,)"}
 
 
 class _Writer:
@@ -129,7 +131,7 @@ class _Writer:
         return self.pick(("0", "1", "2", "j", "i", "m", *self.loop_vars, *self.loop_vars))
 
     def index(self) -> str:
-        """An index into an axis of 3 or 4, now and then outside it."""
+        """An index into an axis, now and then outside it."""
         return self.pick(("0", "1", "2", "j % 3", "-1", f"({self.integer()} + 1) % 3", self.integer()))
 
     def name(self, stem: str) -> str:
@@ -207,20 +209,20 @@ class _Writer:
         if kind < 2:
             return f"({self.tile('p', depth)} @ {self.tile('t', depth)})"
         if kind == 2:
-            return f"dk.tile_broadcast({self.tile('r', depth)}, shape=(3, 4))"
+            return f"dk.tile_broadcast({self.tile('r', depth)}, shape=(R, C))"
         if kind == 3:
             column = f"dk.tile_sum({self.tile('t', depth)}, axis=1)"
-            return f"dk.tile_broadcast(dk.tile_reshape({column}, shape=(3, 1)), shape=(3, 4))"
+            return f"dk.tile_broadcast(dk.tile_reshape({column}, shape=(R, 1)), shape=(R, C))"
         if kind == 4:
             return f"dk.tile_scan_{self.pick(('inclusive', 'exclusive'))}({self.tile('t', depth)} * 0.3)"
         if kind == 5:
             return f"dk.tile_lower_solve({self.tile('p', depth)} * 0.2 + one, {self.tile('t', depth)})"
         if kind == 6:
             offset = f"{self.pick(('0', 'i', 'i - 1', 'j', '3'))}, {self.pick(('0', '1', '-2', self.integer()))}"
-            return f"dk.tile_load({self.pick(('x', 'x', 'y[i]'))}, shape=(3, 4), offset=({offset}))"
+            return f"dk.tile_load({self.pick(('x', 'x', 'y[i]'))}, shape=(R, C), offset=({offset}))"
         if kind == 7:
             return f"mix({self.tile('t', depth)}, {self.name('t')}, {self.number(0)})"
-        return f"dk.tile_transpose(dk.tile_reshape({self.tile('t', depth)}, shape=(4, 3)))"
+        return f"dk.tile_transpose(dk.tile_reshape({self.tile('t', depth)}, shape=(C, R)))"
 
     def square(self, depth: int) -> str:
         kind = self.choose(10)
@@ -231,7 +233,7 @@ class _Writer:
         if kind == 3:
             return f"({self.name('t')} @ dk.tile_transpose({self.tile('t', depth)}))"
         if kind == 4:
-            return f"dk.tile_view({self.name('t')}, offset=(0, {self.pick(('0', '1', self.integer()))}), shape=(3, 3))"
+            return f"dk.tile_view({self.name('t')}, offset=(0, {self.pick(('0', '1', self.integer()))}), shape=(R, R))"
         if kind == 5:
             p = self.name("p")
             fill = self.pick(("", ", fill_mode='upper'"))
@@ -241,11 +243,13 @@ class _Writer:
                 f"dk.tile_{self.pick(('lower', 'upper'))}_solve({self.name('p')} * 0.2 + one, {self.tile('p', depth)})"
             )
         if kind == 7:
-            return f"{self.name('t')}[{self.pick(('0:3, 1:4', '0:3, 3:0:-1', '2::-1, 0:3'))}]"
+            return f"{self.name('t')}[{self.pick(('0:R, C - R:C', '0:R, R:0:-1', '::-1, 0:R'))}]"
         if kind == 8:
             return f"twist({self.tile('p', depth)}, {self.pick(('2', 'm'))})"
         p = self.name("p")
-        solve = f"dk.tile_cholesky_solve(dk.tile_cholesky({p} * {p} * 0.1 + one), {self.tile('p', depth)})"
+        solve = (
+            f"dk.tile_cholesky_solve(dk.tile_cholesky(dk.tile_map(dk.sin, {p}) * 0.1 + one), {self.tile('p', depth)})"
+        )
         return f"({solve} * 0.5)"
 
     def row(self, depth: int) -> str:
@@ -257,10 +261,10 @@ class _Writer:
         if kind == 3:
             return f"dk.tile_scan_{self.pick(('inclusive', 'exclusive'))}({self.tile('r', depth)})"
         if kind == 4:
-            return f"dk.tile_load(z, shape=4, offset={self.pick(('i', '2', '-1', 'j', '4'))})"
+            return f"dk.tile_load(z, shape=C, offset={self.pick(('i', '2', '-1', 'j', '4'))})"
         if kind == 5:
             return (
-                f"dk.tile_squeeze(dk.tile_reshape({self.tile('r', depth)}, shape=(1, 4)) @ dk.tile_transpose(t0) @ t1)"
+                f"dk.tile_squeeze(dk.tile_reshape({self.tile('r', depth)}, shape=(1, C)) @ dk.tile_transpose(t0) @ t1)"
             )
         return f"{self.name('r')}[::-1]"
 
@@ -327,11 +331,11 @@ class _Writer:
         elif kind == 6:
             self.emit(f"{t} {self.pick('+-*')}= {self.bounded('t', 1)}")
         elif kind == 7:
-            self.emit(f"dk.tile_matmul({self.bounded('p', 1)}, {self.tile('t', 1)}, {t})")
+            self.emit(f"dk.tile_matmul({self.bounded('p', 1)}, {self.tile('t', 1)} * 0.9, {t})")
             self.emit(f"{t} = dk.tile_map(dk.sin, {t})")
         elif kind == 8:
             other = "p1" if p == "p0" else "p0"
-            factors = f"{self.pick((other, 'one'))}, dk.tile_transpose({other}), {p}"
+            factors = f"{self.pick((other, 'one'))} * 0.9, dk.tile_transpose({other} * 0.9), {p}"
             scales = f"alpha={self.pick(('a', '0.3', 'v0'))}, beta={self.pick(('0.5', 'v0', '0.0'))}"
             self.emit(f"dk.tile_matmul({factors}, {scales})")
         elif kind == 9:
@@ -404,6 +408,7 @@ def random_tile_kernel(choose: Choose) -> RandomKernel:
         Given n, returns a number from 0 to n-1. The same answers give the same kernel.
     """
     body = _Writer(choose).kernel()
+    rows, columns = SIZES[choose(len(SIZES))]
     slots = choose(4)
     rng = np.random.default_rng(choose(1 << 16))
 
@@ -411,8 +416,9 @@ def random_tile_kernel(choose: Choose) -> RandomKernel:
         return np.asarray(rng.uniform(0.2, 1.1, shape) * rng.choice((-1.0, 1.0), shape), dtype=np.float32)
 
     arguments = (
-        floats(5, 6), floats(3, 4), floats(7), np.eye(3, dtype=np.float32),
+        floats(rows + 2, columns + 2), floats(rows, rows + 1), floats(columns + 3), np.eye(rows, dtype=np.float32),
         rng.integers(0, 3, BLOCKS).astype(np.int32), np.float32(rng.uniform(-1.0, 1.0)), 3, choose(4),
-        floats(BLOCKS, 4, 5), floats(BLOCKS, 5), floats(5, 5), floats(1),
+        floats(BLOCKS, rows + 1, columns + 1), floats(BLOCKS, columns + 1), floats(rows + 2, columns + 1), floats(1),
     )  # fmt: skip
-    return RandomKernel(_SOURCE + body, (BLOCKS,), arguments, {"stack_slots": slots} if slots else {})
+    source = _SOURCE.format(rows=rows, columns=columns) + body
+    return RandomKernel(source, (BLOCKS,), arguments, {"stack_slots": slots} if slots else {})
