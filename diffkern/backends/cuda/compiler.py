@@ -21,8 +21,6 @@ from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Array, scalar_of
-from diffkern.ops.memory import ACCUMULATES, ATOMICS
 from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
@@ -34,8 +32,6 @@ _SHARED_LIMIT = {
     for arch in (f"sm_{name}" for name in names.split())
 }
 """Bytes of shared memory that a launch can ask for, for each block."""
-
-_NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg .*\bi8|atomicrmw .*\bi(?:8|16)) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -98,18 +94,10 @@ class CudaObject:
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
     products: tuple[Product, ...] = ()
-    _narrow: Op | None = None
 
     @functools.cached_property
     def ltoir(self) -> bytes:
-        """The kernel as LTO code, for linking with other such code.
-
-        Raises
-        ------
-        CompileError
-            If the compilers have no LTO code for an operation of the kernel on its architecture.
-        """
-        _check_lto(self._narrow)
+        """The kernel as LTO code, for linking with other such code."""
         return toolchain.ltoir(self._source, self.symbols[0], self.arch)
 
 
@@ -159,17 +147,16 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
-    given, bounds = fn, launch_bounds
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
     if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
         block_dim = None  # no launch can have it
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
-    fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted))
+    fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
     fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
-    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
-    kernel = emit_kernel(
+    emit = functools.partial(
+        emit_kernel,
         fn,
         symbol,
         triple=toolchain.TRIPLE,
@@ -182,31 +169,21 @@ def compile_function(
         arch=arch,
         block_dim=fixed,
     )
+    kernel = emit()
+    if kernel.shared_bytes > SHARED_BYTES and not fn.attrs.get("dynamic_shared"):
+        # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
+        fn.attrs = {**fn.attrs, "dynamic_shared": True}
+        kernel = emit()
+    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     if dynamic and kernel.shared_bytes > limit:
         raise CompileError(
-            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+            f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
             f"{kernel.shared_bytes - dynamic}; a block has {limit} on {arch}",
             loc=fn.loc,
             remedy="use smaller tiles, or a loop over parts of them",
         )
-    narrow = _narrow_atomic(fn, kernel.text, arch)
     if products is not None and kernel.products:
-        if narrow is not None and not products.required:
-            return compile_function(
-                given,
-                symbol,
-                arch=arch,
-                fast_math=fast_math,
-                checking=checking,
-                lineinfo=lineinfo,
-                launch_bounds=bounds,
-                may_alias=may_alias,
-                link_with=link_with,
-            )
-        _check_lto(narrow)
         link_with = [*link_with, *products.obtain(kernel.products)]
-    if link_with:
-        _check_lto(narrow)
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
     llvm_ir = str(module)
@@ -228,7 +205,6 @@ def compile_function(
         dynamic_shared_bytes=dynamic,
         block_dim=fixed,
         products=kernel.products,
-        _narrow=narrow,
     )
 
 
@@ -248,33 +224,6 @@ class _Wanted:
                 raise
             return False
         return True
-
-
-def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:
-    """The first atomic operation that LTO has not: on integers of 8 and 16 bits, below compute capability 10."""
-    if int(arch.removeprefix("sm_")) >= toolchain.OPAQUE_SINCE or not _NARROW_ATOMIC.search(text):
-        return None
-    for op in walk(fn.body):
-        if op.name in ATOMICS or (op.name in ACCUMULATES and op.attrs["mode"] != "plain"):
-            array = op.operands[0].type
-            if isinstance(array, Array) and not (s := scalar_of(array.dtype)).is_float and s.itemsize < 4:
-                return op
-    return None
-
-
-def _check_lto(op: Op | None) -> None:
-    """Raise if an operation of a kernel has no LTO code."""
-    if op is None:
-        return
-    array = op.operands[0].type
-    assert isinstance(array, Array)
-    raise CompileError(
-        f"atomic updates of {scalar_of(array.dtype)} cannot be in one program with libmathdx's matrix products, or "
-        f"other LTO code, below sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has no atomic operations on "
-        "integers of 8 and 16 bits there",
-        loc=op.loc,
-        remedy=f"make {op.operands[0].name!r} an array of int32, or update it in a kernel of its own",
-    )
 
 
 @functools.cache

@@ -2,8 +2,8 @@
 
 In: a module as this package's emitter prints it. Out: the same module as libNVVM reads it. For architectures before
 sm_100 that is the language of LLVM 7: pointers have element types, so every pointer becomes ``i8*`` and is cast where
-it is used; there is no ``fneg``; and a compare-and-swap of 16 bits is an instruction of PTX. For all of them, general
-intrinsics become functions of libdevice, and kernels are marked by metadata.
+it is used, and there is no ``fneg``. For all of them, general intrinsics become functions of libdevice, and kernels
+are marked by metadata.
 
 The input is regular (one instruction a line, written by llvmlite), so lines are rewritten, not parsed; libNVVM verifies
 what comes out.
@@ -221,8 +221,6 @@ def _typed(line: str, number: int) -> list[str]:
         return _update(*match.groups())
     if match := _CAS.match(line):
         result, space, pointer, kind, old, new, success, failure, rest = match.groups()
-        if kind == "i16":
-            return _swap(result, space, pointer, old, new)
         typed, before = _cast(result, pointer, kind, space)
         values = f"{kind} {old}, {kind} {new} {success} {failure}{rest}"
         return [*before, f"  {result} = cmpxchg {_pointer(kind, space)} {typed}, {values}"]
@@ -235,19 +233,6 @@ def _typed(line: str, number: int) -> list[str]:
         line = line.replace(match[0], f"{kind}* byval {align}{parameter}")
         return [line, "{", "entry:", f"  {name} = bitcast {kind}* {parameter} to i8*"]
     return [_untyped(line)]
-
-
-def _swap(result: str, space: str | None, pointer: str, old: str, new: str) -> list[str]:
-    """A compare-and-swap of 16 bits as an instruction of PTX."""
-    place = {"1": "gpu.global", "3": "cta.shared"}[space or "1"]
-    found, same, pair = (_fresh(result, name) for name in ("found", "same", "pair"))
-    instruction = f'asm sideeffect "atom.relaxed.{place}.cas.b16 $0, [$1], $2, $3;", "=h,l,h,h"'
-    return [
-        f"  {found} = call i16 {instruction}({_pointer('i8', space)} {pointer}, i16 {old}, i16 {new})",
-        f"  {same} = icmp eq i16 {found}, {old}",
-        f"  {pair} = insertvalue {{i16, i1}} undef, i16 {found}, 0",
-        f"  {result} = insertvalue {{i16, i1}} {pair}, i1 {same}, 1",
-    ]
 
 
 def _gep(result: str, inbounds: str | None, kind: str, space: str | None, pointer: str, indices: str) -> list[str]:

@@ -197,6 +197,14 @@ def host_text(text: str, symbol: str, products: Sequence[Product] = ()) -> str:
     if found:
         shims.append("define internal void @host.barrier() {\n  call void @host.wait(i32 0)\n  ret void\n}")
     text = _atomics(text)
+    for name, ty in (("f16x2", "half"), ("bf16x2", "bfloat")):
+        called = re.compile(rf'asm sideeffect "red.relaxed.gpu.global.add.noftz.{name} [^"]*", "[^"]*"')
+        if called.search(text):
+            text = called.sub(f"@host.add.{name}", text)
+            shims.append(
+                f"define internal void @host.add.{name}(ptr %p, i32 %x) {{\n  %v = bitcast i32 %x to <2 x {ty}>\n"
+                f"  %ignored = atomicrmw fadd ptr %p, <2 x {ty}> %v monotonic\n  ret void\n}}"
+            )
     for name, body in _BODIES.items():
         instruction = f'asm  "{name}.approx.ftz.f32 $0, $1;", "=f,f"'
         if instruction in text:

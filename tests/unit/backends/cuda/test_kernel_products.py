@@ -171,22 +171,6 @@ def test_products_are_the_library_s_where_it_can(
     assert len(program.manifest["products"]) == len(made) == (1 if block_dim == 32 else 0)
 
 
-def test_atomics_that_cannot_be_linked_leave_loops(made: list[Product], monkeypatch: pytest.MonkeyPatch) -> None:
-    @dk.kernel
-    def counted(a: f2, n: dk.array(dtype=dk.int8)):
-        x = dk.tile_load(a, shape=(T, T))
-        dk.tile_store(a, x @ x)
-        dk.atomic_add(n, 0, dk.int8(1))
-
-    with pytest.raises(dk.CompileError, match="int8 cannot be in one program with libmathdx"):
-        compiled(counted)
-    monkeypatch.setattr(specialize, "has_mathdx", lambda: True)
-    dk.config.enable_mathdx_gemm = None
-    program = dk.compile(counted, target="sm_90", block_dim=32)
-    assert (made, program.manifest["products"], program.manifest["block_dim"]) == ([], [], None)
-    assert dk.compile(counted, target="sm_100", block_dim=32).manifest["block_dim"] == 32
-
-
 def test_kernels_without_products_of_tiles_are_for_any_block(made: list[Product]) -> None:
     @dk.kernel
     def rotated(m: dk.array(dtype=dk.mat22), v: dk.array(dtype=dk.vec2)):
