@@ -148,13 +148,15 @@ def compile_function(
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
+    if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
+        block_dim = None  # no launch can have it
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
     fixed = fn.attrs.get("threads") or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
-    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
-    kernel = emit_kernel(
+    emit = functools.partial(
+        emit_kernel,
         fn,
         symbol,
         triple=toolchain.TRIPLE,
@@ -167,9 +169,15 @@ def compile_function(
         arch=arch,
         block_dim=fixed,
     )
+    kernel = emit()
+    if kernel.shared_bytes > SHARED_BYTES and not fn.attrs.get("dynamic_shared"):
+        # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
+        fn.attrs = {**fn.attrs, "dynamic_shared": True}
+        kernel = emit()
+    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     if dynamic and kernel.shared_bytes > limit:
         raise CompileError(
-            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+            f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
             f"{kernel.shared_bytes - dynamic}; a block has {limit} on {arch}",
             loc=fn.loc,
             remedy="use smaller tiles, or a loop over parts of them",

@@ -109,7 +109,14 @@ def to_memory(b: Builder, t: Scalar, value: Any) -> Any:
     return _float_to_half(b, value)
 
 
+def _converts_halves(b: Builder) -> bool:
+    """Whether the target has the conversions; LLVM would call a library's functions where it has not."""
+    return getattr(b.module, "halves", False)
+
+
 def _half_to_float(b: Builder, raw: Any) -> Any:
+    if _converts_halves(b):
+        return b.fpext(b.bitcast(raw, ir.HalfType()), F32)
     bits = b.zext(raw, I32)
     sign = b.shl(b.and_(bits, i32(0x8000)), i32(16))
     magnitude = b.and_(bits, i32(0x7FFF))
@@ -123,6 +130,8 @@ def _half_to_float(b: Builder, raw: Any) -> Any:
 
 
 def _float_to_half(b: Builder, value: Any) -> Any:
+    if _converts_halves(b):
+        return b.bitcast(b.fptrunc(value, ir.HalfType()), I16)
     bits = b.bitcast(value, I32)
     sign = b.lshr(b.and_(bits, i32(-0x80000000)), i32(16))
     magnitude = b.and_(bits, i32(0x7FFFFFFF))

@@ -215,6 +215,29 @@ def test_atomics_of_concurrent_threads_lose_nothing(monkeypatch, by_word):
     assert z.tolist() == [600.0] * 3
 
 
+@pytest.mark.parametrize("t", [FLOAT16, BFLOAT16], ids=str)
+@pytest.mark.parametrize("start", [1, 2])
+@pytest.mark.parametrize("length", [4, 5])
+def test_atomic_additions_to_halves_leave_their_neighbours(t, start, length):
+    """A neighbour in the same 32 bits may be no number at all: here one that arithmetic would change."""
+
+    def body(b, k, x, y):
+        (i,) = tids(b)
+        b.op("accumulate", y, load(b, k, i), load(b, x, i), mode="atomic", wrap=(False,))
+
+    fn = kernel({"k": I1, "x": F1, "y": Array(t, 1)}, body)
+    rng = np.random.default_rng(start)
+    k, x = rng.integers(0, length, 60).astype(np.int32), rng.integers(-2, 3, 60).astype(np.float32)
+    memory = np.full(16, 0x7C01 if t == FLOAT16 else 0x7F81, np.uint16)
+    whole = memory.view(np.float16) if t == FLOAT16 else memory
+    y = whole[start : start + length]
+    y[:] = 0
+    Compiled(fn)([k, x, y], 60)
+    bits = y if t == FLOAT16 else (y.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(bits.astype(np.float32), np.bincount(k, x, length).astype(np.float32))
+    assert (np.delete(memory, np.s_[start : start + length]) == (0x7C01 if t == FLOAT16 else 0x7F81)).all()
+
+
 @pytest.mark.parametrize("mode", ["plain", "atomic", "reduce"])
 def test_accumulate_modes(mode):
     v = Vec(FLOAT32, 2)

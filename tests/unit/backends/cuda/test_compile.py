@@ -119,6 +119,31 @@ def test_narrow_atomics_have_lto_code(dtype: type, arch: str) -> None:
     assert functions["scatter"].count("atomic")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "arch", "update"),
+    [(dk.float16, "sm_75", "F16x2"), (dk.float16, "sm_90", "F16x2"), (dk.bfloat16, "sm_90", "BF16_?x2")],
+)
+def test_halves_are_added_without_a_loop(dtype: type, arch: str, update: str) -> None:
+    @dk.kernel
+    def scatter(k, x, y):
+        i = dk.tid()
+        dk.atomic_add(y, k[i], x[i])
+
+    compiled = dk.compile(scatter, [dk.array(dtype=t) for t in (int, float, dtype)], target=arch)
+    assert any(re.match(rf"REDG?\.E\.ADD\.{update}", name) for name in compiled.instructions)
+
+
+def test_floats_of_16_bits_are_converted_by_the_hardware() -> None:
+    @dk.kernel
+    def double(x: dk.array(dtype=dk.float16)):
+        i = dk.tid()
+        x[i] = x[i] * 2.0
+
+    assert any(re.match("H(ADD|MUL)2", name) for name in dk.compile(double, target="sm_90").instructions)
+    assert "vcvtph2ps" in dk.compile(double, target="x86-64-v3").asm
+    assert "vcvtph2ps" not in dk.compile(double, target="x86-64-v2").asm
+
+
 def test_number_of_sums_is_known() -> None:
     types = spring.argument_types()
     forward = pipeline.build_forward(spring.func, types, "forward", {"target": "sm_90"})
