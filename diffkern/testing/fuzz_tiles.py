@@ -130,6 +130,10 @@ class _Writer:
     def integer(self) -> str:
         return self.pick(("0", "1", "2", "j", "i", "m", *self.loop_vars, *self.loop_vars))
 
+    def start(self) -> str:
+        """Where a part of a tile begins; only what is known at run time may be outside it."""
+        return self.pick(("0", "0", "j", "i", "m", *self.loop_vars))
+
     def index(self) -> str:
         """An index into an axis, now and then outside it."""
         return self.pick(("0", "1", "2", "j % 3", "-1", f"({self.integer()} + 1) % 3", self.integer()))
@@ -233,7 +237,7 @@ class _Writer:
         if kind == 3:
             return f"({self.name('t')} @ dk.tile_transpose({self.tile('t', depth)}))"
         if kind == 4:
-            return f"dk.tile_view({self.name('t')}, offset=(0, {self.pick(('0', '1', self.integer()))}), shape=(R, R))"
+            return f"dk.tile_view({self.name('t')}, offset=(0, {self.pick(('1', self.start()))}), shape=(R, R))"
         if kind == 5:
             p = self.name("p")
             fill = self.pick(("", ", fill_mode='upper'"))
@@ -327,7 +331,7 @@ class _Writer:
         elif kind == 4:
             self.emit(f"{t}[0:2, {self.pick(('1:3', '3:1:-1', '0:4:2'))}] = {self.number()}")
         elif kind == 5:
-            self.emit(f"dk.tile_assign({t}, {self.name('p')} * 0.8, offset=({self.integer()}, {self.integer()}))")
+            self.emit(f"dk.tile_assign({t}, {self.name('p')} * 0.8, offset=({self.start()}, {self.start()}))")
         elif kind == 6:
             self.emit(f"{t} {self.pick('+-*')}= {self.bounded('t', 1)}")
         elif kind == 7:
