@@ -61,6 +61,9 @@ def _each_inside(
             outside(index)  # type: ignore[operator]
         m.when(condition, lambda: visit(array, at, index))  # type: ignore[operator]
 
+    if m.is_few(shape):
+        m.grid(shape, slow, apart=True)
+        return
     assert whole is not None
     groups = grouped and m.takes_groups(array, shape)
     inside = m.aligned(array, offsets, whole) if groups else whole

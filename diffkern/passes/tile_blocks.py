@@ -44,23 +44,27 @@ HasLibrary = Callable[[TileProduct], bool]
 
 
 def lower_tiles_for_blocks(
-    fn: Function, limit: int = SHARED_BYTES, library: HasLibrary = lambda product: False
+    fn: Function,
+    limit: int = SHARED_BYTES,
+    library: HasLibrary = lambda product: False,
+    *,
+    may_alias: bool = False,
 ) -> Function:
     """The function without tiles, for blocks of threads; the function itself if it has none.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
     attribute ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
-    products of the library.
+    products of the library. With `may_alias`, array parameters may overlap: threads wait between accesses of any two.
 
     Raises
     ------
     CompileError
-        If its tiles do not fit into the shared memory of a block, or it asks for single threads.
+        If its tiles do not fit into the shared memory of a block.
     """
     if not has_tiles(fn):
         return fn
-    _check(fn)
     low = BlockLowering(uses(fn), library)
+    low.m.one_memory = may_alias
     region = Region()
     with low.b.into(region):
         low.threads()
@@ -70,16 +74,6 @@ def lower_tiles_for_blocks(
     if _share(out, limit) > SHARED_BYTES:
         out.attrs = {**out.attrs, "dynamic_shared": True}
     return out
-
-
-def _check(fn: Function) -> None:
-    for op in walk(fn.body):
-        if op.name == "tile_fill" and op.attrs.get("threads"):
-            raise CompileError(
-                "dk.tile(x) makes a tile of what each thread of a block holds; on CUDA it is not supported yet",
-                loc=op.loc,
-                remedy="load the values from an array with dk.tile_load",
-            )
 
 
 def _share(fn: Function, limit: int) -> int:

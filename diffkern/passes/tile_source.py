@@ -185,6 +185,10 @@ class Maker:
 
         self.nest(shape, at)
 
+    def is_few(self, shape: Sequence[int]) -> bool:
+        """Whether each element of a tile may as well be tested as the whole tile."""
+        return False
+
     def takes_groups(self, array: Value, shape: Sequence[int]) -> bool:
         """Whether a thread accesses neighbouring elements of an array as one."""
         return False

@@ -75,6 +75,8 @@ class Together(Maker):
         self.apart = False  # whether the threads may be at work on different things
         self.own: dict[Value, int] = {}  # positions that a thread alone visits, and of how many neighbours
         self.positions: dict[tuple[Value, ...], tuple[tuple[int, ...], Value]] = {}  # of the elements being visited
+        self.one_memory = False  # whether array parameters may overlap
+        self.outside = Value(INT32, "outside")  # stands for all of them then
         self.vectors = False  # whether the array being accessed is aligned to groups
         self.member: int | None = None  # which one of its group is being visited
 
@@ -179,6 +181,9 @@ class Together(Maker):
         known = self.positions.get(tuple(index))
         return known[1] if known is not None and known[0] == tuple(shape) else super().flat(index, shape)
 
+    def is_few(self, shape: Sequence[int]) -> bool:
+        return elements(shape) < _MANY
+
     def takes_groups(self, array: Value, shape: Sequence[int]) -> bool:
         t = array.type
         assert isinstance(t, Array)
@@ -246,8 +251,11 @@ class Together(Maker):
 
     def access(self, op: Op) -> Access:
         """What an op reads or changes, and how it is dealt out."""
-        own = self.own.get(op.operands[1], 0) if op.name in ("buffer_get", "buffer_set") else 0
-        return op.operands[0], own
+        if op.name in ("buffer_get", "buffer_set"):
+            return op.operands[0], self.own.get(op.operands[1], 0)
+        if self.one_memory and isinstance(op.operands[0].type, Array):
+            return self.outside, 0
+        return op.operands[0], 0
 
     def together(self, reads: set[Value], changes: set[Value], body: Callable[[], None]) -> None:
         """Something that all threads do as one, all of them being there."""

@@ -86,6 +86,22 @@ def at_the_edges(x: f2, y: f2):
     dk.tile_store(y, dk.tile_map(dk.sin, t), offset=(i * N - 1, j * N))
 
 
+@case(1, a=positive_definite(4, 4), d=signed(4), y=signed(4), z=zeros(4, 4), x=zeros(4))
+def in_place(a: f2, d: f1, y: f1, z: f2, x: f1):
+    t = dk.tile_load(a, shape=(4, 4))
+    e = dk.tile_load(d, shape=4)
+    t = dk.tile_diag_add(t, e * e)
+    dk.tile_add_inplace(t, dk.tile_transpose(t))
+    dk.tile_sub_inplace(t, dk.tile_ones(shape=(4, 4), dtype=float) * 0.01)
+    dk.tile_store(z, t)
+    dk.tile_cholesky_inplace(t)
+    right = dk.tile_load(y, shape=4)
+    dk.tile_lower_solve_inplace(t, right)
+    dk.tile_upper_solve_inplace(dk.tile_transpose(t), right)
+    dk.tile_cholesky_solve_inplace(t, right)
+    dk.tile_store(x, right)
+
+
 @case(3, x=signed(3, 5), y=zeros(3, 5))
 def row_of_an_array(x: f2, y: f2):
     i = dk.tid()

@@ -21,8 +21,6 @@ from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Array, scalar_of
-from diffkern.ops.memory import ACCUMULATES, ATOMICS
 from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
@@ -34,8 +32,6 @@ _SHARED_LIMIT = {
     for arch in (f"sm_{name}" for name in names.split())
 }
 """Bytes of shared memory that a launch can ask for, for each block."""
-
-_NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -98,18 +94,10 @@ class CudaObject:
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
     products: tuple[Product, ...] = ()
-    _narrow: Op | None = None
 
     @functools.cached_property
     def ltoir(self) -> bytes:
-        """The kernel as LTO code, for linking with other such code.
-
-        Raises
-        ------
-        CompileError
-            If the compilers have no LTO code for an operation of the kernel on its architecture.
-        """
-        _check_lto(self._narrow)
+        """The kernel as LTO code, for linking with other such code."""
         return toolchain.ltoir(self._source, self.symbols[0], self.arch)
 
 
@@ -160,13 +148,15 @@ def compile_function(
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
+    if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
+        block_dim = None  # no launch can have it
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
-    fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted))
+    fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
     fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
-    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
-    kernel = emit_kernel(
+    emit = functools.partial(
+        emit_kernel,
         fn,
         symbol,
         triple=toolchain.TRIPLE,
@@ -179,25 +169,21 @@ def compile_function(
         arch=arch,
         block_dim=fixed,
     )
+    kernel = emit()
+    if kernel.shared_bytes > SHARED_BYTES and not fn.attrs.get("dynamic_shared"):
+        # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
+        fn.attrs = {**fn.attrs, "dynamic_shared": True}
+        kernel = emit()
+    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     if dynamic and kernel.shared_bytes > limit:
         raise CompileError(
-            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+            f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
             f"{kernel.shared_bytes - dynamic}; a block has {limit} on {arch}",
             loc=fn.loc,
             remedy="use smaller tiles, or a loop over parts of them",
         )
-    if dynamic and link_with:
-        raise CompileError(
-            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory; with linked code a block has "
-            f"{SHARED_BYTES}",
-            loc=fn.loc,
-            remedy="use smaller tiles",
-        )
     if products is not None and kernel.products:
         link_with = [*link_with, *products.obtain(kernel.products)]
-    narrow = _narrow_atomic(fn, kernel.text, arch)
-    if link_with:
-        _check_lto(narrow)
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
     llvm_ir = str(module)
@@ -219,7 +205,6 @@ def compile_function(
         dynamic_shared_bytes=dynamic,
         block_dim=fixed,
         products=kernel.products,
-        _narrow=narrow,
     )
 
 
@@ -239,34 +224,6 @@ class _Wanted:
                 raise
             return False
         return True
-
-
-def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:
-    """The first atomic operation on less than 32 bits, where LTO has none: below compute capability 10."""
-    if int(arch.removeprefix("sm_")) >= toolchain.OPAQUE_SINCE or not _NARROW_ATOMIC.search(text):
-        return None
-    for op in walk(fn.body):
-        if op.name in ATOMICS or (op.name in ACCUMULATES and op.attrs["mode"] != "plain"):
-            array = op.operands[0].type
-            if isinstance(array, Array) and scalar_of(array.dtype).itemsize < 4:
-                return op
-    return None
-
-
-def _check_lto(op: Op | None) -> None:
-    """Raise if an operation of a kernel has no LTO code."""
-    if op is None:
-        return
-    array = op.operands[0].type
-    assert isinstance(array, Array)
-    s = scalar_of(array.dtype)
-    wide = "float32" if s.is_float else "int32"
-    raise CompileError(
-        f"atomic updates of {s} cannot be in one program with libmathdx's matrix products, or other LTO code, below "
-        f"sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has atomic operations on 32 and 64 bits only there",
-        loc=op.loc,
-        remedy=f"make {op.operands[0].name!r} an array of {wide}, or update it in a kernel of its own",
-    )
 
 
 @functools.cache

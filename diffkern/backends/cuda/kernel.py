@@ -32,6 +32,7 @@ from diffkern.backends.cuda.registers import WARP, shuffle_down, special, synchr
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
 from diffkern.backends.llvm.function import not_unrolled
+from diffkern.backends.llvm.libm import TargetModule
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     address,
@@ -112,7 +113,8 @@ def emit_kernel(
     block_dim
         How many threads every block has, if that is known.
     """
-    module = ir.Module(symbol)
+    module = TargetModule(symbol)
+    module.halves = True
     module.triple, module.data_layout = triple, data_layout
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
     kernel = _Kernel(module, fn, symbol, flags, arch, block_dim)

@@ -75,6 +75,7 @@ def emit_kernel(
     fast_math: bool = False,
     noalias: bool = False,
     fma: bool | None = None,
+    halves: bool = False,
     checking: Checking = Checking.NONE,
     vector_bytes: int = 16,
 ) -> KernelModule:
@@ -94,13 +95,15 @@ def emit_kernel(
         The caller makes sure that no two array parameters overlap.
     fma
         Whether the target has fused multiply-add instructions; by default, whether this machine has them.
+    halves
+        Whether it has instructions that convert between float16 and float32.
     checking
         Which mistakes to look for at run time.
     vector_bytes
         How wide the target's vectors are.
     """
     module = TargetModule(symbol)
-    module.fma = fma
+    module.fma, module.halves = fma, halves
     module.triple, module.data_layout = triple, data_layout
     facts = analyse(fn)
     # A replayed value that is compared with a stored one must be the same to the last bit.
