@@ -319,7 +319,7 @@ class _Writer:
     def change(self) -> None:
         """Change a tile in place."""
         t, p, r = (self.name(stem) for stem in "tpr")
-        kind = self.choose(13)
+        kind = self.choose(16)
         if kind == 0:
             self.emit(f"{t}[{self.index()}, {self.index()}] = {self.number()}")
         elif kind == 1:
@@ -350,6 +350,14 @@ class _Writer:
             self.emit(f"dk.tile_sort({r}, {other})")
         elif kind == 11:
             self.emit(f"{t}[{self.index()}, {self.index()}] = {t}[{self.index()}, {self.index()}] * {self.number()}")
+        elif kind == 12:
+            side = self.pick(("lower", "upper"))
+            self.emit(f"dk.tile_{side}_solve_inplace({self.bounded('p', 1)} * 0.2 + one, {t})")
+        elif kind == 13:
+            self.emit(f"{p} = {p} @ dk.tile_transpose({p}) * 0.3 + one")
+            self.emit(f"dk.tile_cholesky_inplace({p}{self.pick(('', ', fill_mode=' + repr('upper')))})")
+        elif kind == 14:
+            self.emit(f"dk.tile_{self.pick(('add', 'sub'))}_inplace({t}, {self.bounded('t', 1)})")
         else:
             self.emit(f"{p} *= {self.bounded('p', 1)}")
 
