@@ -148,6 +148,8 @@ def compile_function(
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
+    if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
+        block_dim = None  # no launch can have it
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
     fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
