@@ -34,7 +34,7 @@ def test_what_the_result_held_counts_only_when_added_to(add: bool, beta: str) ->
 def test_compilers_keep_the_call_where_all_threads_are(typed: bool) -> None:
     text = convert(kernel_text(HALF), NAME, typed=typed)
     lines = [line for line in text.splitlines() if HALF.symbol in line]
-    assert [line.split()[0] for line in lines] == ["declare", "call"]
+    assert [line.split()[0] for line in lines] == ["call", "declare"]
     assert all(line.endswith("convergent") for line in lines)
 
 
