@@ -48,6 +48,7 @@ from diffkern.passes.ranges import clear_wraps
 from diffkern.passes.reference import values_by_reference
 from diffkern.passes.sink import sink_singular
 from diffkern.passes.tile_lower import has_tiles
+from diffkern.passes.tile_threads import threads_of
 from diffkern.passes.unroll import unroll
 from diffkern.passes.widen import widen
 from diffkern.passes.writers import one_writer_each
@@ -118,8 +119,11 @@ class Derivative:
 
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
-    fn = lower(pyfunc, types)
+    fn = lower(pyfunc, types, block_dim=(options.get("block_dim") or 1) if _is_cuda(options) else 1)
     check_blocks(fn)
+    threads = threads_of(fn)
+    if threads:
+        fn.attrs = {**fn.attrs, "threads": threads}
     if not _is_cuda(options):
         with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
@@ -260,7 +264,7 @@ def _build(
     compiled: cpu.CompiledObject | cuda.CudaObject
     files: dict[str, bytes] = {}
     if has_tiles(fn):
-        manifest["tiled"] = True  # what is launched are blocks
+        manifest["blockwise" if threads_of(fn) else "tiled"] = True  # what is launched are threads, or blocks
     bounds = _launch_bounds(options)
     if bounds is not None:
         manifest["launch_bounds"] = bounds

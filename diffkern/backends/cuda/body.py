@@ -60,7 +60,7 @@ class CudaBody(BodyEmitter):
     lines: Lines | None = None
     dynamic_shared: Any = None
     shared_offset: int = 0
-    arch: str = ""
+    arch: str = "sm_90"
     threads: int = 0
     products: dict[Product, None] = field(default_factory=dict)
 

@@ -152,7 +152,7 @@ def compile_function(
         block_dim = None  # no launch can have it
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
-    fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
+    fixed = fn.attrs.get("threads") or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
     emit = functools.partial(

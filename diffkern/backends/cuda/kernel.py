@@ -81,7 +81,7 @@ def emit_kernel(
     checking: Checking = Checking.NONE,
     launch_bounds: tuple[int, int] | None = None,
     lineinfo: bool = False,
-    arch: str = "",
+    arch: str = "sm_90",
     block_dim: int | None = None,
 ) -> CudaModule:
     """Spell a kernel in LLVM.
@@ -105,7 +105,7 @@ def emit_kernel(
     lineinfo
         Give the instructions the source lines they come from.
     arch
-        The architecture, which products of a library are made for.
+        The architecture, which decides on atomic operations and products of a library.
     block_dim
         How many threads every block has, if that is known.
     """
@@ -151,7 +151,7 @@ class _Kernel(Frame):
         fn: Function,
         symbol: str,
         flags: tuple[str, ...],
-        arch: str = "",
+        arch: str = "sm_90",
         block_dim: int | None = None,
     ) -> None:
         self.arch, self.block_dim = arch, block_dim

@@ -34,7 +34,7 @@ class OnHost:
         self.types = tuple(p.type for p in fn.params)
         lowered = lower_tiles_for_blocks(clone_function(fn), library=lambda product: True)
         assert not any(op.name == "buffer_matmul" for op in walk(lowered.body))
-        self.code = HostCuda(lowered, grid=2, threads=3)
+        self.code = HostCuda(lowered, grid=2, threads=3, arch="sm_80")
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
         header = struct.pack(HEADER_FORMAT, 0, *(*dim, 1, 1, 1)[:4], 0, 0)
