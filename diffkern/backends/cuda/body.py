@@ -43,7 +43,7 @@ class CudaBody(BodyEmitter):
     Attributes
     ----------
     quiet
-        Results of atomic ops that nothing uses, by identity of the op.
+        The ops, by identity, that change an element atomically where nothing uses what was there before.
     lines
         What gives instructions their source lines; None without.
     dynamic_shared
@@ -105,7 +105,7 @@ class CudaBody(BodyEmitter):
         array = op.operands[0].type
         if isinstance(array, Array) and array.layout == SHARED:
             return atomic(self.builder, t, pointer, kind, parts)
-        if op.name == "accumulate" or id(op) in self.quiet:
+        if id(op) in self.quiet:
             name = self.half(scalar_of(t)) if kind in ("add", "sub") else None
             ref = self.arrays.get(op.operands[0])
             if name and ref is not None and ref.type.dtype == t and ref.type.layout == "C":
