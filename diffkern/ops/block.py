@@ -33,15 +33,16 @@ def _barrier(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 for _row in (
-    OpDef("block_dim", "block", 0, _index, diff=Diff.REFUSED, py="block_dim()"),  # threads of a block
+    OpDef("block_dim", "block", 0, _index, diff=Diff.ZERO, py="block_dim()"),  # threads of a block
     OpDef(
-        "block_thread", "block", 0, _index, diff=Diff.REFUSED, py="thread_index()"
+        "block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()"
     ),  # the thread's index in its block
-    OpDef("block_index", "block", 0, _index, diff=Diff.REFUSED, py="block_index()"),  # which block of the launch
-    OpDef("extent", "block", 0, _index, diff=Diff.REFUSED, py="extent({axis})"),  # of the launch. attrs: axis
+    OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()"),  # which block of the launch
+    OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})"),  # of the launch. attrs: axis
     # Memory of a block, with undefined contents. attrs: type, shape, number (no two arrays have the same)
-    OpDef("shared_new", "block", 0, _shared, diff=Diff.REFUSED),
-    # Every thread of the block waits for all others; what they wrote before is seen after it.
-    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.REFUSED),
+    OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL),
+    # Every thread of the block waits for all others; what they wrote before is seen after it. attrs: replay, in
+    # an adjoint, of one that orders nothing but accesses of primal values.
+    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.SPECIAL),
 ):
     register(_row)
