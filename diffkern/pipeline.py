@@ -35,7 +35,7 @@ from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.passes.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
-from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
+from diffkern.passes.conflicts import Conflict, analyse_conflicts, settle_blocks, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.coverage import overwritten_whole
 from diffkern.passes.cse import eliminate_common
@@ -183,6 +183,8 @@ def build_adjoint(
         settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
     elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
+    elif of_single_threads(d.fn):
+        d = replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
