@@ -49,11 +49,12 @@ class Compiled:
     fn
         The function; it is not changed.
     block_dim
-        Threads of a block, where they work together. Chunks are then numbers of blocks.
+        Threads of a block, where they work together; may be changed. Chunks are then numbers of blocks.
     """
 
     def __init__(self, fn: Function, block_dim: int = 256) -> None:
-        self._block = block_dim if of_single_threads(fn) else 0
+        self.block_dim = block_dim
+        self._together = of_single_threads(fn)
         self._arity = fn.tid_arity
         symbol = f"testing_{next(_serial)}"
         code = compile_function(fn, symbol)
@@ -66,9 +67,9 @@ class Compiled:
         """Run all threads, in chunks of `chunk` (by default in one chunk, in order)."""
         n = int(np.prod(dim))
         dims = (*dim, 1, 1, 1)[:4]
-        if self._block:
-            check_whole_blocks(tuple(dim), self._arity, self._block)
-            n, dims = n // self._block, (*dims[:3], self._block)
+        if self._together:
+            check_whole_blocks(tuple(dim), self._arity, self.block_dim)
+            n, dims = n // self.block_dim, (*dims[:3], self.block_dim)
         if n == 0:
             return
         size = n if chunk is None else chunk
