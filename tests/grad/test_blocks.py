@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from block_corpus import BLOCKS
 from block_gradients import GRADIENTS, Case, Launch
+from block_threads import InTurns
 
-import diffkern as dk
 from diffkern import pipeline
+from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.widen import widen
 from diffkern.testing.gradcheck import Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import as_double
@@ -47,3 +48,22 @@ def test_against_differences(name: str) -> None:
         launch = CASES[name].launch(n, 2)
         report = check_vjp(vjp, launch.dim, arguments(vjp, launch), FEW)
         assert report.checked > 0
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_threads_of_a_gpu_do_not_meet(name: str) -> None:
+    """What the CUDA programs do between two barriers is right in any order of threads, and has no races."""
+    cpu = differentiated(name)
+    n = min(CASES[name].blocks, key=lambda n: abs(n - 5))
+    cpu.primal_program.block_dim = cpu.adjoint_program.block_dim = n  # type: ignore[attr-defined]
+    kernel = CASES[name].kernel
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), kernel.options)
+    vjp = Vjp(widen(fn), lambda fn: cpu.primal_program, options={**kernel.options, "target": "sm_90"})
+    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
+    gpu = vjp.running(*(functools.partial(InTurns, block_dim=n, seed=k) for k in range(2)))
+    launch = CASES[name].launch(n, 3)
+    point = arguments(cpu, launch)
+    weights = cpu.weights(point, np.random.default_rng(2))
+    expected = cpu.gradients(launch.dim, point, weights)
+    for i, found in gpu.gradients(launch.dim, point, weights).items():
+        np.testing.assert_allclose(found, expected[i], rtol=1e-9, atol=1e-9, err_msg=cpu.names[i])
