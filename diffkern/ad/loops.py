@@ -37,6 +37,10 @@ Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
 """Emit one primal iteration: (iteration number, carried state) -> next carried state."""
 
 
+_BLOCK_SLOTS = 12
+"""Snapshots of shared memory: reductions by halves make 10 trips at most, and C(14, 3) trips run three times."""
+
+
 @dataclass(frozen=True, slots=True)
 class StackBudget:
     """Memory of the loop stacks: ``bytes`` per nest level, or a fixed number of slots (tests)."""
@@ -71,7 +75,9 @@ class StackBudget:
         tiled = any(isinstance(f, Tile) for f in fields)
         room = self.tile_bytes if tiled else self.thread_bytes if block else self.bytes
         slots = room // size
-        return max(2, min(slots, self.block_bytes // shared) if shared else slots)
+        if shared:
+            slots = min(slots, self.block_bytes // shared, _BLOCK_SLOTS)
+        return max(2, slots)
 
 
 @dataclass(slots=True)

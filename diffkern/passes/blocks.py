@@ -21,7 +21,7 @@ from diffkern.errors import AutodiffError, CompileError, KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Stack
+from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
 from diffkern.ops.table import Effect, lookup
 from diffkern.passes.dce import has_effect
 from diffkern.passes.replays import has_barrier
@@ -47,7 +47,8 @@ MEMORY_BYTES = 1024 * 1024
 
 _OWN_NUMBERS = -1_000_000
 """Arrays made here have numbers from this downwards, those of an adjoint from -1."""
-_STACK_WRITERS = frozenset({"stack_set", "if", "for", "while"})
+_SHORT = 8
+"""Operations that are made again for a value rather than to keep it across a barrier."""
 
 _PER_THREAD = frozenset({"tid", "block_thread"})
 
@@ -277,6 +278,7 @@ class _Blocks:
         self.fields: dict[Value, list[Value | int]] = {}  # of a stack: the array of a field, or its place in the stack
         self.mixed = self.find_mixed()
         self.indices = {op.result: op for op in walk(fn.body) if op.name in _PER_THREAD}  # computed where needed
+        self.again = self.find_again()
         self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
         self.needed_later = self.find_kept(fn.body)
 
@@ -319,11 +321,15 @@ class _Blocks:
 
     def is_common(self, op: Op) -> bool:
         """Whether there is something in an op that the block does once."""
-        if any(r in self.uniform for r in op.results):
-            return True
-        if op.name == "stack_set" and op.operands[0] in self.stacks:
-            return len(self.mixed[op.operands[0]]) < len(op.operands) - 2
-        return any(self.is_common(inner) for sub in op.regions for inner in sub.ops if inner.name in _STACK_WRITERS)
+        return any(r in self.uniform for r in op.results) or self.keeps_common(op)
+
+    def keeps_common(self, op: Op) -> bool:
+        """Whether an op, or one in its regions, puts on a stack what is the same for all threads."""
+        if op.regions:
+            return any(self.keeps_common(inner) for sub in op.regions for inner in sub.ops)
+        if op.name != "stack_set" or op.operands[0] not in self.stacks:
+            return False
+        return len(self.mixed[op.operands[0]]) < len(op.operands) - 2
 
     def is_own(self, op: Op) -> bool:
         """Whether there is something in an op that each thread does."""
@@ -374,7 +380,22 @@ class _Blocks:
 
         visit(region)
         later = {v for v, where in uses if v in home and home[v] is not where and v not in self.uniform}
-        return later - self.indices.keys()
+        return later - self.indices.keys() - self.again.keys()
+
+    def find_again(self) -> dict[Value, Op]:
+        """Integers that follow from the thread's index and what is the same for all: computed where they are needed."""
+        found: dict[Value, Op] = {}
+        length: dict[Value, int] = {}
+        for op in walk(self.fn.body):
+            pure = not op.regions and lookup(op.name).effect is Effect.PURE and len(op.results) == 1
+            if not pure or op.result in self.uniform or op.result in self.indices:
+                continue
+            known = all(v in self.uniform or v in self.indices or v in found for v in op.operands)
+            length[op.result] = 1 + sum(length.get(v, 0) for v in op.operands)
+            integer = isinstance(op.result.type, Scalar) and not op.result.type.is_float
+            if known and integer and length[op.result] <= _SHORT:
+                found[op.result] = op
+        return found
 
     def array_for(self, t: Element, name: str, slots: int | None = None) -> Value:
         """Memory of the block with an element for each thread, and for each slot of a stack."""
@@ -564,6 +585,10 @@ class _Threads(_Common):
             index = self.blocks.indices.get(v)
             if index is not None:
                 return self.thread if index.name == "block_thread" else self.thread_index(index.attrs["axis"])
+            again = self.blocks.again.get(v)
+            if again is not None:
+                results = self.b.op(again.name, *self.values(again.operands), **again.attrs)
+                return results[0]
             found = self.b.one("load", self.blocks.kept[v], self.thread, hint=v.name, wrap=(False,))
         return found
 

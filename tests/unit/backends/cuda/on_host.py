@@ -12,6 +12,8 @@ import ctypes
 import itertools
 import re
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's test
 import cpu_harness
 import test_cpu_checks
 
-__all__ = ["HostCuda", "cpu_harness", "host_text", "test_cpu_checks"]
+__all__ = ["HostBlocks", "HostCuda", "cpu_harness", "host_text", "test_cpu_checks"]
 
 _serial = itertools.count()
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -57,27 +59,42 @@ _BODIES = {
 }
 
 
-def host_text(text: str, symbol: str) -> str:
-    """The module for the host; its function ``<symbol>.set`` sets the special registers."""
+def host_text(text: str, symbol: str, *, together: bool = False) -> str:
+    """The module for the host; its function ``<symbol>.set`` sets the special registers.
+
+    With ``together`` it takes the addresses of functions that wait at a barrier, exchange values between threads, and
+    know which thread asks for a register.
+    """
     text = text.replace("ptx_kernel ", "")
     text = re.sub(r"byval\([^)]*\) ?", "", text)
     text = text.replace("addrspace(3)", "").replace("addrspace(4)", "")
-    shims = [_registers(symbol)]
+    shims = [_callbacks(symbol) if together else _registers(symbol)]
     for k, name in enumerate(_REGISTERS):
         text, found = _replace_function(text, f"llvm.nvvm.read.ptx.sreg.{name}", f"host.register.{k}")
-        if found:
+        if found and together:
+            shims.append(f"define internal i32 @host.register.{k}() {{\n{_call(0, 'i32', f'i32 {k}')}\n  ret i32 %v\n}}")
+        elif found:
             shims.append(
                 f"define internal i32 @host.register.{k}() {{\n"
                 f"  %p = getelementptr i32, ptr @host.registers, i64 {k}\n  %v = load i32, ptr %p\n  ret i32 %v\n}}"
             )
     text, found = _replace_function(text, "llvm.nvvm.shfl.sync.down.i32p", "host.shuffle")
-    if found:
+    if found and together:
+        shims.append(
+            "define internal {i32, i1} @host.shuffle(i32 %mask, i32 %a, i32 %distance, i32 %last) {\n"
+            f"{_call(2, 'i64', 'i32 %a, i32 %distance, i32 %last')}\n"
+            "  %low = trunc i64 %v to i32\n  %high = lshr i64 %v, 32\n  %p = trunc i64 %high to i1\n"
+            "  %r = insertvalue {i32, i1} undef, i32 %low, 0\n  %s = insertvalue {i32, i1} %r, i1 %p, 1\n"
+            "  ret {i32, i1} %s\n}"
+        )
+    elif found:
         shims.append(
             "define internal {i32, i1} @host.shuffle(i32, i32, i32, i32) {\n  ret {i32, i1} zeroinitializer\n}"
         )
     text, found = _replace_function(text, "llvm.nvvm.barrier0", "host.barrier")
     if found:
-        shims.append("define internal void @host.barrier() {\n  ret void\n}")
+        wait = _call(1, "i32", "i32 0") if together else ""
+        shims.append(f"define internal void @host.barrier() {{\n{wait}\n  ret void\n}}")
     text = _atomics(text)
     for name, body in _BODIES.items():
         instruction = f'asm  "{name}.approx.ftz.f32 $0, $1;", "=f,f"'
@@ -101,6 +118,23 @@ def _registers(symbol: str) -> str:
     return (
         "@host.registers = internal global [8 x i32] zeroinitializer\n"
         f'define void @"{symbol}.set"(i32 %a0, i32 %a1, i32 %a2, i32 %a3) {{\n{stores}\n  ret void\n}}'
+    )
+
+
+def _callbacks(symbol: str) -> str:
+    stores = "\n".join(
+        f"  %p{k} = getelementptr ptr, ptr @host.callbacks, i64 {k}\n  store ptr %a{k}, ptr %p{k}" for k in range(3)
+    )
+    return (
+        "@host.callbacks = internal global [3 x ptr] zeroinitializer\n"
+        f'define void @"{symbol}.set"(ptr %a0, ptr %a1, ptr %a2) {{\n{stores}\n  ret void\n}}'
+    )
+
+
+def _call(k: int, result: str, arguments: str) -> str:
+    return (
+        f"  %c = getelementptr ptr, ptr @host.callbacks, i64 {k}\n  %f = load volatile ptr, ptr %c\n"
+        f"  %v = call {result} %f({arguments})"
     )
 
 
@@ -174,3 +208,70 @@ class HostCuda:
         for k, thread in itertools.product(range(self.grid), range(self.threads)):
             self._set(thread, self.threads, k, self.grid)
             self._entry(ctypes.addressof(buffer))
+
+
+class HostBlocks:
+    """A function of the IR, compiled as for CUDA; the threads of a block are threads of this process.
+
+    Parameters
+    ----------
+    fn
+        The function.
+    block_dim
+        Threads of a block.
+    grid
+        Number of blocks, which run one after the other.
+    """
+
+    def __init__(self, fn: Function, block_dim: int, grid: int = 1, **options: Any) -> None:
+        self.fn, self.grid, self.block_dim = fn, grid, block_dim
+        symbol = f"cuda_on_host_{next(_serial)}"
+        t = target.target()
+        expanded = expand_composites(fn)
+        module = emit_kernel(expanded, symbol, triple=t.triple, data_layout=t.data_layout, **options)
+        text = host_text(module.text, symbol, together=True)
+        code = target.object_code(target.optimise(text, 10**9, t), t)
+        addresses = load_object(code, [symbol, f"{symbol}.set"])
+        self._entry = _ENTRY(addresses[symbol])
+        self.me = threading.local()
+        self.block = 0
+        self.values: dict[int, int] = {}
+        self.barrier = threading.Barrier(block_dim, timeout=60)
+        self._callbacks = (
+            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(self._register),
+            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(self._wait),
+            ctypes.CFUNCTYPE(ctypes.c_longlong, *[ctypes.c_int] * 3)(self._shuffle),
+        )
+        places = [ctypes.cast(c, ctypes.c_void_p) for c in self._callbacks]
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(addresses[f"{symbol}.set"])(*places)
+
+    def _register(self, which: int) -> int:
+        return (self.me.thread, self.block_dim, self.block, self.grid)[which]
+
+    def _wait(self, _: int) -> int:
+        self.barrier.wait()
+        return 0
+
+    def _shuffle(self, value: int, distance: int, last: int) -> int:
+        me = self.me.thread
+        self.values[me] = value
+        self.barrier.wait()
+        present = me % 32 + distance <= last
+        found = self.values.get(me + distance, 0) if present else value  # a lane may be missing from the last warp
+        self.barrier.wait()
+        return (found & 0xFFFFFFFF) | (int(present) << 32)
+
+    def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
+        """Run all threads; arrays among `args` are changed in place."""
+        buffer = ctypes.create_string_buffer(cpu_harness.pack(self.fn, args, tuple(dim), 0, 0))
+
+        def thread(k: int) -> None:
+            self.me.thread = k
+            self._entry(ctypes.addressof(buffer))
+
+        for self.block in range(self.grid):
+            running = [threading.Thread(target=thread, args=(k,)) for k in range(self.block_dim)]
+            for t in running:
+                t.start()
+            for t in running:
+                t.join()
