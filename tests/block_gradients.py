@@ -62,7 +62,9 @@ def empty(*shape: int) -> np.ndarray:
 
 def of_each_thread(*more: Any, per_block: bool = False) -> Callable[[int, int], Launch]:
     """One number in and one out for each thread (or block), and further arguments."""
-    return lambda n, blocks: Launch((n * blocks,), [numbers(n * blocks), empty(blocks if per_block else n * blocks), *more])
+    return lambda n, blocks: Launch(
+        (n * blocks,), [numbers(n * blocks), empty(blocks if per_block else n * blocks), *more]
+    )
 
 
 @case(of_each_thread(per_block=True))
@@ -191,7 +193,10 @@ def product_of_three_tiles(a: f2, b: f2, c: f2):
     c[block * SIDE + i, j] = total
 
 
-@case(lambda n, blocks: Launch((SIDE * blocks, SIDE), [numbers(SIDE * blocks, SIDE), empty(SIDE, SIDE * blocks)]), blocks=(16,))
+@case(
+    lambda n, blocks: Launch((SIDE * blocks, SIDE), [numbers(SIDE * blocks, SIDE), empty(SIDE, SIDE * blocks)]),
+    blocks=(16,),
+)
 def transpose(a: f2, b: f2):
     """Rows come in, columns go out."""
     i, j = dk.tid()

@@ -11,19 +11,24 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from diffkern import pipeline
 from diffkern.backends import device_library
 from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import function_name
 from diffkern.ir.nodes import Function
+from diffkern.kernel import Kernel
+from diffkern.passes.cuda_plan import settle_updates
+from diffkern.passes.widen import widen
+from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import kernel_argument
 
-__all__ = ["InTurns", "RaceError"]
+__all__ = ["InTurns", "RaceError", "for_gpu"]
 
 
 class RaceError(AssertionError):
@@ -48,7 +53,9 @@ class _Watched:
         before = found[1]
         for thread, other in before.items():
             if thread != m.thread and (kind, other) not in (("read", "read"), ("atomic", "atomic")):
-                raise RaceError(f"thread {thread} does a {other}, thread {m.thread} a {kind} of {key} in phase {m.phase}")
+                raise RaceError(
+                    f"thread {thread} does a {other}, thread {m.thread} a {kind} of {key} in phase {m.phase}"
+                )
         if before.get(m.thread, "read") == "read" or kind == "write":
             before[m.thread] = kind
 
@@ -115,6 +122,19 @@ class InTurns:
                 raise RaceError(f"threads of a block wait at different places: {sorted(map(str, places))}")
             if places == {None}:
                 return
+
+
+def for_gpu(kernel: Kernel, options: Mapping[str, Any] | None = None) -> Vjp:
+    """A kernel and its adjoint in float64 as they are for a GPU, to be run by one of the engines."""
+    given = {**kernel.options, **(options or {})}
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), given)
+    vjp = Vjp(widen(fn), _nothing, options={**given, "target": "sm_90"})
+    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
+    return vjp
+
+
+def _nothing(fn: Function) -> Any:
+    """No engine: nothing is compiled for it."""
 
 
 def _resume(thread: Generator[None, None, None]) -> tuple[int, ...] | None:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from diffkern.ir.builder import Builder
-from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import INT32, SHARED, Array, is_shared, value_type
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.passes.blocks import decided_for_all, uniform_values
@@ -151,9 +151,9 @@ class BlockPlan:
             if write.operands[0] is not load.operands[0] or not self.inside(write, at.scope):
                 continue
             there = self.place[write]
-            if there.outer is at.outer and there.scope is at.scope:
-                if there.number < at.number or set(there.loops) & set(at.loops):
-                    self.lost[load] = write
+            together = there.outer is at.outer and there.scope is at.scope
+            if together and (there.number < at.number or set(there.loops) & set(at.loops)):
+                self.lost[load] = write
             if there.number > self.place[at.outer].number:
                 self.from_snapshot[load] = at.outer
         if load in self.from_snapshot:
@@ -319,7 +319,8 @@ class BlockMemory:
 
     def size(self, array: Value) -> int:
         attrs = self.made[array].attrs
-        return math.prod(attrs["shape"]) * int(attrs["type"].dtype.itemsize)
+        size: int = math.prod(attrs["shape"]) * attrs["type"].dtype.itemsize
+        return size
 
     # -- code --------------------------------------------------------------------------------------------------------
 

@@ -34,9 +34,7 @@ def _barrier(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 for _row in (
     OpDef("block_dim", "block", 0, _index, diff=Diff.ZERO, py="block_dim()"),  # threads of a block
-    OpDef(
-        "block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()"
-    ),  # the thread's index in its block
+    OpDef("block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()"),  # the thread's index in its block
     OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()"),  # which block of the launch
     OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})"),  # of the launch. attrs: axis
     # Memory of a block, with undefined contents. attrs: type, shape, number (no two arrays have the same)

@@ -546,7 +546,6 @@ class _Common(Cloner):
         else:
             super().op(op)
 
-
     def stack(self, op: Op) -> None:
         """The fields that are the same for all threads."""
         places = self.blocks.fields[op.operands[0]]

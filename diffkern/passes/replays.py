@@ -85,7 +85,7 @@ def remove_dead_replays(region: Region, tracked: Collection[Value]) -> None:
 
 
 def merge_barriers(region: Region, tracked: Collection[Value]) -> None:
-    """Remove barriers between which no shared memory is accessed, and those of replays that replay nothing, in place."""
+    """Remove barriers without an access to shared memory between them, and those of replays of nothing, in place."""
     touched = {v for op in walk(region) if op.name in LOADS for v in op.operands[:1]}
     useless = touched.isdisjoint(tracked)
 

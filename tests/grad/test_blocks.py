@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from block_corpus import BLOCKS
 from block_gradients import GRADIENTS, Case, Launch
-from block_threads import InTurns
+from block_threads import InTurns, for_gpu
 
 from diffkern import pipeline
-from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.widen import widen
 from diffkern.testing.gradcheck import Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import as_double
@@ -56,11 +55,7 @@ def test_the_threads_of_a_gpu_do_not_meet(name: str) -> None:
     cpu = differentiated(name)
     n = min(CASES[name].blocks, key=lambda n: abs(n - 5))
     cpu.primal_program.block_dim = cpu.adjoint_program.block_dim = n  # type: ignore[attr-defined]
-    kernel = CASES[name].kernel
-    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), kernel.options)
-    vjp = Vjp(widen(fn), lambda fn: cpu.primal_program, options={**kernel.options, "target": "sm_90"})
-    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
-    gpu = vjp.running(*(functools.partial(InTurns, block_dim=n, seed=k) for k in range(2)))
+    gpu = for_gpu(CASES[name].kernel).running(*(functools.partial(InTurns, block_dim=n, seed=k) for k in range(2)))
     launch = CASES[name].launch(n, 3)
     point = arguments(cpu, launch)
     weights = cpu.weights(point, np.random.default_rng(2))

@@ -72,7 +72,9 @@ def host_text(text: str, symbol: str, *, together: bool = False) -> str:
     for k, name in enumerate(_REGISTERS):
         text, found = _replace_function(text, f"llvm.nvvm.read.ptx.sreg.{name}", f"host.register.{k}")
         if found and together:
-            shims.append(f"define internal i32 @host.register.{k}() {{\n{_call(0, 'i32', f'i32 {k}')}\n  ret i32 %v\n}}")
+            shims.append(
+                f"define internal i32 @host.register.{k}() {{\n{_call(0, 'i32', f'i32 {k}')}\n  ret i32 %v\n}}"
+            )
         elif found:
             shims.append(
                 f"define internal i32 @host.register.{k}() {{\n"
@@ -269,7 +271,8 @@ class HostBlocks:
             self.me.thread = k
             self._entry(ctypes.addressof(buffer))
 
-        for self.block in range(self.grid):
+        for block in range(self.grid):
+            self.block = block
             running = [threading.Thread(target=thread, args=(k,)) for k in range(self.block_dim)]
             for t in running:
                 t.start()
