@@ -379,3 +379,19 @@ def in_place(x: f1, y: f1):
     s[t] = y[i] * x[i]
     dk.syncthreads()
     y[i] = s[n - 1 - t] * s[t] + y[i]
+
+
+@case(of_each_thread(np.int32(4)), blocks=(3, 32))
+def a_loop_of_each_thread_afterwards(x: f1, y: f1, steps: int):
+    """Snapshots of the block's loop begin where those of the threads' own loop end."""
+    i, t, n = dk.tid(), dk.thread_index(), dk.block_dim()
+    s = dk.shared_array(MOST, float)
+    mine = x[i]
+    for _k in range(steps):
+        s[t] = mine
+        dk.syncthreads()
+        mine = dk.sin(mine + s[(t + 1) % n])
+        dk.syncthreads()
+    for _k in range(steps + 2):
+        mine = dk.cos(mine) * x[i]
+    y[i] = mine

@@ -47,6 +47,8 @@ MEMORY_BYTES = 1024 * 1024
 
 _OWN_NUMBERS = -1_000_000
 """Arrays made here have numbers from this downwards, those of an adjoint from -1."""
+_BLOCK_LEVEL = 1_000_000
+"""Loop stacks of a block have levels from this upwards."""
 _SHORT = 8
 """Operations that are made again for a value rather than to keep it across a barrier."""
 
@@ -355,7 +357,8 @@ class _Blocks:
             places.append(self.array_for(f, op.result.name, t.slots) if k in mixed else same.index(k))  # type: ignore[arg-type]
         self.fields[op.result] = places
         if same:
-            narrow = Stack(tuple(t.fields[k] for k in same), t.slots, t.level)
+            # Not in the place of a thread's stacks: the block may fill it before the threads have left theirs.
+            narrow = Stack(tuple(t.fields[k] for k in same), t.slots, _BLOCK_LEVEL + t.level)
             with self.b.at(op.loc):
                 self.env[op.result] = self.b.one("stack_new", type=narrow, hint=op.result.name)
 
