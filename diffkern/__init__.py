@@ -8,7 +8,6 @@ from typing import Any
 from diffkern._version import __version__
 from diffkern.build import compile_kernels as compile  # noqa: A004, F401  (`import *` keeps the built-in)
 from diffkern.build import force_load
-from diffkern.build import load_directory as load
 from diffkern.errors import (
     AutodiffError,
     CompileError,
@@ -95,6 +94,7 @@ from diffkern.runtime.stream import (
 )
 from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
+from diffkern.ship import load_directory as load
 
 
 def _elementwise(name: str, ndim: int) -> Kernel:

@@ -1,8 +1,7 @@
-"""Compile before the first launch: on all cores, or for other processors, into a directory that can be shipped.
+"""Compile before the first launch, on all cores.
 
-In: kernels, or the modules that hold them, and argument types. Out: programs in the cache and in memory, one program to
-look at, or artifacts in a directory. Nothing here decides what a program is: it calls what a launch calls, only earlier
-and several at once.
+In: kernels, or the modules that hold them, and argument types. Out: programs in the cache and in memory, or one program
+to look at. Nothing here decides what a program is: it calls what a launch calls, only earlier and several at once.
 
 Compiling holds Python's lock or LLVM's for nearly all of its time, so threads do not help; on Linux the work is given
 to forked processes, which have the kernels without pickling them. A process with more than one Python thread, or with
@@ -12,20 +11,18 @@ systems, compile one program after the other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any, overload
 
-from diffkern.cache.environment import compiler_digest
-from diffkern.cache.maintenance import Artifact, artifacts, publish
 from diffkern.cache.store import Store
 from diffkern.cache.targets import HOST, NAMED, NATIVE, is_gpu
 from diffkern.compiled import Compiled, compile_for
@@ -33,20 +30,25 @@ from diffkern.errors import CompileError, KernelError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.runtime.native.pool import processors
 from diffkern.specialize import (
     Specialization,
-    add_directory,
     artifact_key,
     build_entry,
     current_store,
     load,
-    runnable_targets,
 )
 
-__all__ = ["Library", "compile_ahead", "compile_kernels", "force_load", "is_annotated", "load_directory"]
+__all__ = [
+    "Work", "arrays_with_gradients", "compile_kernels", "force_load", "is_annotated", "kernel_and_types", "make",
+    "specializations", "target_named",
+]  # fmt: skip
 
 _Fields = list[tuple[str, bytes]]
-_OPTIONS = ("fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes")
+_OPTIONS = (
+    "block_dim", "enable_mathdx_gemm", "fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes",
+)  # fmt: skip
+_CPU = "cpu"  # this processor, as NATIVE
 _index = struct.Struct("=i")
 _BAR = 30
 # What a pipe holds at least; more work than that is handed out in several rounds.
@@ -54,26 +56,7 @@ _ROUND = 1000
 
 
 @dataclass(frozen=True)
-class Library:
-    """A directory of shipped artifacts whose programs this process now finds.
-
-    Attributes
-    ----------
-    directory : Path
-        Where they are.
-    targets : tuple of str
-        Which of its targets this machine can run, best first; then its GPU architectures, whatever devices there are.
-    programs : tuple of str
-        What it has for them: direction, kernel, and argument types.
-    """
-
-    directory: Path
-    targets: tuple[str, ...]
-    programs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Work:
+class Work:
     """One program to be made for one target and kept in one store."""
 
     specialization: Specialization
@@ -159,8 +142,10 @@ def compile_kernels(
     progress : bool, optional
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
-        With a target, options in place of the kernel's own: ``fast_math``, ``launch_bounds``, ``lineinfo``,
-        ``may_alias``, ``mode``, ``stack_bytes``.
+        With a target, options in place of the kernel's own: ``enable_mathdx_gemm``, ``fast_math``, ``launch_bounds``,
+        ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a block for which
+        libmathdx makes matrix products of tiles (256 by default). For a GPU the program is by default the one that
+        launches run whose arrays do not overlap; ``may_alias=True`` gives the one for the others.
 
     Returns
     -------
@@ -188,27 +173,34 @@ def compile_kernels(
 
 
 def _compile_one(
-    item: Any, args: Sequence[Any] | None, target: str, adjoint: bool, active: Any, options: Mapping[str, Any]
+    item: Any, args: Sequence[Any] | None, target: str, adjoint: bool, active: Any, options: dict[str, Any]
 ) -> Compiled:
-    kernel, types = _kernel_and_types(item)
+    kernel, types = kernel_and_types(item)
     if args is not None:
         types = list(args) if isinstance(args, (list, tuple)) else [args]
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
         raise TypeError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
-    target = NATIVE if target in ("cpu", NATIVE) else _target(target)
+    target = NATIVE if target in (_CPU, NATIVE) else target_named(target)
     known = kernel.argument_types(*types)
-    own = {**kernel.options, **options}
+    threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
+    wish = kernel.enable_mathdx_gemm if library is None else library
+    own = {"may_alias": False, **options} if is_gpu(target) else {**options, "may_alias": True}
+
+    def made(chosen: frozenset[int] | None) -> Compiled:
+        specialization = Specialization(kernel.func, known, kernel.options, chosen).with_options(**own)
+        return compile_for(specialization.for_block(threads, wish) if is_gpu(target) else specialization, target)
+
     if not adjoint:
-        return compile_for(Specialization(kernel.func, known, own), target)
-    chosen = _arrays_with_gradients(known) if active is None else kernel.positions(active, known)
+        return made(None)
+    chosen = arrays_with_gradients(known) if active is None else kernel.positions(active, known)
     if not kernel.enable_backward or not chosen:
         why = "it has no array with a gradient" if kernel.enable_backward else "it was made with enable_backward=False"
         raise CompileError(f"kernel {kernel.name!r} has no adjoint: {why}", remedy="leave out adjoint=True")
-    return compile_for(Specialization(kernel.func, known, own, chosen), target)
+    return made(chosen)
 
 
-def _kernel_and_types(item: Any) -> tuple[Kernel, list[Any]]:
+def kernel_and_types(item: Any) -> tuple[Kernel, list[Any]]:
     kernel, *types = item if isinstance(item, tuple) else (item,)
     if not isinstance(kernel, Kernel):
         raise TypeError(f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}")
@@ -225,14 +217,14 @@ def _compile_and_load(
     errors: list[KernelError] = []
     wanted: list[Specialization] = []
     for item in kernels:
-        kernel, types = _kernel_and_types(item)
+        kernel, types = kernel_and_types(item)
         try:
-            wanted += _specializations(kernel, types, adjoint, active)
+            wanted += specializations(kernel, types, adjoint, active)
         except KernelError as error:
             errors.append(error)
     store = current_store()
-    work = [_Work(s, s.fields(), NATIVE, store) for s in wanted]
-    _make(work, processes, progress)
+    work = [Work(s, s.fields(), NATIVE, store) for s in wanted]
+    make(work, processes, progress)
     # Those that could not be made are tried once more here, where their errors can be told.
     for specialization in wanted:
         try:
@@ -268,124 +260,22 @@ def force_load(module: ModuleType | str | Iterable[ModuleType | str] | None = No
     compile_kernels(*found.values())
 
 
-def compile_ahead(
-    kernels: Iterable[Kernel | tuple[Any, ...]],
-    targets: Sequence[str],
-    directory: Path,
-    *,
-    adjoint: bool = True,
-    active: Sequence[str] | None = None,
-    processes: int | None = None,
-    progress: bool | None = None,
-) -> int:
-    """Compile kernels for targets into a directory that :func:`load_directory` takes; return how many programs.
-
-    Parameters
-    ----------
-    kernels : iterable of Kernel or (Kernel, type, …)
-        As for :func:`compile_kernels`.
-    targets : sequence of str
-        ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``; GPU architectures from ``sm_75`` on.
-    directory : Path
-        Where to. Everybody may read it afterwards.
-    active : sequence of str, optional
-        Names of the parameters to differentiate for, of each kernel those that it has; by default as for
-        :func:`compile_kernels`.
-
-    Raises
-    ------
-    KernelError
-        If a kernel cannot be compiled or differentiated, or there is no such target.
-    OSError
-        If the directory cannot be written to.
-    """
-    chosen = [_target(name) for name in dict.fromkeys(targets)]
-    is_new = not directory.exists()
-    store = Store(directory)
-    if not store.is_writable():
-        raise PermissionError(f"cannot write to {directory}, or others can")
-    wanted = []
-    given = [_kernel_and_types(item) for item in kernels]
-    names = _named_parameters([kernel for kernel, _ in given], active)
-    for kernel, types in given:
-        wanted += [(s, s.fields()) for s in _specializations(kernel, types, adjoint, names.get(kernel))]
-    work = [_Work(s, fields, target, store, shipped=True) for s, fields in wanted for target in chosen]
-    _make(work, processes, progress)
-    for one in work:
-        one.do()
-    publish(directory, is_new)
-    return len(work)
-
-
-def load_directory(directory: str | os.PathLike[str]) -> Library:
-    """Let this process find its kernels' programs in a directory of compiled ones; no compiler is needed for those.
-
-    Of several targets the best that this machine supports is taken; of GPU programs those for the architecture of the
-    device that a kernel is launched on, or a lesser one of the same major version. The directory is made by
-    ``diffkern compile`` or ``diffkern cache export`` and is only read. A program that is not in it is looked for in the
-    cache and compiled if need be, as always.
-
-    Parameters
-    ----------
-    directory : str or path
-        The directory.
-
-    Returns
-    -------
-    Library
-        What it has for this machine.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such directory.
-    CompileError
-        If it has nothing that this machine can run.
-    """
-    place = Path(directory).expanduser().absolute()
-    if not place.is_dir():
-        raise FileNotFoundError(f"there is no directory {place}")
-    found = [a for a in artifacts(place) if "types" in a.ingredients]
-    usable = [target for target in runnable_targets() if any(a.target == target for a in found)]
-    usable += sorted({a.target for a in found if is_gpu(a.target)}, key=lambda name: int(name[3:]))
-    if not usable:
-        has = ", ".join(sorted({a.target for a in found})) or "nothing"
-        raise CompileError(
-            f"{place} has no program for this machine; it has {has}",
-            remedy=f"compile for one of {', '.join(runnable_targets())}",
-        )
-    _warn_of_other_versions(place, found)
-    add_directory(place)
-    return Library(place, tuple(usable), tuple(dict.fromkeys(a.title for a in found if a.target in usable)))
-
-
 # -- what is to be compiled --------------------------------------------------------------------------------------------
 
 
-def _specializations(
+def specializations(
     kernel: Kernel, types: Sequence[Any], adjoint: bool, active: Sequence[str] | None
 ) -> list[Specialization]:
     known = kernel.argument_types(*types)
     found = [Specialization(kernel.func, known, kernel.options)]
     if adjoint and kernel.enable_backward:
-        chosen = _arrays_with_gradients(known) if active is None else kernel.positions(active, known)
+        chosen = arrays_with_gradients(known) if active is None else kernel.positions(active, known)
         if chosen:
             found.append(Specialization(kernel.func, known, kernel.options, chosen))
     return found
 
 
-def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -> dict[Kernel, list[str]]:
-    """Return for each kernel those of the names that mean one of its parameters; each must mean one somewhere."""
-    if active is None:
-        return {}
-    found = {k: [name for name in active if name.partition(".")[0] in {p.name for p in k.parameters}] for k in kernels}
-    for name in active:
-        if not any(name in names for names in found.values()):
-            raise KernelError(f"no kernel has a parameter {name!r}", remedy="name parameters of the kernels")
-    return found
-
-
-def _arrays_with_gradients(types: Sequence[Argument]) -> frozenset[int]:
+def arrays_with_gradients(types: Sequence[Argument]) -> frozenset[int]:
     found = [leaf for t in types for _, leaf in leaves(t)]
     return frozenset(i for i, t in enumerate(found) if isinstance(t, Array) and is_differentiable(t))
 
@@ -395,35 +285,25 @@ def is_annotated(kernel: Kernel) -> bool:
     return all(p.annotation is not None and getattr(p.annotation, "dtype", True) is not None for p in kernel.parameters)
 
 
-def _target(name: str) -> str:
-    if name == NATIVE:
+def target_named(name: str) -> str:
+    if name in (_CPU, NATIVE):
         return HOST
     if name not in NAMED and not is_gpu(name):
         raise CompileError(
-            f"there is no target {name!r}", remedy=f"take one of {NATIVE}, {', '.join(NAMED)}, sm_75 … sm_120"
+            f"there is no target {name!r}",
+            remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_120",
         )
     return name
-
-
-def _warn_of_other_versions(place: Path, found: Sequence[Artifact]) -> None:
-    here = compiler_digest().hex()
-    other = sum(a.ingredients.get("diffkern") != here for a in found)
-    if other:
-        warnings.warn(
-            f"{other} of the {len(found)} programs in {place} were made by another version of diffkern and are not "
-            "used; make the directory again with this one",
-            RuntimeWarning,
-            stacklevel=3,
-        )
 
 
 # -- doing it ----------------------------------------------------------------------------------------------------------
 
 
-def _make(work: Sequence[_Work], processes: int | None, progress: bool | None) -> None:
+def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
     """Make what is missing, as far as other processes can; what fails there is left to the caller."""
     missing = [one for one in work if not one.is_done()]
-    count = min(len(missing), processes or _processors())
+    _make_products(missing, processes, progress)
+    count = min(len(missing), processes or processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
     _warm_up({one.target for one in missing})
@@ -432,6 +312,20 @@ def _make(work: Sequence[_Work], processes: int | None, progress: bool | None) -
     for start in range(0, len(missing), _ROUND):
         _make_in_processes(missing[start : start + _ROUND], count, shown)
     shown.end()
+
+
+def _make_products(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
+    """Make the matrix products of tiles that the programs want, all together, which keeps the processors busy."""
+    wanted: list[Any] = []
+    for one in work:
+        if is_gpu(one.target):
+            with contextlib.suppress(KernelError):  # told when the program is made
+                wanted += one.specialization.products(one.target)
+    if wanted:
+        from diffkern.products import obtain
+
+        with contextlib.suppress(KernelError):
+            obtain(wanted, processes=processes, progress=progress)
 
 
 def _warm_up(targets: Iterable[str]) -> None:
@@ -443,7 +337,7 @@ def _warm_up(targets: Iterable[str]) -> None:
         toolchain.warm_up(target)
 
 
-def _make_in_processes(work: Sequence[_Work], count: int, shown: _Progress) -> None:
+def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> None:
     queue_out, queue_in = os.pipe()
     done_out, done_in = os.pipe()
     # All of the queue fits into the pipe; its end is the end of the work.
@@ -468,7 +362,7 @@ def _make_in_processes(work: Sequence[_Work], count: int, shown: _Progress) -> N
             os.waitpid(child, 0)
 
 
-def _work_as_child(work: Sequence[_Work], queue: int, done: int) -> None:
+def _work_as_child(work: Sequence[Work], queue: int, done: int) -> None:
     """Take work from the queue until it is empty, and end the process."""
     status = 1
     try:
@@ -494,11 +388,6 @@ def _fork() -> int:
 def _may_fork() -> bool:
     # JAX has native threads, which Python does not count, and says that a fork beside them may not come to an end.
     return sys.platform == "linux" and threading.active_count() == 1 and "jax" not in sys.modules
-
-
-def _processors() -> int:
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
 
 
 class _Progress:

@@ -9,8 +9,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from diffkern.build import compile_ahead, is_annotated
+from diffkern.build import is_annotated
 from diffkern.cli_files import UsageError, find_kernel, import_file, kernels_of
+from diffkern.ship import compile_ahead
 
 __all__ = ["add_compile_command"]
 
@@ -34,6 +35,18 @@ def add_compile_command(commands: Any) -> None:
         "--active", metavar="NAME[,NAME…]", help="parameters to differentiate for, instead of all that have gradients"
     )
     parser.add_argument("--no-adjoint", action="store_true", help="compile no adjoints")
+    parser.add_argument(
+        "--programs",
+        default="all",
+        choices=("all", "least"),
+        help="of each kernel all that any launch needs, such as one whose arrays overlap, or the least",
+    )
+    parser.add_argument(
+        "--block-dim",
+        type=int,
+        metavar="N",
+        help="threads of a block where libmathdx makes matrix products of tiles, instead of each kernel's own number",
+    )
     parser.set_defaults(run=_compile)
 
 
@@ -51,9 +64,18 @@ def _compile(options: argparse.Namespace) -> None:
     targets = [name.strip() for name in options.target.split(",") if name.strip()]
     active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
     try:
-        count = compile_ahead(kernels, targets, options.out, adjoint=not options.no_adjoint, active=active)
+        count = compile_ahead(
+            kernels,
+            targets,
+            options.out,
+            adjoint=not options.no_adjoint,
+            active=active,
+            programs=options.programs,
+            block_dim=options.block_dim,
+        )
     except OSError as error:
         raise UsageError(str(error)) from error
-    print(f"compiled {count} programs of {len(kernels)} kernels for {', '.join(targets)} into {options.out}")
+    many = "kernel" if len(kernels) == 1 else "kernels"
+    print(f"compiled {count} programs of {len(kernels)} {many} for {', '.join(targets)} into {options.out}")
     if left_out:
         print(f"left out, because parameters without annotations have no known types: {', '.join(left_out)}")

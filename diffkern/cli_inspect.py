@@ -63,6 +63,11 @@ def add_inspect_command(commands: Any) -> None:
         what.add_argument(f"--{name}", dest="what", action="store_const", const=name, help=help_text)
     parser.add_argument("--fast-math", action="store_true", help="let the compiler reassociate, and assume no NaN")
     parser.add_argument(
+        "--may-alias",
+        action="store_true",
+        help="of a GPU the program for launches in which arrays overlap, instead of that for all others",
+    )
+    parser.add_argument(
         "--types",
         nargs="+",
         default=[],
@@ -91,7 +96,7 @@ def _inspect(options: argparse.Namespace) -> None:
 
 def _machine_code(kernel: Kernel, types: Sequence[object], what: str, options: argparse.Namespace) -> str:
     default = "sm_90" if what in ("sass", "ptx") else "cpu"
-    more = {"fast_math": True} if options.fast_math else {}
+    more = {name: True for name in ("fast_math", "may_alias") if getattr(options, name)}
     made = compile_kernels(
         kernel, types or None, target=options.target or default, adjoint=options.adjoint, active=None, **more
     )
@@ -108,6 +113,7 @@ def _resources(made: Compiled) -> str:
     rows: list[tuple[str, object]] = [("target", made.target), ("compiled in", f"{made.compile_seconds:.2f} s")]
     rows.append(("registers", made.registers))
     if isinstance(made, CompiledForGPU):
+        rows.insert(1, ("arrays", "may overlap" if made.may_alias else "do not overlap"))
         rows.append(("local memory", f"{made.stack_bytes} bytes a thread"))
         rows.append(("shared memory", f"{made.shared_bytes} bytes a block"))
     rows.append(("spilled", f"{made.spill_bytes} bytes"))

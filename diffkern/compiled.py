@@ -175,6 +175,11 @@ class CompiledForGPU(Compiled):
         return self.code.mnemonics
 
     @property
+    def may_alias(self) -> bool:
+        """Whether it is for launches in which an array that is written overlaps another one, instead of for others."""
+        return bool(self._specialization.options.get("may_alias", True))
+
+    @property
     def registers(self) -> int:
         """Registers of a thread."""
         return int(self.manifest["registers"])

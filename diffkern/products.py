@@ -3,6 +3,9 @@
 In: the products that kernels call. Out: their code. What a product is decides its key (with the versions of libmathdx
 and of the compiler it uses), so kernels share code, and so do processes. Making one takes seconds to a minute; several
 are made at once, each in a process of its own, with a progress bar on a terminal once that takes more than a second.
+
+They take about equally long, so that one after another for each processor would leave processors idle at the end: of
+three products on two processors, one for a third of the time. The last ones therefore share the processors.
 """
 
 from __future__ import annotations
@@ -14,24 +17,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from diffkern.backends.cuda.mathdx import Product
-from diffkern.cache.environment import distribution_versions
+from diffkern.backends.cuda.mathdx import Product, explain
+from diffkern.cache.environment import MATHDX, distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.runtime.native.pool import processors
 from diffkern.specialize import current_store
 
-__all__ = ["Products", "generated", "obtain", "product_key"]
+__all__ = ["Products", "codes", "generated", "obtain", "product_key"]
 
 _CODE = "kernel.ltoir"
 _BAR_AFTER_S = 1.0
-_DISTRIBUTIONS = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
+_MEMORY = 2 << 30
+"""Bytes that a process takes at most: 16 x 16 x 16 float16 takes 2.1 GB."""
 
 Command = Callable[[Product], list[str]]
 
@@ -63,10 +68,22 @@ class Products:
     symbols: tuple[str, ...] = field(default=())
 
 
+def codes(products: Sequence[Product]) -> list[bytes]:
+    """The code of each of some products.
+
+    Raises
+    ------
+    CompileError
+        If libmathdx is not installed, or one of them cannot be made.
+    """
+    found = obtain(products).code
+    return [found[product] for product in products]
+
+
 def product_key(product: Product) -> str:
     """The key under which a product's code is kept."""
     nvrtc = os.environ.get("DIFFKERN_NVRTC", "")
-    versions = [(name, version.encode()) for name, version in distribution_versions(_DISTRIBUTIONS)]
+    versions = [(name, version.encode()) for name, version in distribution_versions(MATHDX)]
     return key([("kind", b"matrix product"), *product.fields, *versions, ("nvrtc", nvrtc.encode())])
 
 
@@ -87,7 +104,7 @@ def obtain(
     store : Store, optional
         Where code is kept; the cache directory by default.
     processes : int, optional
-        How many to make at once; as many as processors by default.
+        How many to make at once, the last ones excepted; by default as many as processors, and as fit into the memory.
     progress : bool, optional
         Whether to show a progress bar on standard error; by default where that is a terminal.
     command : callable, optional
@@ -121,12 +138,21 @@ def obtain(
                 code[product] = entry.more[_CODE]
         missing = [product for product in missing if product not in code]
         before = os.times()
-        errors = _Makers(missing, code, kept, processes or os.cpu_count() or 1, shown, command or _command).run()
+        errors = _Makers(missing, code, kept, processes or _processes(), shown, command or _command).run()
         after = os.times()
     _count(len(missing) - len(errors))
     raise_all(errors)
     spent = after.children_user - before.children_user + after.children_system - before.children_system
     return Products(code, tuple(missing), spent, symbols)
+
+
+def _processes() -> int:
+    """One for each processor, as long as twice as many fit into the memory."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # only libmathdx's own systems can tell
+        return processors()
+    return max(1, min(processors(), memory // (2 * _MEMORY)))
 
 
 def _count(made: int) -> None:
@@ -160,48 +186,60 @@ class _Makers:
         shown: bool,
         command: Command,
     ) -> None:
-        self.waiting, self.total = list(missing), len(missing)
-        self.code, self.store, self.limit, self.shown, self.command = code, store, limit, shown, command
+        self.waiting, self.code, self.store, self.limit, self.command = list(missing), code, store, limit, command
         self.running: list[_Maker] = []
         self.errors: list[KernelError] = []
-        self.started = time.perf_counter()
-        self.drawn = False
+        self.bar = _progress(len(missing), shown)
 
     def run(self) -> list[KernelError]:
         try:
             while self.waiting or self.running:
-                while self.waiting and len(self.running) < self.limit:
+                while self.waiting and len(self.running) < self.room():
                     self.running.append(self.start(self.waiting.pop(0)))
                 for maker in [m for m in self.running if m.process.poll() is not None]:
                     self.running.remove(maker)
                     self.finish(maker)
-                self.draw()
+                    self.show(1)
+                self.show(0)
                 if self.running:
                     time.sleep(0.02)
         finally:
             for maker in self.running:
                 maker.process.kill()
-                maker.process.wait()
-            if self.drawn:
-                print(file=sys.stderr)
+                maker.process.communicate()
+            if self.bar is not None:
+                self.bar.close()
         return self.errors
+
+    def room(self) -> int:
+        """How many processes there may be: all that are left, if the processors have no two for each."""
+        left = len(self.waiting) + len(self.running)
+        return left if left < 2 * self.limit else self.limit
+
+    def show(self, done: int) -> None:
+        if self.bar is not None:
+            self.bar.update(done)
 
     def start(self, product: Product) -> _Maker:
         out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
         package = str(Path(__file__).parents[1])
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
         environment = {**os.environ, "PYTHONPATH": path}
-        process = subprocess.Popen(self.command(product), stdout=out, stderr=log, env=environment)
+        # The pipe ends when this process does, however: the other one then ends too.
+        process = subprocess.Popen(
+            self.command(product), stdin=subprocess.PIPE, stdout=out, stderr=log, env=environment
+        )
         return _Maker(product, process, out, log)
 
     def finish(self, maker: _Maker) -> None:
+        maker.process.communicate()
         maker.out.seek(0)
         maker.log.seek(0)
         found, said = maker.out.read(), maker.log.read().decode(errors="replace").strip()
         maker.out.close()
         maker.log.close()
         if maker.process.returncode or not found:
-            self.errors.append(_error(maker.product, said))
+            self.errors.append(_error(maker.product, said, maker.process.returncode))
             return
         self.code[maker.product] = found
         ingredients = {name: value.decode() for name, value in maker.product.fields}
@@ -209,21 +247,28 @@ class _Makers:
         entry = Entry(b"", (maker.product.symbol,), program=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
 
-    def draw(self) -> None:
-        if not self.shown or time.perf_counter() - self.started < _BAR_AFTER_S:
-            return
-        done = self.total - len(self.waiting) - len(self.running)
-        seconds = time.perf_counter() - self.started
-        bar = "#" * (20 * done // self.total)
-        print(f"\rmatrix products [{bar:<20}] {done}/{self.total} {seconds:.0f} s", end="", file=sys.stderr, flush=True)
-        self.drawn = True
+
+def _progress(total: int, shown: bool) -> Any:
+    """A bar that appears after a second; None where none is wanted or tqdm is not installed."""
+    if not shown:
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    # It is updated all the time, and a thread that does so would keep builds of kernels from forking.
+    bar = type("_Bar", (tqdm,), {"monitor_interval": 0})
+    return bar(total=total, desc="matrix products", unit="", delay=_BAR_AFTER_S, miniters=0, file=sys.stderr)
 
 
-def _error(product: Product, said: str) -> CompileError:
-    """What a process that failed has said, or that it said nothing."""
-    last = said.splitlines()[-1] if said else ""
+def _error(product: Product, said: str, status: int) -> CompileError:
+    """What a process that failed has said, or how it ended."""
+    log, _, last = said.rpartition("\n")
     try:
         parts = json.loads(last)
-        return CompileError(parts["message"], remedy=parts["remedy"])
+        error = CompileError(parts["message"], remedy=parts["remedy"])
+        nvrtc = parts["nvrtc"]
+        return explain(error, log, None if nvrtc is None else (nvrtc[0], nvrtc[1]))
     except (ValueError, KeyError, TypeError):
-        return CompileError(f"the process that makes the matrix product {product} ended without code: {last[:300]}")
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return CompileError(f"the process that makes the matrix product {product} {how}, without code: {said[-300:]}")

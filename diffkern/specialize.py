@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from diffkern.cache.environment import compiler_digest, distribution_versions
+from diffkern.cache.environment import MATHDX, compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import Store, default_directory
@@ -31,6 +31,7 @@ from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_objec
 from diffkern.runtime.program import Executable
 
 if TYPE_CHECKING:
+    from diffkern.backends.cuda.mathdx import Product
     from diffkern.pipeline import Program
 
 __all__ = [
@@ -41,7 +42,6 @@ __all__ = [
     "cache_directory",
     "current_store",
     "is_for_this_machine",
-    "is_shipped",
     "load",
     "load_entry",
     "load_stored",
@@ -55,8 +55,10 @@ _COMPILERS = ("llvmlite", "numba")
 # With these numba compiles for another processor than the one at hand.
 _NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 
-# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, and its linker.
-_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink")
+# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, its linker, and what makes matrix
+# products.
+_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
+_CUDA_SETTINGS = ("DIFFKERN_NVRTC",)
 
 _loaded: dict[str, Executable] = {}
 _entries: dict[str, Entry] = {}
@@ -99,7 +101,47 @@ class Specialization:
     def with_options(self, **options: Any) -> Specialization:
         """Return the same program compiled with other options."""
         own = {**self.options, **options}
+        if own.get("may_alias", False):
+            del own["may_alias"]  # as if nothing had been said: one program has one key
         return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
+
+    def for_block(self, threads: int, library: bool | None, target: str = "") -> Specialization:
+        """Return the program for blocks of so many threads, if it depends on that; else itself.
+
+        It does where a library may make matrix products for it, and where it makes tiles of what threads hold.
+
+        Parameters
+        ----------
+        threads : int
+            Threads of a block.
+        library : bool or None
+            Whether products are libmathdx's: True, or an error; None where it is installed; False for loops.
+        target : str, optional
+            The architecture for which a program with such products, if there is one in a directory of shipped programs,
+            is taken without libmathdx too.
+        """
+        from diffkern.frontend.canonical import may_make_tiles_of_threads, may_multiply_tiles
+
+        multiplies = library is not False and may_multiply_tiles(self.pyfunc)
+        made = self.with_options(block_dim=threads) if may_make_tiles_of_threads(self.pyfunc) else self
+        if not multiplies:
+            return made
+        called = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
+        if library is None and not has_mathdx():
+            shipped = any(_shipped_entry(one.fields(), target) for one in (called.for_arrays_apart(), called))
+            return called if shipped else made
+        return called
+
+    def with_atomics(self) -> Specialization:
+        """Return the adjoint that adds to cotangents atomically wherever threads of any launch may meet."""
+        return Specialization(self.pyfunc, self.types, self.options, self.active, "atomic")
+
+    def for_arrays_apart(self) -> Specialization:
+        """Return the program for launches on a GPU in which no array that is written overlaps another one.
+
+        It is what nearly all launches run; the program without this option is made when arrays do overlap.
+        """
+        return self.with_options(may_alias=False)
 
     def fields(self) -> list[tuple[str, bytes]]:
         """Return everything that has a say in the code besides the target, in a fixed order."""
@@ -118,16 +160,37 @@ class Specialization:
         """Compile for a target, with the assembly beside the object code if that is wanted."""
         from diffkern.pipeline import build_adjoint, build_forward
 
-        options = {**self.options, "target": target, "assembly": assembly}
+        options = {**self.options, "target": target, "assembly": assembly, "obtain": _obtain}
         if self.active is None:
             return build_forward(self.pyfunc, self.types, symbol, options)
         return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
+
+    def products(self, target: str) -> tuple[Product, ...]:
+        """Return the matrix products that its program for a GPU takes from a library, without making them."""
+        if not self.options.get("mathdx_gemm"):
+            return ()
+        from diffkern.pipeline import products_for_gpu
+
+        options = {**self.options, "target": target, "obtain": _obtain}
+        return products_for_gpu(self.pyfunc, self.types, self.active, options)
 
     @property
     def title(self) -> str:
         """What it is, for messages and lists."""
         types = ", ".join(map(str, self.types))
         return f"{'forward' if self.active is None else 'adjoint'} of {self.pyfunc.__qualname__}({types})"
+
+    def title_for(self, target: str) -> str:
+        """What it is, with what tells it from the other programs of the kernel for the target."""
+        more = [", arrays may overlap"] if is_gpu(target) and self.options.get("may_alias", True) else []
+        more += [", with atomics"] if self.accumulate == "atomic" else []
+        return self.title + "".join(more)
+
+
+def _obtain(products: Sequence[Product]) -> list[bytes]:
+    from diffkern.products import codes
+
+    return codes(products)
 
 
 def load(specialization: Specialization) -> Executable:
@@ -230,10 +293,11 @@ def build_entry(
     started = time.perf_counter()
     symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
     program = specialization.build(symbol, NATIVE if target == HOST else target)
-    facts = {**program.manifest, "title": specialization.title, "target": target}
+    title = specialization.title_for(target)
+    facts = {**program.manifest, "title": title, "target": target}
     ingredients = _readable([*fields, *_target_fields(target, shipped)])
     if config.verbose:
-        print(f"diffkern: compiled {specialization.title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
+        print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
     name = CUBIN_FILE if is_gpu(target) else OBJECT_FILE
     return Entry(program.object_code, program.symbols, program.source, facts, ingredients, name, program.files)
 
@@ -276,11 +340,6 @@ def add_directory(directory: Path) -> None:
 def loaded_directories() -> list[Path]:
     """Return the directories that were added."""
     return [store.directory for store in _directories]
-
-
-def is_shipped(specialization: Specialization, target: str) -> bool:
-    """Whether a directory of shipped artifacts has a program for a GPU architecture."""
-    return bool(_directories) and _shipped_entry(specialization.fields(), target) is not None
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
@@ -342,13 +401,16 @@ def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]
     if target == HOST:
         return native_fields(_host_cpu())
     if is_gpu(target) and not shipped:
-        versions = distribution_versions(_CUDA_COMPILERS)
+        versions = [*distribution_versions(_CUDA_COMPILERS), *_settings(_CUDA_SETTINGS)]
         return [("target", target.encode()), *((compiler, version.encode()) for compiler, version in versions)]
     if target != NATIVE:
         return shipped_fields(target)
-    more: Iterable[tuple[str, str]] = distribution_versions(_COMPILERS)
-    more = [*more, *((name, os.environ[name]) for name in _NUMBA_SETTINGS if name in os.environ)]
+    more = [*distribution_versions(_COMPILERS), *_settings(_NUMBA_SETTINGS)]
     return native_fields(_host_cpu()) + [(name, value.encode()) for name, value in more]
+
+
+def _settings(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, os.environ[name]) for name in names if name in os.environ]
 
 
 def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:

@@ -12,13 +12,19 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from diffkern.cache.maintenance import artifacts
+from diffkern.runtime.config import config as runtime_config
 from diffkern.testing.fake_cuda import FakeDriver, fake_cuda
 
 DEFAULT_EXAMPLES = 50
+LTO_LIMIT = 12
+"""Matrix products that a run without ``--full`` may have libmathdx make: each takes some 20 seconds of a processor."""
+_LTO_CODE = b"\xedCN\x7f"
 FUZZ_EXAMPLES = int(os.environ.get("DIFFKERN_FUZZ_EXAMPLES", DEFAULT_EXAMPLES))
 
 # Compiling takes longer than hypothesis' deadline allows, and a shared data base of failures would make a run depend
@@ -40,11 +46,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Making a matrix product takes minutes of processor time: tests that want one say so.
+    os.environ["DIFFKERN_ENABLE_MATHDX_GEMM"] = "0"
+    runtime_config.enable_mathdx_gemm = False
     # Every run begins with an empty cache, shared by its own workers, which inherit the environment.
     if not hasattr(config, "workerinput"):
         directory = tempfile.mkdtemp(prefix="diffkern-test-cache-")
         os.environ["DIFFKERN_CACHE_DIR"] = directory
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+def products_made(directory: Path) -> list[str]:
+    """The matrix products in a cache directory that libmathdx has made, not those that tests pretend."""
+    kept = [a for a in artifacts(directory) if a.title.startswith("matrix product")]
+    return [a.title for a in kept if any(f.read_bytes()[:4] == _LTO_CODE for f in a.place.iterdir() if f.is_file())]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if hasattr(config, "workerinput") or config.getoption("--full"):
+        return
+    made = products_made(Path(os.environ["DIFFKERN_CACHE_DIR"]))
+    if len(made) > LTO_LIMIT:
+        print(f"\n{len(made)} matrix products were made, {LTO_LIMIT} are allowed without --full:", *made, sep="\n  ")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def require(*modules: str) -> None:
@@ -69,13 +95,24 @@ def has_cuda_driver() -> bool:
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
+def fakes_gpu() -> bool:
+    """Whether the GPU suite is to run on the fake driver, which shows that the suite works and nothing about a GPU."""
+    return os.environ.get("DIFFKERN_FAKE_GPU") == "1"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
         for item in items:
             if item.get_closest_marker("full"):
                 item.add_marker(pytest.mark.skip(reason="long exhaustive run; add --full"))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
-    if gpu_items and not has_cuda_driver():
+    if fakes_gpu():
+        for item in gpu_items:
+            if item.get_closest_marker("real_gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a real GPU"))
+            else:
+                item.fixturenames.insert(0, "two_devices")  # type: ignore[attr-defined]  # of a function
+    elif gpu_items and not has_cuda_driver():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 

@@ -34,6 +34,7 @@ from diffkern.passes.blocks import of_single_threads
 from diffkern.passes.dce import eliminate
 from diffkern.passes.dependence import Source, classify_loads
 from diffkern.passes.replays import has_barrier, merge_barriers, remove_dead_replays
+from diffkern.passes.tile_threads import threads_of
 
 Env = dict[Value, Value]
 
@@ -84,6 +85,7 @@ class _Reverse:
         self.level = level
         self.b = Builder()
         self.memory = BlockMemory(self.b, BlockPlan(fn)) if of_single_threads(fn) else None
+        self.b.threads = threads_of(fn)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
         self.ct_params: Env = {p: Value(_cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
         self.roots = [*self.active_params, *self.active_shared()]

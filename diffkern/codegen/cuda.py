@@ -20,7 +20,7 @@ from diffkern.codegen.expression import ATOM, PRECEDENCE, Expr, literal
 from diffkern.codegen.names import Names
 from diffkern.codegen.python import Writer, function_name, import_lines
 from diffkern.errors import CompileError
-from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import (
     BFLOAT16,
     BOOL,
@@ -54,7 +54,14 @@ _WRAPS = frozenset({"add", "sub", "mul", "neg", "and", "or", "xor", "invert"})
 """Integer operations whose low bits depend on the low bits of the operands alone."""
 _KEEPS_TYPE = frozenset({"min", "max", "select", "const"})
 _ATOM = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
-_RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {"cuda", "range", "block_sum", "dim", "flat"}
+_RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {
+    "cuda",
+    "range",
+    "block_sum",
+    "lane_left",
+    "dim",
+    "flat",
+}
 
 _BLOCK_SUM = '''\
 @cuda.jit(device=True)
@@ -72,6 +79,18 @@ def block_sum(partials, value):
     total = partials[0]
     cuda.syncthreads()
     return total
+'''
+
+_LANE_LEFT = '''\
+@cuda.jit(device=True)
+def lane_left(partials, value, distance):
+    """The value of the thread that is so far before it in its warp; its own if there is none."""
+    me = cuda.threadIdx.x
+    partials[me] = value
+    cuda.syncthreads()
+    found = partials[me - distance] if me % 32 >= distance else value
+    cuda.syncthreads()
+    return found
 '''
 
 
@@ -98,6 +117,8 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
         lines.append(import_lines(LIBRARY, sorted(writer.primitives)))
     if writer.plan_of_updates.sums:
         lines += ["", "", *_BLOCK_SUM.splitlines()]
+    if writer.exchanges:
+        lines += ["", "", *_LANE_LEFT.splitlines()]
     return "\n".join([*lines, "", "", *body]) + "\n"
 
 
@@ -108,6 +129,8 @@ class _CudaWriter(Writer):
         self.names = Names(_RESERVED | {function_name(fn)})
         self.sums: dict[Op, list[str]] = {}
         self.stacks: dict[Value, list[str]] = {}
+        self.partials: dict[Scalar, str] = {}
+        self.exchanges = [op for op in walk(fn.body) if op.name == "lane_left"]
 
     # -- the kernel --------------------------------------------------------------------------------------------------
 
@@ -125,6 +148,8 @@ class _CudaWriter(Writer):
         shared = [op for op in self.fn.body.ops if op.name == "shared_new"]
         for op in shared:
             self.shared_new(op)
+        for op in self.exchanges:
+            self.per_thread(scalar_of(op.result.type))
         total = " * ".join(f"dim[{k}]" for k in range(4))
         # Blocks that work on tiles have one index each.
         first, step = ("blockIdx.x", "gridDim.x") if self.fn.attrs.get("tiled") else ("grid(1)", "gridsize(1)")
@@ -160,20 +185,22 @@ class _CudaWriter(Writer):
 
     def finish_sums(self) -> None:
         """Add up over the block, then add to memory once."""
-        partials: dict[Scalar, str] = {}
         for op in self.sums:
-            t = scalar_of(summed_type(op))
-            if t not in partials:
-                partials[t] = self.names.fresh("partials")
-                self.emit(f"{partials[t]} = cuda.shared.array({MAX_THREADS}, {self.prim(t.name)})")
+            self.per_thread(scalar_of(summed_type(op)))
         for op, sums in self.sums.items():
             t = scalar_of(summed_type(op))
             for needed in self.plan_of_updates.address_ops(op):
                 self.exprs[needed.result] = self.expression(needed)
             for place, name in zip(self.places(op), sums, strict=True):
-                self.emit(f"{name} = block_sum({partials[t]}, {name})")
+                self.emit(f"{name} = block_sum({self.partials[t]}, {name})")
                 self.emit(f"if cuda.threadIdx.x == 0 and {name} != 0:")
                 self.emit(f"    cuda.atomic.add({self.exprs[op.operands[0]].text}, {place}, {name})")
+
+    def per_thread(self, t: Scalar) -> None:
+        """A shared array with an element for each thread, unless there is one."""
+        if t not in self.partials:
+            self.partials[t] = self.names.fresh("partials")
+            self.emit(f"{self.partials[t]} = cuda.shared.array({MAX_THREADS}, {self.prim(t.name)})")
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -211,6 +238,12 @@ class _CudaWriter(Writer):
             case "atomic":
                 value = self.components(op.operands[-1])
                 return self.element(op.result.type, [self.atomic(op, *pair) for pair in self.pairs(op, value)], op)
+            case "aligned":
+                return self.constant(BOOL, True)  # elements are accessed one by one here
+            case "lane_left":
+                partials, distance = self.partials[scalar_of(op.result.type)], op.attrs["distance"]
+                mine = self.components(op.operands[0])
+                return self.element(op.result.type, [f"lane_left({partials}, {x}, {distance})" for x in mine], op)
             case "construct":
                 parts = tuple(self.typed(v).text for v in op.operands)
                 return Expr(as_tuple(parts), reads=self.reads(op), parts=parts)
@@ -392,7 +425,7 @@ class _CudaWriter(Writer):
         lo, hi, step = (self.typed(v) if v.type != INT32 else self.exprs[v] for v in op.operands[:3])
         if step.text in ("1", "int64(1)", "uint32(1)", "uint64(1)"):
             return [lo.text, hi.text]
-        if self.exprs[op.operands[2]].literal is not None:
+        if op.attrs.get("ahead") or self.exprs[op.operands[2]].literal is not None:
             return [lo.text, hi.text, step.text]
         # A step of 0 makes no trip.
         return [lo.text, f"{hi.text} if {step.text} != 0 else {lo.text}", f"{step.text} if {step.text} != 0 else 1"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from diffkern.frontend import components, records, tiles, views
+from diffkern.frontend.coerce import tile_remedy
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
 from diffkern.frontend.tile_terms import check_update
@@ -162,11 +163,9 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
             cx.bind(name.id, term, name)
         case Element(view):
             if view.ndim if isinstance(view, RecView) else view.spans:
-                cx.type_error(
-                    node,
-                    f"{describe(view)} is assigned as a whole",
-                    "assign single elements, in a loop or one per thread",
-                )
+                single = "assign single elements, in a loop or one per thread"
+                remedy = "write dk.tile_store(array, tile)" if tile_remedy(term) else single
+                cx.type_error(node, f"{describe(view)} is assigned as a whole", remedy)
             with cx.b.at(cx.loc(node)):
                 if isinstance(view, RecView):
                     records.store(cx, view, term, node)

@@ -82,7 +82,17 @@ def scalar_term(cx: Context, term: Term, node: ast.AST, what: str) -> Const | Va
     """A term that must be a number or a bool."""
     if isinstance(term, Const) or (isinstance(term, Val) and isinstance(term.type, T.Scalar)):
         return term
-    cx.type_error(node, f"{what} must be a number, not {describe(term)}")
+    cx.type_error(node, f"{what} must be a number, not {describe(term)}", tile_remedy(term))
+
+
+def tile_remedy(term: Term, otherwise: str | None = None) -> str | None:
+    """What to write where a tile stands and a number is wanted; ``otherwise`` for what is no tile."""
+    if not isinstance(term, Val) or not isinstance(term.value.type, T.Tile):
+        return otherwise
+    first = f"[{', '.join('0' * term.value.type.ndim)}]"
+    return f"take one of its elements, as in tile{first}" + (
+        "" if term.value.type.size == 1 else "; dk.tile_map applies a function to all"
+    )
 
 
 # -- promotion ---------------------------------------------------------------------------------------------------------
@@ -190,7 +200,9 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
     if term.type == to:
         return term.value
     if isinstance(term.value.type, T.Tile) or str(to).startswith("tile<"):
-        cx.type_error(node, f"{what} takes {to}, not {term.type}", "tiles must have the same shape and dtype")
+        same = "tiles must have the same shape and dtype"
+        remedy = same if str(to).startswith("tile<") else tile_remedy(term)
+        cx.type_error(node, f"{what} takes {to}, not {term.type}", remedy)
     if T.with_scalar(term.type, T.BOOL) != T.with_scalar(to, T.BOOL):
         cx.type_error(node, f"{what} takes {to}, not {term.type}", _constructor_hint(to))
     source, target = T.scalar_of(term.type), T.scalar_of(to)
@@ -243,7 +255,8 @@ def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
     if isinstance(term, Const):
         return Const(bool(term.value))
     if not isinstance(term, Val) or not isinstance(term.type, T.Scalar):
-        cx.type_error(node, f"{describe(term)} is used as a condition", "compare numbers, as in x[i] > 0.0")
+        remedy = tile_remedy(term, "compare numbers, as in x[i] > 0.0")
+        cx.type_error(node, f"{describe(term)} is used as a condition", remedy)
     if term.type == T.BOOL:
         return term
     return Val(cx.b.one("ne", term.value, cx.b.const(0, term.type)))

@@ -37,7 +37,14 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
         cx.syntax_error(node, f"{name} takes no keyword arguments", "give the values in order")
     if count is not None and len(node.args) != count:
         cx.type_error(node, f"{name} takes {count} argument{'s' * (count != 1)}, not {len(node.args)}")
-    return handler(cx, [cx.expr(arg) for arg in node.args], node)
+    terms = [cx.expr(arg) for arg in node.args]
+    for term in terms:
+        if isinstance(term, Val) and isinstance(term.value.type, T.Tile) and key != "len":
+            cast = f"dk.tile_astype(tile, dtype={name})"
+            every = cast if key in ("float", "int", "bool") else f"dk.tile_map({name}, tile)"
+            remedy = coerce.tile_remedy(term) if term.value.type.size == 1 else f"write {every} for all elements"
+            cx.type_error(node, f"{name} of {describe(term)}", remedy)
+    return handler(cx, terms, node)
 
 
 def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Call) -> Term:
@@ -237,9 +244,9 @@ def _len(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         return views.length(cx, arg.first, node)
     if isinstance(arg, Tup):
         return Const(len(arg.items))
-    if isinstance(arg, Val) and isinstance(arg.type, (T.Vec, T.Mat)):
-        return Const(arg.type.shape[0])
-    cx.type_error(node, f"len of {describe(arg)}", "len takes an array, a vector or a tuple")
+    if isinstance(arg, Val) and isinstance(arg.value.type, (T.Vec, T.Mat, T.Tile)):
+        return Const(arg.value.type.shape[0])
+    cx.type_error(node, f"len of {describe(arg)}", "len takes an array, a vector, a tile or a tuple")
 
 
 _Row: TypeAlias = tuple[int | None, Handler]

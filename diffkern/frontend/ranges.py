@@ -72,7 +72,8 @@ def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
         return term
     if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
         return term
-    cx.type_error(node, f"range takes integers, not {describe(term)}", "write int(...) around it")
+    remedy = coerce.tile_remedy(term, "write int(...) around it")
+    cx.type_error(node, f"range takes integers, not {describe(term)}", remedy)
 
 
 def trip_count(cx: Context, lo: Value, hi: Value, step: Value) -> Value:

@@ -65,7 +65,7 @@ def check_index(cx: Context, term: Term, node: ast.AST) -> None:
     t = coerce.default_type(term) if isinstance(term, Const) else term.type if isinstance(term, Val) else None
     if isinstance(t, T.Scalar) and t.is_integer:
         return
-    remedy = "write int(...) around it" if isinstance(t, T.Scalar) and t.is_float else None
+    remedy = "write int(...) around it" if isinstance(t, T.Scalar) and t.is_float else coerce.tile_remedy(term)
     cx.type_error(node, f"an index must be an integer, not {t or describe(term)}", remedy)
 
 

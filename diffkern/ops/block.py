@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import INT32, SHARED, Array, Type
+from diffkern.ir.types import BOOL, INT32, SHARED, Array, Mat, Scalar, Type, Vec
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
 
 Attrs = Mapping[str, Any]
@@ -32,6 +32,19 @@ def _barrier(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def _lane(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    (t,) = types
+    if not isinstance(t, (Scalar, Vec, Mat)):
+        raise TypeRuleError(f"needs a number or several, not {t}")
+    return (t,)
+
+
+def _aligned(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if not isinstance(types[0], Array):
+        raise TypeRuleError(f"needs an array, not {types[0]}")
+    return (BOOL,)
+
+
 for _row in (
     OpDef("block_dim", "block", 0, _index, diff=Diff.ZERO, py="block_dim()"),  # threads of a block
     OpDef("block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()"),  # the thread's index in its block
@@ -42,5 +55,10 @@ for _row in (
     # Every thread of the block waits for all others; what they wrote before is seen after it. attrs: replay, in
     # an adjoint, of one that orders nothing but accesses of primal values.
     OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.SPECIAL),
+    # What the thread that is `distance` before in the warp has as the operand, its own value in the first `distance`
+    # threads. All threads of the block execute it together. attrs: distance
+    OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.INTERNAL),
+    # Whether an array begins at an address that is a multiple of so many bytes. attrs: bytes
+    OpDef("aligned", "block", 1, _aligned, diff=Diff.INTERNAL, py="aligned({0}, {bytes})"),
 ):
     register(_row)

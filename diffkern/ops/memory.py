@@ -144,6 +144,7 @@ for _row in (
     OpDef("stack_get", "stack", 2, _stack_get, Effect.STACK_READ, Diff.INTERNAL),  # (stack, slot); attrs: field
     OpDef("stack_set", "stack", None, _stack_set, Effect.STACK_WRITE, Diff.INTERNAL),  # (stack, slot, *values)
     OpDef("if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL),  # attrs: types (of the results)
+    # attrs: ahead (if there): the step is positive, and no index and step add up beyond the type
     OpDef("for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL),
     OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL),
 ):

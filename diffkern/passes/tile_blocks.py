@@ -2,72 +2,85 @@
 
 In: a function with tiles. Out: a function of the block language (family ``block``) that any number of threads per
 block runs: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
-threads, neighbours to neighbours, so that accesses of arrays are coalesced; what has an order is done by the first
-thread, as are all writes of single elements. Numbers are computed by every thread alike.
+threads, neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by
+the first thread. Numbers are computed by every thread alike.
 
 The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
-spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it.
+spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes
+tiles of what threads hold (:mod:`tile_threads`) the index is that of the thread instead, and each one does by itself
+what concerns no tile; the function's attribute ``threads`` says for how many in a block it is made.
 
 A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
 program has begin and end with everything seen by all.
+
+Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
+together: none of them may be at work on something else, so they meet before one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from diffkern.errors import CompileError
-from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, value_type
+from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, Element, Stack, Tile, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
+from diffkern.ops.table import lookup
+from diffkern.passes import tile_fold, tile_own, tile_ranks, tile_solve
 from diffkern.passes.tile_lower import Lowering, has_tiles
-from diffkern.passes.tile_source import Maker
+from diffkern.passes.tile_products import TileProduct
+from diffkern.passes.tile_threads import check_threads, threads_of
+from diffkern.passes.tile_together import Together
 from diffkern.passes.tile_uses import Uses, uses
 
 SHARED_BYTES = 48 * 1024
 """What a block has without being asked for more."""
 
-_READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
-_CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
+_FEW_BYTES = 256
 
 
-def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
+HasLibrary = Callable[[TileProduct], bool]
+"""Says whether a library computes a product."""
+
+
+def lower_tiles_for_blocks(
+    fn: Function,
+    limit: int = SHARED_BYTES,
+    library: HasLibrary = lambda product: False,
+    *,
+    may_alias: bool = False,
+) -> Function:
     """The function without tiles, for blocks of threads; the function itself if it has none.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
-    attribute ``dynamic_shared`` is True: the launch has to ask for the memory.
+    attribute ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
+    products of the library. With `may_alias`, array parameters may overlap: threads wait between accesses of any two.
 
     Raises
     ------
     CompileError
-        If its tiles do not fit into the shared memory of a block, or it asks for single threads.
+        If its tiles do not fit into the shared memory of a block.
     """
     if not has_tiles(fn):
         return fn
-    _check(fn)
-    low = BlockLowering(uses(fn))
+    threads = threads_of(fn)
+    if threads:
+        check_threads(fn)
+    low = BlockLowering(uses(fn), library, threads)
+    low.m.one_memory = may_alias
     region = Region()
     with low.b.into(region):
         low.threads()
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, {**fn.attrs, "tiled": True})
+    attrs = {**fn.attrs, **({"threads": threads} if threads else {"tiled": True})}
+    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, attrs)
     if _share(out, limit) > SHARED_BYTES:
         out.attrs = {**out.attrs, "dynamic_shared": True}
     return out
-
-
-def _check(fn: Function) -> None:
-    for op in walk(fn.body):
-        if op.name == "tile_fill" and op.attrs.get("threads"):
-            raise CompileError(
-                "dk.tile(x) makes a tile of what each thread of a block holds; on CUDA it is not supported yet",
-                loc=op.loc,
-                remedy="load the values from an array with dk.tile_load",
-            )
 
 
 def _share(fn: Function, limit: int) -> int:
@@ -100,101 +113,41 @@ def _share(fn: Function, limit: int) -> int:
             op.name, op.attrs = "load", {"wrap": (False,)}
         elif op.name == "buffer_set":
             op.name, op.attrs = "store", {"wrap": (False,)}
+        elif op.name == "buffer_add":
+            op.name, op.results = "atomic", (Value(op.operands[2].type),)
+            op.attrs = {"wrap": (False,), "kind": "add"}
     substitute(fn.body, arrays)
     return total
-
-
-class _Together(Maker):
-    """Appends loops that the threads of a block share, and barriers between them."""
-
-    def __init__(self, b: Builder) -> None:
-        super().__init__(b)
-        self.thread: Value
-        self.count: Value
-        self.depth = 0
-        self.read: set[Value] = set()
-        self.changed: set[Value] = set()
-
-    def cells(self, count: int, body: Callable[[Value], None]) -> None:
-        def dealt() -> None:
-            region = Region((Value(INT64),))
-            with self.b.into(region):
-                body(region.params[0])
-            self.b.for_(self.thread, self.i64(count), self.count, (), region)
-
-        self.step(dealt)
-
-    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None]) -> None:
-        count = 1
-        for n in shape:
-            count *= n
-
-        def one(position: Value) -> None:
-            index: list[Value] = []
-            rest = position
-            for k, n in reversed(list(enumerate(shape))):
-                if n == 1:
-                    index.append(self.i64(0))
-                    continue
-                above = any(m > 1 for m in shape[:k])
-                index.append(self.b.one("mod", rest, self.i64(n)) if above else rest)
-                rest = self.b.one("floordiv", rest, self.i64(n)) if above else rest
-            body(index[::-1])
-
-        self.cells(count, one)
-
-    def alone(self, body: Callable[[], None]) -> None:
-        self.step(lambda: self.when(self.b.one("eq", self.thread, self.i64(0)), body))
-
-    def step(self, body: Callable[[], None]) -> None:
-        if self.depth:
-            body()
-            return
-        region = Region()
-        self.depth += 1
-        with self.b.into(region):
-            body()
-        self.depth -= 1
-        accesses = [op for op in walk(region) if op.name in _READS | _CHANGES | {"buffer_set"}]
-        reads = {op.operands[0] for op in accesses if op.name in _READS}
-        changes = {op.operands[0] for op in accesses if op.name in _CHANGES}
-        if reads & self.changed or changes & (self.read | self.changed):
-            self.barrier()
-        self.read |= reads
-        self.changed |= changes
-        self.b.region.ops.extend(region.ops)
-
-    def settle(self) -> None:
-        if not self.depth and (self.read or self.changed):
-            self.barrier()
-
-    def barrier(self) -> None:
-        self.b.op("barrier")
-        self.read, self.changed = set(), set()
 
 
 class BlockLowering(Lowering):
     """As for one thread, with the work dealt out to the threads of a block."""
 
-    m: _Together
+    m: Together
+    made_twice = 16
 
-    def __init__(self, known: Uses) -> None:
+    def __init__(self, known: Uses, library: HasLibrary, of_threads: int = 0) -> None:
         super().__init__(known)
-        self.m = _Together(self.b)
+        self.m = Together(self.b)
+        self.library = library
+        self.of_threads = of_threads
 
     def threads(self) -> None:
         """The thread in its block."""
-        b = self.b
-        self.m.thread = b.cast(b.one("block_thread"), INT64)
-        self.m.count = b.cast(b.one("block_dim"), INT64)
+        b, m = self.b, self.m
+        m.mine, m.threads = b.one("block_thread"), b.one("block_dim")
+        m.thread, m.count = b.cast(m.mine, INT64), b.cast(m.threads, INT64)
 
     def op(self, op: Op) -> None:
         if self.m.depth:
             super().op(op)
         elif op.name == "block_dim":
-            self.env[op.result] = b_one(self.b)
+            self.env[op.result] = self.b.const(self.of_threads or 1, INT32)
+        elif self.of_threads and lookup(op.name).family != "tile" and not any(map(_on_tiles, _all(op))):
+            self.m.step(lambda: Lowering.op(self, op))
         elif op.name in ("if", "for", "while"):
-            self.m.settle()
+            if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
+                self.m.settle()
             super().op(op)
         elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
             if op.results and self.is_read(op.result):
@@ -208,6 +161,24 @@ class BlockLowering(Lowering):
             self.m.step(lambda: Lowering.op(self, op))
         else:
             super().op(op)
+
+    def tile_op(self, op: Op) -> None:
+        together = _TOGETHER.get(op.name)
+        if together is None:
+            super().tile_op(op)
+        else:
+            together(self, op)
+
+    def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
+        """As for one thread; a few bytes are rather new than worth a barrier."""
+        if size * dtype.itemsize <= _FEW_BYTES:
+            pending = {buffer for buffer, _ in self.m.read | self.m.changed}
+            busy = [buffer for buffer in self.free if buffer in pending]
+            self.free = [buffer for buffer in self.free if buffer not in busy]
+            found = super().allocate(dtype, size, name)
+            self.free += busy
+            return found
+        return super().allocate(dtype, size, name)
 
     def is_read(self, v: Value) -> bool:
         return v in self.read_values
@@ -228,7 +199,7 @@ class BlockLowering(Lowering):
         self.m.settle()
 
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
-        """Each thread computes elements of the result, along rows. The place where a library's product goes."""
+        """Each thread computes elements of the result, along rows."""
         m, n, k = attrs["m"], attrs["n"], attrs["k"]
         maker, builder = self.m, self.b
         dtype = value_type(c.type.dtype)  # type: ignore[union-attr]
@@ -247,9 +218,28 @@ class BlockLowering(Lowering):
             (total,) = maker.loop(0, k, term, (start,))
             builder.op("buffer_set", c, place, total)
 
-        maker.grid((m, n), cell)
+        maker.grid((m, n), cell, apart=True)
+
+    def has_library(self, product: TileProduct) -> bool:
+        return not self.m.depth and self.library(product)
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        def call() -> None:
+            self.b.op("buffer_product", c, a, b, **dataclasses.asdict(product), add=add)
+
+        self.m.together({a, b, c} if add else {a, b}, {c}, call)
 
 
-def b_one(b: Builder) -> Value:
-    """The number of threads that a block of tiles has in the language: one."""
-    return b.const(1, INT32)
+_TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS, **tile_own.OPS}
+
+
+def _all(op: Op) -> Iterator[Op]:
+    """An op and those in its regions."""
+    yield op
+    for region in op.regions:
+        yield from walk(region)
+
+
+def _on_tiles(op: Op) -> bool:
+    values = (*op.operands, *op.results)
+    return lookup(op.name).family == "tile" or any(isinstance(v.type, (Tile, Stack)) for v in values)

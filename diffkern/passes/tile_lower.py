@@ -17,9 +17,10 @@ from typing import Any
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, STORAGE_ONLY, Buffer, Element, Stack, Tile, scalar_of, value_type
-from diffkern.passes import tile_linear, tile_order
-from diffkern.passes.tile_source import Computed, Leaf, Maker, Source, Stored
+from diffkern.ir.types import Buffer, Element, Stack, Tile
+from diffkern.passes import tile_arrays, tile_linear, tile_order, tile_shapes
+from diffkern.passes.tile_products import TileProduct
+from diffkern.passes.tile_source import Leaf, Maker, Source, Stored, elements
 from diffkern.passes.tile_uses import Uses, uses
 
 
@@ -53,6 +54,9 @@ class Lowering(Cloner):
         The buffer that belongs to a tile, and goes when the tile is read no more.
     """
 
+    made_twice = -1
+    """How many operations an element may take that is written to an array by one of two paths."""
+
     def __init__(self, known: Uses) -> None:
         super().__init__(Builder(), {})
         self.uses = known
@@ -79,6 +83,10 @@ class Lowering(Cloner):
 
     def release(self, buffer: Value) -> None:
         self.free.append(buffer)
+
+    def give_back(self, borrowed: Value | None) -> None:
+        if borrowed is not None:
+            self.release(borrowed)
 
     def fresh(self, v: Value) -> Stored:
         """Memory for a tile of the function."""
@@ -126,7 +134,7 @@ class Lowering(Cloner):
         source = self.sources[v]
         if isinstance(source, Stored):
             return source, None
-        buffer = self.allocate(source.dtype, _size(source.shape))
+        buffer = self.allocate(source.dtype, elements(source.shape))
         out = Stored(buffer, source.shape, source.dtype)
         self.fill(out, source)
         return out, buffer
@@ -136,7 +144,7 @@ class Lowering(Cloner):
         m = self.m
         if source.is_flat:
             m.cells(
-                _size(target.shape),
+                elements(target.shape),
                 lambda i: void(self.b.op("buffer_set", target.buffer, i, source.element_at(m, i))),
             )
             return
@@ -149,6 +157,14 @@ class Lowering(Cloner):
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
         """A product of matrices in buffers."""
         self.b.op("buffer_matmul", c, a, b, **attrs)
+
+    def has_library(self, product: TileProduct) -> bool:
+        """Whether a library computes a product, of factors as they lie; else it is one of rows, in one type."""
+        return False
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        """Compute a product by the library."""
+        raise NotImplementedError
 
     def void(self, _: object) -> None:
         """Nothing, of whatever."""
@@ -176,7 +192,7 @@ class Lowering(Cloner):
         elif op.name in ("for", "while") and any(isinstance(r.type, Tile) for r in op.results):
             self.carried(op)
         elif op.name.startswith("tile_"):
-            _OPS[op.name](self, op)
+            self.tile_op(op)
         elif op.name in ("stack_new", "stack_get", "stack_set") and self.with_tiles(op):
             self.stack(op)
         else:
@@ -185,6 +201,9 @@ class Lowering(Cloner):
                 self.m.known[self.env[op.result]] = int(op.attrs["value"])
             else:
                 super().op(op)
+
+    def tile_op(self, op: Op) -> None:
+        _OPS[op.name](self, op)
 
     def region(self, region: Region) -> Region:
         copy = Region(tuple(Value(p.type, p.name) for p in region.params))
@@ -226,7 +245,7 @@ class Lowering(Cloner):
                 and any(leaf.buffer in targets for leaf in source.leaves())
                 or (any(leaf.buffer is target.buffer and not leaf.same for leaf in source.leaves()))
             ):
-                buffer = self.allocate(source.dtype, _size(source.shape))
+                buffer = self.allocate(source.dtype, elements(source.shape))
                 aside = Stored(buffer, source.shape, source.dtype)
                 self.fill(aside, source)
                 taken.append(buffer)
@@ -254,6 +273,7 @@ class Lowering(Cloner):
             targets.append(self.loop_buffer(op, v, p, taken))
             taken.add(targets[-1].buffer)  # type: ignore[union-attr]
             assert r.type == v.type
+        self.m.settle()  # here: what stands in the loop does not happen where there is no trip
         plain = [k for k, t in enumerate(targets) if t is None]
         regions = []
         for sub in op.regions:
@@ -351,16 +371,16 @@ class Lowering(Cloner):
             self.env[op.result] = self.b.one("stack_get", self.env[stack], slot, field=plain.index(k))
             return
         target, buffer = self.fresh(op.result), self.stacks[stack][k]
-        base = self.m.b.mul(self.m.wide(slot), self.m.i64(_size(target.shape)))
+        base = self.m.b.mul(self.m.wide(slot), self.m.i64(elements(target.shape)))
 
         def restore(i: Value) -> None:
             value = self.b.one("buffer_get", buffer, self.b.add(base, i))
             self.b.op("buffer_set", target.buffer, i, value)
 
-        self.m.cells(_size(target.shape), restore)
+        self.m.cells(elements(target.shape), restore)
 
     def save(self, buffer: Value, slot: Value, source: Source) -> None:
-        base = self.b.mul(self.m.wide(slot), self.m.i64(_size(source.shape)))
+        base = self.b.mul(self.m.wide(slot), self.m.i64(elements(source.shape)))
 
         def at(index: list[Value]) -> None:
             value = source.element(self.m, index)
@@ -368,333 +388,9 @@ class Lowering(Cloner):
 
         self.m.grid(source.shape, at)
 
-    # -- lazy ops ----------------------------------------------------------------------------------------------------
-
-    def fill_(self, op: Op) -> None:
-        t = op.result.type
-        assert isinstance(t, Tile)
-        value = self.value(op.operands[0])
-        source = Computed(t.shape, t.dtype, lambda i: value, (), lambda i: value)
-        if scalar_of(t) in STORAGE_ONLY:  # an element is what memory makes of the value
-            self.fill(self.fresh(op.result), source)
-        else:
-            self.sources[op.result] = source
-
-    def permute(self, op: Op) -> None:
-        source, axes, m = self.sources[op.operands[0]], op.attrs["axes"], self.m
-        t = op.result.type
-        assert isinstance(t, Tile)
-
-        def at(index: Sequence[Value]) -> Value:
-            return source.element(m, [index[axes.index(k)] for k in range(len(axes))])
-
-        self.computed(op, at, source)
-
-    def broadcast(self, op: Op) -> None:
-        source, m = self.sources[op.operands[0]], self.m
-
-        def at(index: Sequence[Value]) -> Value:
-            inner = index[len(index) - len(source.shape) :]
-            return source.element(m, [m.i64(0) if n == 1 else i for i, n in zip(inner, source.shape, strict=True)])
-
-        self.computed(op, at, source)
-
-    def view(self, op: Op) -> None:
-        source, m = self.sources[op.operands[0]], self.m
-        starts = [m.wide(self.value(v)) for v in op.operands[1:]]
-        steps, dtype = op.attrs["steps"], source.dtype
-
-        def at(index: Sequence[Value]) -> Value:
-            places, tests = [], []
-            for i, start, step, n, extent in zip(index, starts, steps, op.attrs["shape"], source.shape, strict=True):
-                offset = i if step == 1 else self.b.mul(i, m.i64(step))
-                known = m.known.get(start)
-                place = offset if known == 0 else self.b.add(start, offset)
-                if known is None or not 0 <= known + step * (n - 1) < extent or not 0 <= known < extent:
-                    tests += m.inside(place, extent)
-                places.append(place)
-            condition = m.every(tests)
-            if condition is None:
-                return source.element(m, places)
-            zero = m.i64(0)
-            value = source.element(m, [self.b.select(condition, p, zero) for p in places])
-            return self.b.select(condition, value, self.b.zero(value_type(dtype)))
-
-        self.computed(op, at, source)
-
-    def computed(self, op: Op, at: object, source: Source) -> None:
-        t = op.result.type
-        assert isinstance(t, Tile)
-        leaves = tuple(Leaf(leaf.buffer, False) for leaf in source.leaves())
-        self.sources[op.result] = Computed(t.shape, t.dtype, at, leaves)  # type: ignore[arg-type]
-
-    def reshape(self, op: Op) -> None:
-        """Another shape of the same memory; a tile without memory is computed by position, or gets memory here."""
-        t = op.result.type
-        assert isinstance(t, Tile)
-        source, m = self.sources[op.operands[0]], self.m
-        if isinstance(source, Stored):
-            self.sources[op.result] = Stored(source.buffer, t.shape, t.dtype)
-        elif source.is_flat:
-            at_flat = source.at_flat
-            assert at_flat is not None
-            self.sources[op.result] = Computed(
-                t.shape, t.dtype, lambda i: at_flat(m.flat(i, t.shape)), tuple(source.leaves()), at_flat
-            )
-        else:
-            self.fill(Stored(self.fresh(op.result).buffer, source.shape, t.dtype), source)
-
-    def map(self, op: Op) -> None:
-        sources = [self.sources.get(v) for v in op.operands]
-        found = self.mapped(op, sources)
-        if op in self.uses.lazy:
-            self.sources[op.result] = found[0]
-            return
-        leaves = [leaf for s in sources if s is not None for leaf in s.leaves()]
-        targets = [self.reuse(r, op.operands, leaves) or self.fresh(r) for r in op.results]
-        flat = all(f.is_flat for f in found)
-        m, shape = self.m, op.attrs["shape"]
-
-        def write(index: Sequence[Value], position: Value) -> None:
-            values = self.elements(op, sources, index, position if flat else None)
-            for target, value in zip(targets, values, strict=True):
-                self.b.op("buffer_set", target.buffer, position, value)
-
-        if flat:
-            m.cells(_size(shape), lambda i: write((), i))
-        else:
-            m.grid(shape, lambda index: write(index, m.flat(index, shape)))
-
-    def elements(
-        self, op: Op, sources: Sequence[Source | None], index: Sequence[Value], at: Value | None
-    ) -> list[Value]:
-        """The results of a map for one element, given by its indices or its position."""
-        m, body = self.m, op.attrs["body"]
-        skip = len(op.attrs["shape"]) if op.attrs["indexed"] else 0
-        given = [self.b.cast(i, INT32) for i in index[:skip]]
-        for v, s in zip(op.operands, sources, strict=True):
-            given.append(self.value(v) if s is None else s.element(m, index) if at is None else s.element_at(m, at))
-        return list(Cloner(self.b, {}).inline(body, given))
-
-    def mapped(self, op: Op, sources: Sequence[Source | None]) -> list[Computed]:
-        flat = not op.attrs["indexed"] and all(s is None or s.is_flat for s in sources)
-        leaves = tuple(leaf for s in sources if s is not None for leaf in s.leaves())
-        shape = op.attrs["shape"]
-
-        def result(k: int, dtype: Element) -> Computed:
-            def at(index: Sequence[Value]) -> Value:
-                return self.elements(op, sources, index, None)[k]
-
-            def at_flat(position: Value) -> Value:
-                return self.elements(op, sources, (), position)[k]
-
-            return Computed(shape, dtype, at, leaves, at_flat if flat else None)
-
-        return [result(k, dtype) for k, dtype in enumerate(op.attrs["dtypes"])]
-
-    # -- arrays ------------------------------------------------------------------------------------------------------
-
-    def place(self, op: Op, shape: Sequence[int]) -> tuple[Value, list[Value], Value | None]:
-        """The array, the offsets, and whether the whole tile lies inside."""
-        m, array = self.m, self.value(op.operands[0])
-        offsets = [m.wide(self.value(v)) for v in op.operands[1 : 1 + len(shape)]]
-        tests = []
-        for axis, (o, n) in enumerate(zip(offsets, shape, strict=True)):
-            extent = m.wide(self.b.one("shape", array, axis=axis))
-            known = m.known.get(o)
-            if known is None or known < 0:
-                tests.append(self.b.one("ge", o, m.i64(0)))
-            tests.append(self.b.one("le", self.b.add(o, m.i64(n)), extent))
-        return array, offsets, m.every(tests)
-
-    def each_inside(self, op: Op, shape: Sequence[int], visit: object, outside: object = None) -> None:
-        """Visit every element of a tile with its place in the array; elements outside are left out."""
-        m = self.m
-        array, offsets, whole = self.place(op, shape)
-
-        def places(index: Sequence[Value]) -> list[Value]:
-            return [o if m.known.get(i) == 0 else self.b.add(o, i) for o, i in zip(offsets, index, strict=True)]
-
-        def fast(index: list[Value]) -> None:
-            visit(array, places(index), index)  # type: ignore[operator]
-
-        def slow(index: list[Value]) -> None:
-            at = places(index)
-            tests = []
-            for axis, place in enumerate(at):
-                tests += m.inside(place, m.wide(self.b.one("shape", array, axis=axis)))
-            condition = m.every(tests)
-            assert condition is not None
-            if outside is not None:
-                outside(index)  # type: ignore[operator]
-            m.when(condition, lambda: visit(array, at, index))  # type: ignore[operator]
-
-        assert whole is not None
-        inside = whole
-        m.step(lambda: m.either(inside, lambda: m.grid(shape, fast), lambda: m.grid(shape, slow)))
-
-    def load(self, op: Op) -> None:
-        target = self.fresh(op.result)
-        zero_of = value_type(target.dtype)
-
-        def visit(array: Value, place: list[Value], index: list[Value]) -> None:
-            value = self.b.one("load", array, *place, wrap=(False,) * len(place))
-            self.b.op("buffer_set", target.buffer, self.m.flat(index, target.shape), value)
-
-        def outside(index: list[Value]) -> None:
-            self.b.op("buffer_set", target.buffer, self.m.flat(index, target.shape), self.b.zero(zero_of))
-
-        self.each_inside(op, target.shape, visit, outside)
-
-    def written(self, op: Op) -> tuple[Source, Value | None]:
-        """The tile that is written to an array. A fused computation that is not trivial is made once, not per path."""
-        source = self.sources[op.operands[-1]]
-        if isinstance(source, Computed) and source.reads:
-            return self.stored(op.operands[-1])
-        return source, None
-
-    def store(self, op: Op) -> None:
-        source, borrowed = self.written(op)
-
-        def visit(array: Value, place: list[Value], index: list[Value]) -> None:
-            self.b.op("store", array, *place, source.element(self.m, index), wrap=(False,) * len(place))
-
-        self.each_inside(op, source.shape, visit)
-        self.give_back(borrowed)
-
-    def accumulate(self, op: Op) -> None:
-        source, borrowed = self.written(op)
-
-        def visit(array: Value, place: list[Value], index: list[Value]) -> None:
-            wrap = (False,) * len(place)
-            self.b.op("accumulate", array, *place, source.element(self.m, index), wrap=wrap, mode=op.attrs["mode"])
-
-        self.each_inside(op, source.shape, visit)
-        self.give_back(borrowed)
-
-    def atomic(self, op: Op) -> None:
-        source, borrowed = self.written(op)
-        used = bool(self.uses.last.get(op.result))
-        target = self.fresh(op.result) if used else None
-        kind = op.attrs["kind"]
-
-        def visit(array: Value, place: list[Value], index: list[Value]) -> None:
-            wrap = (False,) * len(place)
-            old = self.b.one("atomic", array, *place, source.element(self.m, index), wrap=wrap, kind=kind)
-            if target is not None:
-                self.b.op("buffer_set", target.buffer, self.m.flat(index, target.shape), old)
-
-        def outside(index: list[Value]) -> None:
-            if target is not None:
-                zero = self.b.zero(value_type(target.dtype))
-                self.b.op("buffer_set", target.buffer, self.m.flat(index, target.shape), zero)
-
-        self.each_inside(op, source.shape, visit, outside)
-        self.give_back(borrowed)
-
-    def give_back(self, borrowed: Value | None) -> None:
-        if borrowed is not None:
-            self.release(borrowed)
-
-    # -- parts -------------------------------------------------------------------------------------------------------
-
-    def checked(self, indices: Sequence[Value], shape: Sequence[int]) -> tuple[list[Value], Value | None]:
-        """Indices of an element as int64, and the condition under which it exists if that is not certain."""
-        m = self.m
-        wide = [m.wide(self.value(v)) for v in indices]
-        tests = [t for i, n in zip(wide, shape, strict=True) for t in m.inside(i, n)]
-        return wide, m.every(tests)
-
-    def extract(self, op: Op) -> None:
-        source, m = self.sources[op.operands[0]], self.m
-        index, condition = self.checked(op.operands[1:], source.shape)
-
-        def read() -> None:
-            if condition is None:
-                self.env[op.result] = source.element(m, index)
-                return
-            zero = m.i64(0)
-            value = source.element(m, [self.b.select(condition, i, zero) for i in index])
-            self.env[op.result] = self.b.select(condition, value, self.b.zero(value_type(source.dtype)))
-
-        m.step(read)
-
-    def changed(self, op: Op) -> Stored:
-        """The memory of a tile that differs little from the first operand, holding that operand."""
-        source = self.sources[op.operands[0]]
-        target = self.reuse(op.result, op.operands[:1])
-        if target is None:
-            target = self.fresh(op.result)
-            self.fill(target, source)
-        return target
-
-    def replace(self, op: Op) -> None:
-        target, value = self.changed(op), self.value(op.operands[1])
-        index, condition = self.checked(op.operands[2:], target.shape)
-
-        def write() -> None:
-            place, item = self.m.flat(index, target.shape), value
-            if op.name == "tile_add_at":
-                item = self.b.add(self.b.one("buffer_get", target.buffer, place), value)
-            self.b.op("buffer_set", target.buffer, place, item)
-
-        self.m.alone(write if condition is None else lambda: self.m.when(condition, write))
-
-    def insert(self, op: Op) -> None:
-        m = self.m
-        part, borrowed = self.stored(op.operands[1])
-        target = self.changed(op)
-        starts, steps = [m.wide(self.value(v)) for v in op.operands[2:]], op.attrs["steps"]
-
-        def at(index: list[Value]) -> None:
-            places, tests = [], []
-            for i, start, step, n, extent in zip(index, starts, steps, part.shape, target.shape, strict=True):
-                place = self.b.add(start, i if step == 1 else self.b.mul(i, m.i64(step)))
-                known = m.known.get(start)
-                if known is None or not 0 <= known + step * (n - 1) < extent or not 0 <= known < extent:
-                    tests += m.inside(place, extent)
-                places.append(place)
-
-            def write() -> None:
-                item = part.element(m, index)
-                self.b.op("buffer_set", target.buffer, m.flat(places, target.shape), item)
-
-            condition = m.every(tests)
-            if condition is None:
-                write()
-            else:
-                m.when(condition, write)
-
-        m.grid(part.shape, at)
-        self.give_back(borrowed)
-
 
 def void(_: object) -> None:
     """Nothing, of whatever."""
 
 
-def _size(shape: Sequence[int]) -> int:
-    out = 1
-    for n in shape:
-        out *= n
-    return out
-
-
-_OPS = {
-    "tile_fill": Lowering.fill_,
-    "tile_permute": Lowering.permute,
-    "tile_broadcast": Lowering.broadcast,
-    "tile_view": Lowering.view,
-    "tile_reshape": Lowering.reshape,
-    "tile_map": Lowering.map,
-    "tile_load": Lowering.load,
-    "tile_store": Lowering.store,
-    "tile_accumulate": Lowering.accumulate,
-    "tile_atomic": Lowering.atomic,
-    "tile_extract": Lowering.extract,
-    "tile_replace": Lowering.replace,
-    "tile_add_at": Lowering.replace,
-    "tile_insert": Lowering.insert,
-    **tile_order.OPS,
-    **tile_linear.OPS,
-}
+_OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS}

@@ -1,29 +1,46 @@
 """Reductions, scans and sorts of tiles as loops.
 
 In: the lowering (:mod:`tile_lower`) and an op. Out: loops in the current region, and where the result's elements are.
-Sums have no promised order, so that a target may keep several partial sums. A sort counts for each key how many come
-before it: equal keys keep their order, and keys that are not a number come last.
+Sums have no promised order, so that a target may keep several partial sums. A sort counts for each of a few keys how
+many come before it, and merges sorted runs of more: equal keys keep their order, and keys that are not a number come
+last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, Scalar, value_type
-from diffkern.passes.tile_source import Source, Stored
+from diffkern.passes.tile_source import Source, Stored, elements
 
 if TYPE_CHECKING:
     from diffkern.passes.tile_lower import Lowering
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "better", "combine", "comes_before", "counting_sort", "sort"]
+
+_COUNTED: Final = 32
+"""Up to so many keys each finds its place by counting."""
+_RUN: Final = 32
+"""Keys of a run that is sorted by counting."""
 
 
-def _combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
+def combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
+    """Two elements of a reduction."""
     if kind != "add":
         return low.b.one(kind, a, b)
     return low.b.one("add", a, b, reassoc=True)
+
+
+def better(b: Builder, kind: str, value: Value, best: Value) -> Value:
+    """Whether a value is smaller, or greater, than the best; NaN is both."""
+    found = b.one("lt" if kind == "min" else "gt", value, best)
+    if isinstance(value.type, Scalar) and value.type.is_float:
+        first_nan = b.one("and", b.one("isnan", value), b.one("not", b.one("isnan", best)))
+        found = b.one("or", found, first_nan)
+    return found
 
 
 def _reduce(low: Lowering, op: Op) -> None:
@@ -46,17 +63,15 @@ def _whole(low: Lowering, source: Source, kind: str) -> Value:
     m = low.m
     start = _start(low, source, kind, [m.i64(0)] * len(source.shape))
     if source.is_flat:
-        size = 1
-        for n in source.shape:
-            size *= n
+        size = elements(source.shape)
 
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
-            return (_combine(low, kind, so_far[0], source.element_at(m, i)),)
+            return (combine(low, kind, so_far[0], source.element_at(m, i)),)
 
         return m.loop(0, size, one, (start,))[0]
 
     def at(index: list[Value], so_far: list[Value]) -> Sequence[Value]:
-        return (_combine(low, kind, so_far[0], source.element(m, index)),)
+        return (combine(low, kind, so_far[0], source.element(m, index)),)
 
     return m.nest(source.shape, at, (start,))[0]
 
@@ -73,7 +88,7 @@ def _last_axis(low: Lowering, source: Source, target: Stored, kind: str) -> None
         start = _start(low, source, kind, [*index, m.i64(0)])
 
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
-            return (_combine(low, kind, so_far[0], source.element(m, [*index, i])),)
+            return (combine(low, kind, so_far[0], source.element(m, [*index, i])),)
 
         (total,) = m.loop(0, source.shape[-1], one, (start,))
         low.b.op("buffer_set", target.buffer, m.flat(index, outer), total)
@@ -114,24 +129,17 @@ def _argreduce(low: Lowering, op: Op) -> None:
     source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
     target, m, b = low.fresh(op.result), low.m, low.b
 
-    def better(value: Value, best: Value) -> Value:
-        found = b.one("lt" if kind == "min" else "gt", value, best)
-        if isinstance(value.type, Scalar) and value.type.is_float:
-            first_nan = b.one("and", b.one("isnan", value), b.one("not", b.one("isnan", best)))
-            found = b.one("or", found, first_nan)
-        return found
-
     def search(read: Callable[[Value], Value], size: int) -> Value:
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
             value = read(i)
-            wins = better(value, so_far[0])
+            wins = better(b, kind, value, so_far[0])
             return (b.select(wins, value, so_far[0]), b.select(wins, b.cast(i, INT32), so_far[1]))
 
         return m.loop(0, size, one, (read(m.i64(0)), b.i32(0)))[1]
 
     if axis is None:
         whole, borrowed = low.stored(op.operands[0])
-        size = _product(whole.shape)
+        size = elements(whole.shape)
         m.alone(
             lambda: void(b.op("buffer_set", target.buffer, m.i64(0), search(lambda i: whole.element_at(m, i), size)))
         )
@@ -151,13 +159,6 @@ def void(_: object) -> None:
     """Nothing, of whatever."""
 
 
-def _product(shape: Sequence[int]) -> int:
-    out = 1
-    for n in shape:
-        out *= n
-    return out
-
-
 def _scan(low: Lowering, op: Op) -> None:
     source, borrowed = low.stored(op.operands[0])
     target, m = low.fresh(op.result), low.m
@@ -169,61 +170,136 @@ def _scan(low: Lowering, op: Op) -> None:
         return (total,)
 
     start = value_type(source.dtype)
-    m.alone(lambda: void(m.loop(0, _product(source.shape), one, (low.b.zero(start),), down=backwards)))
+    m.alone(lambda: void(m.loop(0, elements(source.shape), one, (low.b.zero(start),), down=backwards)))
     low.give_back(borrowed)
 
 
+def comes_before(b: Builder, x: Value, i: Value, y: Value, k: Value) -> Value:
+    """Whether a key x that was at position i comes before a key y from position k; NaN comes last."""
+    less, equal = sorts_before(b, x, y), b.one("eq", x, y)
+    if isinstance(x.type, Scalar) and x.type.is_float:
+        equal = b.one("or", equal, b.one("and", b.one("isnan", x), b.one("isnan", y)))
+    return b.one("or", less, b.one("and", equal, b.one("lt", i, k)))
+
+
+def sorts_before(b: Builder, x: Value, y: Value) -> Value:
+    """Whether a key belongs before another wherever they come from."""
+    less = b.one("lt", x, y)
+    if isinstance(x.type, Scalar) and x.type.is_float:
+        less = b.one("or", less, b.one("and", b.one("isnan", y), b.one("not", b.one("isnan", x))))
+    return less
+
+
 def _sort(low: Lowering, op: Op) -> None:
+    few = elements(op.results[2].type.shape) <= _COUNTED  # type: ignore[union-attr]
+    sort(low, op, counting_sort if few else _merge_sort)
+
+
+def sort(low: Lowering, op: Op, method: Callable[[Any, Stored, Stored, Sequence[Stored]], None]) -> None:
+    """Sort by a method, which writes the keys, the values and where they come from to three places."""
     keys, borrowed = low.stored(op.operands[0])
     values, borrowed_values = low.stored(op.operands[1])
-    targets = [low.fresh(r) for r in op.results]
-    m, b, size = low.m, low.b, _product(keys.shape)
-
-    def before(x: Value, i: Value, y: Value, k: Value) -> Value:
-        """Whether key x at position i comes before key y at position k."""
-        earlier = b.one("lt", i, k)
-        less, equal = b.one("lt", x, y), b.one("eq", x, y)
-        if isinstance(x.type, Scalar) and x.type.is_float:
-            nan_x, nan_y = b.one("isnan", x), b.one("isnan", y)
-            less = b.one("or", less, b.one("and", nan_y, b.one("not", nan_x)))
-            equal = b.one("or", equal, b.one("and", nan_x, nan_y))
-        return b.one("or", less, b.one("and", equal, earlier))
-
-    def place(k: Value) -> None:
-        key = keys.element_at(m, k)
-
-        def count(i: Value, so_far: list[Value]) -> Sequence[Value]:
-            comes = before(keys.element_at(m, i), i, key, k)
-            return (b.add(so_far[0], b.select(comes, b.const(1, INT64), b.const(0, INT64))),)
-
-        (rank,) = m.loop(0, size, count, (b.const(0, INT64),))
-        b.op("buffer_set", targets[0].buffer, rank, key)
-        b.op("buffer_set", targets[1].buffer, rank, values.element_at(m, k))
-        b.op("buffer_set", targets[2].buffer, rank, b.cast(k, INT32))
-
-    m.cells(size, place)
+    method(low, keys, values, [low.fresh(r) for r in op.results])
     low.give_back(borrowed)
     low.give_back(borrowed_values)
 
 
-def _permuted(to_source: bool) -> Callable[[Lowering, Op], None]:
-    """Gather: element k is element ``order[k]``. Scatter: element ``order[k]`` is element k."""
+def counting_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[Stored]) -> None:
+    """A key goes to the place whose number is that of the keys before it."""
+    m, b, size = low.m, low.b, elements(keys.shape)
 
-    def lower(low: Lowering, op: Op) -> None:
-        source, borrowed = low.stored(op.operands[0])
-        order, borrowed_order = low.stored(op.operands[1])
-        target, m, b = low.fresh(op.result), low.m, low.b
+    def put(k: Value) -> None:
+        place = _rank(low, keys, k, m.i64(0), m.i64(size))
+        b.op("buffer_set", targets[0].buffer, place, keys.element_at(m, k))
+        b.op("buffer_set", targets[1].buffer, place, values.element_at(m, k))
+        b.op("buffer_set", targets[2].buffer, place, b.cast(k, INT32))
 
-        def one(k: Value) -> None:
-            other = b.cast(order.element_at(m, k), INT64)
-            place, read = (k, other) if to_source else (other, k)
-            b.op("buffer_set", target.buffer, place, source.element_at(m, read))
+    m.cells(size, put, apart=True)
 
-        m.cells(_product(source.shape), one)
-        low.give_back(borrowed)
-        low.give_back(borrowed_order)
 
-    return lower
+def _rank(low: Lowering, keys: Stored, k: Value, first: Value, end: Value) -> Value:
+    """How many keys of a range come before one of them."""
+    m, b = low.m, low.b
+    key = keys.element_at(m, k)
+
+    def count(i: Value, so_far: list[Value]) -> Sequence[Value]:
+        comes = comes_before(b, keys.element_at(m, i), i, key, k)
+        return (b.add(so_far[0], b.select(comes, b.const(1, INT64), b.const(0, INT64))),)
+
+    return m.loop(first, end, count, (b.const(0, INT64),))[0]
+
+
+def _merge_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[Stored]) -> None:
+    """Runs that are sorted by counting are merged, to and fro between the halves of memory of twice the size."""
+    m, b, size = low.m, low.b, elements(keys.shape)
+    sorted_keys, order = low.allocate(keys.dtype, 2 * size), low.allocate(INT32, 2 * size)
+    whole, shift = m.i64(size), (_RUN - 1).bit_length()
+
+    def start(k: Value) -> None:
+        first = b.sub(k, b.one("and", k, m.i64(_RUN - 1)))
+        rank = _rank(low, keys, k, first, b.one("min", b.add(first, m.i64(_RUN)), whole))
+        b.op("buffer_set", sorted_keys, b.add(first, rank), keys.element_at(m, k))
+        b.op("buffer_set", order, b.add(first, rank), b.cast(k, INT32))
+
+    def passed(n: Value, _: list[Value]) -> Sequence[Value]:
+        odd = b.one("and", n, m.i64(1))
+        source = b.mul(odd, whole)
+        target = b.sub(whole, source)
+        width = b.one("shl", m.i64(_RUN), n)
+        pairs = b.one("shr", b.add(whole, b.sub(b.mul(width, m.i64(2)), m.i64(1))), b.add(n, m.i64(shift + 1)))
+
+        def pair(p: Value, _: list[Value]) -> Sequence[Value]:
+            first = b.mul(p, b.mul(width, m.i64(2)))
+            middle = b.one("min", b.add(first, width), whole)
+            end = b.one("min", b.add(middle, width), whole)
+
+            def one(out: Value, at: list[Value]) -> Sequence[Value]:
+                left, right = at
+                places = [b.add(source, b.one("min", i, m.i64(size - 1))) for i in at]
+                x, y = (b.one("buffer_get", sorted_keys, i) for i in places)
+                waits = b.one("and", b.one("lt", left, middle), b.one("not", sorts_before(b, y, x)))
+                takes = b.one("and", b.one("lt", right, end), b.one("not", waits))
+                place, step = b.select(takes, places[1], places[0]), b.select(takes, m.i64(1), m.i64(0))
+                b.op("buffer_set", sorted_keys, b.add(target, out), b.select(takes, y, x))
+                b.op("buffer_set", order, b.add(target, out), b.one("buffer_get", order, place))
+                return (b.sub(b.add(left, m.i64(1)), step), b.add(right, step))
+
+            m.loop(first, end, one, (first, middle))
+            return ()
+
+        m.loop(0, pairs, pair)
+        return ()
+
+    m.cells(size, start)
+    passes = (-(-size // _RUN) - 1).bit_length()
+    m.loop(0, passes, passed)
+    last = m.i64(size if passes % 2 else 0)
+
+    def put(i: Value) -> None:
+        place = b.add(last, i)
+        origin = b.one("buffer_get", order, place)
+        b.op("buffer_set", targets[0].buffer, i, b.one("buffer_get", sorted_keys, place))
+        b.op("buffer_set", targets[1].buffer, i, values.element_at(m, b.cast(origin, INT64)))
+        b.op("buffer_set", targets[2].buffer, i, origin)
+
+    m.cells(size, put)
+    low.release(sorted_keys)
+    low.release(order)
+
+
+def _scatter(low: Lowering, op: Op) -> None:
+    """Element ``order[k]`` is element k."""
+    source, borrowed = low.stored(op.operands[0])
+    order, borrowed_order = low.stored(op.operands[1])
+    target, m, b = low.fresh(op.result), low.m, low.b
+
+    def one(k: Value) -> None:
+        place = b.cast(order.element_at(m, k), INT64)
+        b.op("buffer_set", target.buffer, place, source.element_at(m, k))
+
+    m.cells(elements(source.shape), one)
+    low.give_back(borrowed)
+    low.give_back(borrowed_order)
 
 
 OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {
@@ -231,6 +307,5 @@ OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {
     "tile_argreduce": _argreduce,
     "tile_scan": _scan,
     "tile_sort": _sort,
-    "tile_gather": _permuted(True),
-    "tile_scatter": _permuted(False),
+    "tile_scatter": _scatter,
 }

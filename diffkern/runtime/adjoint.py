@@ -7,6 +7,7 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
-from diffkern.runtime.array import _given, accumulate, array, new, type_of_key, wrap
+from diffkern.runtime.array import _given, array, new, wrap
+from diffkern.runtime.copies import Copies
 from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Step
@@ -22,6 +24,7 @@ from diffkern.runtime.operation import Copy
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
 from diffkern.runtime.structured import StructuredArray
+from diffkern.runtime.type_keys import type_of_key
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -36,6 +39,8 @@ __all__ = [
     "spread",
     "with_own",
 ]
+
+_NOTHING: Mapping[int, bytes] = MappingProxyType({})
 
 
 class AdjointLaunch:
@@ -66,7 +71,7 @@ class AdjointLaunch:
         self.saved = saved or {}
         self.contents = contents or {}
         active = frozenset(cotangents)
-        self.executable = kernel.adjoint(launch.keys, active, "plain")
+        self.executable = kernel.adjoint(launch.keys, active, "plain", launch.block_dim)
         missing = [self.executable.name_of(i) for i in self.executable.manifest["saved"] if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
@@ -111,7 +116,7 @@ class AdjointLaunch:
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        held = [self.contents.get(i, a) for i, a in enumerate(self.launch.arrays)]
+        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest["post"]]
         return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
@@ -132,13 +137,13 @@ class AdjointLaunch:
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         private = self.plan.private
         if private:
-            copies = {i: [given[i], *self._private(given[i])] for i in private}
-            groups = range(self.plan.cut.chunks)
-            blocks = [self._pack({**given, **{i: copy[g] for i, copy in copies.items()}}) for g in groups]
+            count = self.plan.cut.chunks - 1
+            copies = {i: Copies(given[i], count) for i in private}
+            own = ({i: copy.packed[k] for i, copy in copies.items()} for k in range(count))
+            blocks = [self._pack(given), *(self._pack(given, places) for places in own)]
             self.executable.run_blocks(self.geometry, blocks, self.plan.colours)
-            for whole, *parts in copies.values():
-                for part in parts:
-                    accumulate(whole, part)
+            for copy in copies.values():
+                copy.add_up()
         elif self.plan.cut.n:
             self.executable.run_blocks(self.geometry, [self._pack(given)], self.plan.colours)
         for index, ct in self.cotangents.items():
@@ -162,14 +167,13 @@ class AdjointLaunch:
     def _plan_on_device(self, shared: bool) -> Plan:
         """Decide how to run on a GPU; the program knows where its threads meet, unless buffers or dims are special."""
         launch, active = self.launch, frozenset(self.cotangents)
-        self.executable, plan = plan_on_device(launch.kernel, launch.keys, self.executable, launch.dims, active, shared)
+        self.executable, plan = plan_on_device(
+            launch.kernel, launch.keys, self.executable, launch.dims, active, shared, launch.block_dim
+        )
         return plan
 
-    def _private(self, ct: array) -> list[array]:
-        return [new(ct.shape, ct._element, zero=True) for _ in range(self.plan.cut.chunks - 1)]
-
-    def _pack(self, cotangents: Mapping[int, array]) -> bytes:
-        """Return the argument block behind the header."""
+    def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = _NOTHING) -> bytes:
+        """Return the argument block behind the header; `own` stands for some of the cotangents."""
         parts = []
         for role, index in self.executable.layout:
             if role == "param":
@@ -178,7 +182,7 @@ class AdjointLaunch:
             elif role == "saved":
                 parts.append(self.saved[index]._packed)
             else:
-                parts.append(cotangents[index]._packed)
+                parts.append(own.get(index) or cotangents[index]._packed)
         return b"".join(parts)
 
 
@@ -235,10 +239,11 @@ def plan_on_device(
     dims: tuple[int, ...],
     active: frozenset[int],
     shared: bool = False,
+    block_dim: int = 0,
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
     repeated = any(extent > 1 for extent in dims[int(plain.manifest["tid_arity"]) :])
-    chosen = kernel.adjoint(keys, active, "atomic") if shared or repeated else plain
+    chosen = kernel.adjoint(keys, active, "atomic", block_dim) if shared or repeated else plain
     return chosen, Plan(cut(dims, chosen.cost))
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from grad.corpus import CASES
 
-TOO_MUCH = {"tiles.large_tiles", "tiles.from_threads", "tiles.from_threads_vectors"}
-"""Tiles beyond the shared memory of a block, and of single threads: CUDA refuses them."""
+TOO_MUCH = {"tiles.large_tiles"}
+"""Tiles beyond the shared memory of a block: CUDA refuses them."""
 
 CORPUS = sorted(set(CASES) - TOO_MUCH)
+
+OF_THREADS = "threads.softmax"
+"""A kernel that makes tiles of what the threads of a block hold."""
 
 BLOCK_GRADIENTS = ["gradient.one_loss", "gradient.running_products", "gradient.steps_in_shared_memory"]
 """Adjoints of kernels whose threads work together that run there."""

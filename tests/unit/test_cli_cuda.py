@@ -40,6 +40,7 @@ def test_inspect_resources(capsys, model):
     rows = dict(line.rsplit("  ", 1) for line in shown(capsys, f"{model}:scale", "--target", "sm_90").splitlines())
     rows = {name.strip(): value for name, value in rows.items()}
     assert rows["target"] == "sm_90"
+    assert rows["arrays"] == "do not overlap"
     assert int(rows["registers"]) > 3
     assert rows["global loads"] == rows["global stores"] == "1"
     assert "atomics" not in rows
@@ -58,8 +59,24 @@ def test_inspect_types_and_mistakes(capsys, model):
 
 def test_compile_for_cpus_and_gpus_at_once(capsys, model, tmp_path):
     assert cli.main(["compile", str(model), "--target", "x86-64-v3,sm_80,sm_90", "--out", str(tmp_path / "out")]) == 0
-    assert "compiled 6 programs of 1 kernels" in capsys.readouterr().out
-    assert sorted(a.target for a in artifacts(tmp_path / "out")) == ["sm_80"] * 2 + ["sm_90"] * 2 + ["x86-64-v3"] * 2
+    # Of the kernel three for the CPU, for each GPU six, and seven for copies and sums of its arrays.
+    assert "compiled 29 programs of 1 kernel" in capsys.readouterr().out
+    found = artifacts(tmp_path / "out")
+    assert sorted(a.target for a in found) == ["sm_80"] * 13 + ["sm_90"] * 13 + ["x86-64-v3"] * 3
+    titles = sorted(a.title for a in found if a.target == "sm_90" and "scale" in a.title)
+    types = "array1d<float32,C>, array1d<float32,C>"
+    assert titles == [
+        f"adjoint of scale({types})",
+        f"adjoint of scale({types}), arrays may overlap",
+        f"adjoint of scale({types}), arrays may overlap, with atomics",
+        f"adjoint of scale({types}), with atomics",
+        f"forward of scale({types})",
+        f"forward of scale({types}), arrays may overlap",
+    ]
+    argv = ["compile", str(model), "--target", "sm_90", "--programs", "least", "--out", str(tmp_path / "less")]
+    assert cli.main(argv) == 0
+    assert "compiled 2 programs" in capsys.readouterr().out
+    assert {a.key for a in artifacts(tmp_path / "less")} < {a.key for a in found}
 
 
 def test_the_cache_shows_gpu_programs(capsys, model):
@@ -73,3 +90,9 @@ def test_the_cache_shows_gpu_programs(capsys, model):
     assert capsys.readouterr().out.splitlines()[2:] == ["target:", "  - sm_80", "  + sm_90"]
     assert cli.main(["cache", "why", keys[0]]) == 0
     assert "nvidia_nvjitlink: " in capsys.readouterr().out
+    assert "may overlap" in shown(capsys, f"{model}:scale", "--target", "sm_90", "--may-alias")
+    assert cli.main(["cache", "list"]) == 0
+    careful = next(line for line in capsys.readouterr().out.splitlines() if line.endswith(", arrays may overlap"))
+    sm_90 = next(line.split()[0] for line in lines if " sm_90 " in line)
+    assert cli.main(["cache", "why", sm_90, careful.split()[0]]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == ["options:", '  - {"may_alias": false}', "  + {}"]

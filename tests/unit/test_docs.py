@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 from conftest import require
 
+import diffkern
+
 ROOT = Path(__file__).parents[2]
+# What the programs of a page take for granted stands in a file of its own; ``cleanup`` is an ExitStack.
+PAGES = Path(__file__).parent / "doc_pages"
+BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:(?: +.*)?\n)+)", re.MULTILINE)
+NEEDS = {
+    "cuda_inspect": ("cuda.bindings", "nvidia.cu13"),
+    "jax": ("jax",),
+    "torch": ("torch",),
+    "dlpack": ("jax", "torch"),
+}
 SNIPPETS = ROOT / "docs" / "snippets"
 
 
@@ -56,3 +70,51 @@ def test_generated_texts_are_current():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun: python tools/docs_output.py"
+
+
+def has_name(path: str) -> bool:
+    owner: object = diffkern
+    for count, name in enumerate(names := path.split("."), start=1):
+        if not hasattr(owner, name):
+            try:
+                importlib.import_module(".".join(["diffkern", *names[:count]]))
+            except ModuleNotFoundError:
+                return False
+        owner = getattr(owner, name)
+    return True
+
+
+def test_names_on_the_pages_exist():
+    pages = [
+        *(ROOT / "docs").glob("*.rst"),
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "benchmarks" / "README.md",
+    ]
+    named = {
+        (path.name, name)
+        for path in pages
+        for name in re.findall(
+            r"(?<![\w./])(?:dk|diffkern)\.([a-z]\w*(?:\.[a-z]\w*)*)", path.read_text(encoding="utf-8"), re.I
+        )
+    }
+    assert len(named) > 200
+    assert not [(page, name) for page, name in sorted(named) if not has_name(name)]
+
+
+def programs_of(page: Path) -> str:
+    return "\n".join(textwrap.dedent(block) for block in BLOCK.findall(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in sorted((ROOT / "docs").glob("*.rst")) if programs_of(page)], ids=lambda page: page.stem
+)
+def test_programs_of_a_page_run(page, tmp_path, monkeypatch):
+    require(*NEEDS.get(page.stem, ()))
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / f"{page.stem}.py"
+    given = (PAGES / program.name).read_text(encoding="utf-8")
+    program.write_text(f"{given}\n{programs_of(page)}", encoding="utf-8")
+    with contextlib.ExitStack() as cleanup:
+        names = {"__name__": f"docs_{page.stem}", "cleanup": cleanup}
+        exec(compile(program.read_text(encoding="utf-8"), program, "exec"), names)

@@ -9,6 +9,7 @@ element pass their cotangent to the first one in row-major order where there are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.ir.builder import Builder
@@ -25,7 +26,14 @@ def _type(v: Value) -> Tile:
 
 
 def total(b: Builder, ct: Value) -> Value:
-    """The sum of all elements as a value."""
+    """The sum of all elements as a value.
+
+    Where each thread of a block holds the number that is wanted, it gets the sum of its share of the elements: the
+    threads' cotangents of one number add up to the whole.
+    """
+    if b.threads:
+        part = b.one("tile_reduce", ct, kind="add", axis=None, share=True)
+        return b.one("tile_extract", part, b.i32(0), share=True)
     return b.one("tile_extract", b.one("tile_reduce", ct, kind="add", axis=None), b.i32(0))
 
 
@@ -43,6 +51,9 @@ def indexed(
 
 
 def _fill(b: Builder, a: RuleArguments) -> Cotangents:
+    threads = a.op.attrs.get("threads")
+    if threads is not None:
+        return [b.one("tile_extract", a.ct, b.i32(0), threads=threads)]
     return [total(b, a.ct)]
 
 
@@ -87,9 +98,11 @@ def _reshape(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _replace(b: Builder, a: RuleArguments) -> Cotangents:
     index = a.x[2:]
+    first: dict[str, Any] = {"first": True} if b.threads else {}
     return [
         b.one("tile_replace", a.ct, b.zero(a.x[1].type), *index) if a.want[0] else None,
-        b.one("tile_extract", a.ct, *index) if a.want[1] else None,
+        # Of what several threads hold, the first one's is written.
+        b.one("tile_extract", a.ct, *index, **first) if a.want[1] else None,
         *(None for _ in index),
     ]
 
@@ -121,14 +134,6 @@ def _reduce(b: Builder, a: RuleArguments) -> Cotangents:
 def _scan(b: Builder, a: RuleArguments) -> Cotangents:
     exclusive, backwards = a.op.attrs["exclusive"], a.op.attrs["backwards"]
     return [b.one("tile_scan", a.ct, exclusive=exclusive, backwards=not backwards)]
-
-
-def _gather(b: Builder, a: RuleArguments) -> Cotangents:
-    return [b.one("tile_scatter", a.ct, a.x[1]), None]
-
-
-def _scatter(b: Builder, a: RuleArguments) -> Cotangents:
-    return [b.one("tile_gather", a.ct, a.x[1]), None]
 
 
 def _product(
@@ -215,8 +220,6 @@ TILE_RULES: dict[str, Rule] = {
     "tile_replace": _replace,
     "tile_reduce": _reduce,
     "tile_scan": _scan,
-    "tile_gather": _gather,
-    "tile_scatter": _scatter,
     "tile_matmul": _matmul,
     "tile_cholesky": _cholesky,
     "tile_triangular_solve": _triangular_solve,

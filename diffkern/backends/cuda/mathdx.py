@@ -15,6 +15,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,17 @@ from typing import Any, Final
 
 from diffkern.errors import CompileError
 
-__all__ = ["ITEMSIZE", "SHARED_LIMIT", "Product", "available", "generate", "version"]
+__all__ = [
+    "ITEMSIZE",
+    "LOG_LEVEL",
+    "SHARED_LIMIT",
+    "Product",
+    "available",
+    "explain",
+    "generate",
+    "nvrtc_version",
+    "version",
+]
 
 ITEMSIZE: Final = {"float16": 2, "bfloat16": 2, "tf32": 4, "float32": 4, "float64": 8}
 SHARED_LIMIT: Final = {
@@ -43,7 +54,13 @@ SHARED_LIMIT: Final = {
 
 _INSTALL = 'run: pip install "diffkern[tiles]"; without it products of tiles are loops'
 _PRECISION: Final = {"bfloat16": 2, "float16": 3, "tf32": 4, "float32": 5, "float64": 6}
+_CHANGE = "change the sizes of the tiles, their dtypes or block_dim, or take loops: enable_mathdx_gemm=False"
 _NVRTC = "DIFFKERN_NVRTC"
+LOG_LEVEL: Final = "LIBMATHDX_LOG_LEVEL"
+_TOO_NEW: Final = (13, 5)
+_OTHER_NVRTC = f"install nvidia-cuda-nvrtc before 13.5, or name such a libnvrtc.so in the environment variable {_NVRTC}"
+_COMPILER_ERROR = re.compile(r"^(?!\[).*\berror\b.*: ")
+_LIBRARY_ERROR = re.compile(r"\[Error\]\[\w+\](.*)")
 _STATUS: Final = {
     1: "it does not accept one of the values",
     2: "it failed internally",
@@ -131,8 +148,11 @@ class Product:
             )
         if number < 80 and {"bfloat16", "tf32"} & {self.a, self.b, self.c}:
             raise CompileError(f"the matrix product {self} needs sm_80", remedy="use float16 or float32")
-        if self.c == "tf32":
-            raise CompileError(f"the matrix product {self} is summed in tf32", remedy="sum in float32")
+        if self.a != self.b:
+            raise CompileError(f"the matrix product {self} has factors of two types", remedy="convert one of them")
+        sum_ = "float64" if self.a == "float64" else "float32"
+        if self.c != sum_:
+            raise CompileError(f"the matrix product {self} is summed in {self.c}", remedy=f"sum in {sum_}")
         limit = SHARED_LIMIT[number] * 1024
         if self.shared_bytes > limit:
             raise CompileError(
@@ -155,8 +175,8 @@ def _number(arch: str) -> int:
 class _Library:
     """libmathdx: calls that check what came back."""
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    def __init__(self, handle: Any, compiler: Any) -> None:
+        self.handle, self.compiler = handle, compiler
 
     def call(self, name: str, *arguments: Any, what: str) -> None:
         function: Callable[..., int] = getattr(self.handle, name)
@@ -176,13 +196,34 @@ class _Library:
 
 def _remedy(status: int) -> str:
     if status == 1:
-        return "change the sizes of the tiles, their dtypes or block_dim"
-    if status == 3:
-        return (
-            "libmathdx 0.4 does not compile with NVRTC 13.5: install nvidia-cuda-nvrtc before 13.5, or name such a "
-            f"libnvrtc.so in the environment variable {_NVRTC}; LIBMATHDX_LOG_LEVEL=5 shows what the compiler says"
-        )
-    return "set the environment variable LIBMATHDX_LOG_LEVEL=5 to see what the library says"
+        return _CHANGE
+    return f"set the environment variable {LOG_LEVEL}=1 to see what the library says"
+
+
+def explain(error: CompileError, log: str, nvrtc: tuple[int, int] | None) -> CompileError:
+    """The error with what the library wrote while it failed, and with what to do about that.
+
+    Parameters
+    ----------
+    error
+        What :func:`generate` raised.
+    log
+        The library's messages, of level 1 or more.
+    nvrtc
+        The version of the compiler it used.
+    """
+    line = next((line for line in log.splitlines() if _COMPILER_ERROR.search(line)), None)
+    if line is None:
+        found = _LIBRARY_ERROR.search(log)
+        return CompileError(f"{error.message}: {found[1].strip()}", remedy=error.remedy) if found else error
+    message, remedy = f"{error.message}: {line.strip()}", _CHANGE
+    if nvrtc is not None:
+        message += f" (NVRTC {nvrtc[0]}.{nvrtc[1]})"
+    if "cannot open source file" in line:
+        remedy = f"the headers of libmathdx do not fit this NVRTC: {_OTHER_NVRTC}"
+        if nvrtc is not None and nvrtc >= _TOO_NEW:
+            remedy = f"libmathdx 0.4 does not compile with NVRTC 13.5: {_OTHER_NVRTC}"
+    return CompileError(message, remedy=remedy)
 
 
 @functools.cache
@@ -201,11 +242,11 @@ def _library() -> _Library | None:
         if chosen:
             for part in sorted(Path(chosen).parent.glob("libnvrtc-builtins.so.*")):
                 ctypes.CDLL(str(part), mode=ctypes.RTLD_GLOBAL)
-            ctypes.CDLL(chosen, mode=ctypes.RTLD_GLOBAL)
+            compiler = ctypes.CDLL(chosen, mode=ctypes.RTLD_GLOBAL)
         else:
-            load_nvidia_dynamic_lib("nvrtc")
+            compiler = ctypes.CDLL(load_nvidia_dynamic_lib("nvrtc").abs_path)
         load_nvidia_dynamic_lib("nvJitLink")
-        return _Library(ctypes.CDLL(str(found[-1])))
+        return _Library(ctypes.CDLL(str(found[-1])), compiler)
     except (OSError, RuntimeError):
         return None
 
@@ -228,6 +269,15 @@ def version() -> str:
     parts = [ctypes.c_int() for _ in range(3)]
     _needed().call("mathdxGetVersionEx", *map(ctypes.byref, parts), what="to tell its version")
     return ".".join(str(part.value) for part in parts)
+
+
+def nvrtc_version() -> tuple[int, int] | None:
+    """The version of the compiler that libmathdx uses; None if there is none."""
+    library = _library()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    if library is None or library.compiler.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
+        return None
+    return major.value, minor.value
 
 
 def generate(product: Product) -> bytes:

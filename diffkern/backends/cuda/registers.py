@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern.backends.llvm.types import F32, F64, I1, I32, I64, VOID, Builder, i32, i64
+from diffkern.backends.llvm.types import F32, F64, I1, I8, I32, I64, VOID, Builder, i32, i64
 
 FULL_WARP = -1
 WARP = 32
@@ -33,15 +33,24 @@ def shuffle_down(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any,
 
     All lanes take part; values are of any type of at most 64 bits.
     """
+    return _shuffle(b, "down", value, distance, last)
+
+
+def shuffle_up(b: Builder, value: Any, distance: Any) -> tuple[Any, Any]:
+    """The value of the lane that is ``distance`` before, and whether there is one; its own value otherwise."""
+    return _shuffle(b, "up", value, distance, i32(0))
+
+
+def _shuffle(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
     if isinstance(value.type, ir.IntType) and value.type.width < 32:
-        moved, present = shuffle_down(b, b.zext(value, I32), distance, last)
+        moved, present = _shuffle(b, way, b.zext(value, I32), distance, bound)
         return b.trunc(moved, value.type), present
     if value.type in (F32, I32):
-        moved, present = _shuffle_word(b, _cast(b, value, I32), distance, last)
+        moved, present = _shuffle_word(b, way, _cast(b, value, I32), distance, bound)
         return _cast(b, moved, value.type), present
     bits = _cast(b, value, I64)
-    low, present = _shuffle_word(b, b.trunc(bits, I32), distance, last)
-    high, _ = _shuffle_word(b, b.trunc(b.lshr(bits, i64(32)), I32), distance, last)
+    low, present = _shuffle_word(b, way, b.trunc(bits, I32), distance, bound)
+    high, _ = _shuffle_word(b, way, b.trunc(b.lshr(bits, i64(32)), I32), distance, bound)
     moved = b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), i64(32)))
     return _cast(b, moved, value.type), present
 
@@ -50,10 +59,10 @@ def _cast(b: Builder, value: Any, ty: Any) -> Any:
     return value if value.type == ty else b.bitcast(value, ty)
 
 
-def _shuffle_word(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any, Any]:
+def _shuffle_word(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
     result = ir.LiteralStructType([I32, I1])
-    fn = function(b.module, "llvm.nvvm.shfl.sync.down.i32p", result, [I32] * 4)
-    pair = b.call(fn, [i32(FULL_WARP), value, distance, last])
+    fn = function(b.module, f"llvm.nvvm.shfl.sync.{way}.i32p", result, [I32] * 4)
+    pair = b.call(fn, [i32(FULL_WARP), value, distance, bound])
     return b.extract_value(pair, 0), b.extract_value(pair, 1)
 
 
@@ -73,6 +82,25 @@ def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: b
     text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.{kind}.{name} [$0], $1;"
     fn = _instruction(b.module, f"dk_red_{kind}_{name}", VOID, pointer.type, value.type, text, f"l,{letter}")
     b.call(fn, [pointer, value])
+
+
+def word_of_half(b: Builder, pointer: Any) -> tuple[Any, Any]:
+    """The address of the 32 bits in which 16 bits lie, and whether they are the upper ones."""
+    upper = b.trunc(b.lshr(b.ptrtoint(pointer, I64), i64(1)), I1)
+    return b.gep(pointer, [b.select(upper, i64(-2), i64(0))], source_etype=I8), upper
+
+
+def add_half_quietly(b: Builder, name: str, word: Any, upper: Any, value: Any) -> None:
+    """Add 16 bits that are an ``f16`` or ``bf16`` to such a number in memory atomically, with one instruction.
+
+    The hardware adds pairs alone: the number's neighbour in its word gets -0, which changes no number.
+    """
+    wide = b.zext(value, I32)
+    pair = b.select(upper, b.or_(b.shl(wide, i32(16)), i32(0x8000)), b.or_(wide, i32(-0x80000000)))
+    # The instruction exists for subnormal numbers that are kept, and wants that to be said.
+    text = f"red.relaxed.{_PLACES[word.type.addrspace]}.add.noftz.{name}x2 [$0], $1;"
+    fn = _instruction(b.module, f"dk_red_add_{name}x2", VOID, word.type, I32, text, "l,r")
+    b.call(fn, [word, pair])
 
 
 def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:

@@ -7,14 +7,16 @@ and a loop stack a ``StackRef``.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir.values import MDValue
 
-from diffkern.backends.llvm import buffers
+from diffkern.backends.llvm.buffers import Scratch
 from diffkern.backends.llvm.checks import Checks
 from diffkern.backends.llvm.facts import ACCESSES, Facts, index_operands, stack_size
 from diffkern.backends.llvm.matmul import Shape, matmul_function
@@ -31,7 +33,7 @@ from diffkern.backends.llvm.scalars import ScalarEmitter, is_scalar_op
 from diffkern.backends.llvm.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Array, Buffer, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
+from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 
 
@@ -66,8 +68,8 @@ class BodyEmitter:
         One block of memory per nesting level of loop stacks.
     checks
         What looks for mistakes at run time; None in release programs.
-    buffers
-        Where each buffer of the thread begins.
+    scratch
+        The buffers of the thread; None where tiles lie in arrays of the block.
     vector_bytes
         How wide the target's vectors are.
     launch
@@ -85,7 +87,7 @@ class BodyEmitter:
     exact: dict[Value, Any] = field(default_factory=dict)
     stack_refs: dict[Value, StackRef] = field(default_factory=dict)
     checks: Checks | None = None
-    buffers: Mapping[Value, Any] = field(default_factory=dict)
+    scratch: Scratch | None = None
     vector_bytes: int = 16
     launch: dict[str, Any] = field(default_factory=dict)
 
@@ -212,6 +214,14 @@ class BodyEmitter:
         """Wait for the other threads of the block; a target whose threads are blocks has none."""
         raise CompileError("a barrier has no form on this target", loc=op.loc)
 
+    def buffer_product(self, op: Op) -> None:
+        """Call a library's product of matrices; a target with such a library does."""
+        raise CompileError("a library's matrix product has no form on this target", loc=op.loc)
+
+    def lane_left(self, op: Op) -> None:
+        """Ask another thread of the warp; a target whose threads are in warps has them."""
+        raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
+
     def shape(self, op: Op) -> None:
         length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
         self.values[op.result] = (self.builder.trunc(length, I32),)
@@ -222,7 +232,15 @@ class BodyEmitter:
     def element(self, op: Op) -> tuple[ArrayRef, Any]:
         array = self.arrays[op.operands[0]]
         indices = [self.index(v) for v in index_operands(op)]
-        return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        pointer = address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        aligned = op.attrs.get("aligned")
+        return array if aligned is None else dataclasses.replace(array, align=aligned), pointer
+
+    def aligned(self, op: Op) -> None:
+        """Whether an array begins at a multiple of so many bytes."""
+        place = self.builder.ptrtoint(self.arrays[op.operands[0]].data, I64)
+        rest = self.builder.and_(place, i64(op.attrs["bytes"] - 1))
+        self.values[op.result] = (self.builder.icmp_unsigned("==", rest, i64(0)),)
 
     def load(self, op: Op) -> None:
         array, pointer = self.element(op)
@@ -277,21 +295,21 @@ class BodyEmitter:
         """Nothing: buffers are there before the first thread."""
 
     def buffer_get(self, op: Op) -> None:
-        buffer = op.operands[0]
-        assert isinstance(buffer.type, Buffer)
-        parts = buffers.get(self.builder, buffer.type, self.buffers[buffer], self.index(op.operands[1]))
-        self.values[op.result] = tuple(parts)
+        assert self.scratch is not None
+        self.values[op.result] = tuple(self.scratch.get(op.operands[0], self.index(op.operands[1])))
 
     def buffer_set(self, op: Op) -> None:
+        assert self.scratch is not None
         buffer, index, value = op.operands
-        assert isinstance(buffer.type, Buffer)
-        buffers.put(self.builder, buffer.type, self.buffers[buffer], self.index(index), self.values[value])
+        self.scratch.put(buffer, self.index(index), self.values[value])
 
     def buffer_matmul(self, op: Op) -> None:
         shape = Shape(**{k: op.attrs[k] for k in ("m", "n", "k", "trans_a", "add")})
         module, dtype = self.scalars.module, scalar_of(op.operands[0].type)
         function = matmul_function(module, dtype, shape, self.scalars.flags, self.vector_bytes)
-        self.builder.call(function, [self.buffers[v] for v in op.operands])
+        assert self.scratch is not None
+        call = self.builder.call(function, [self.scratch.pointers[v] for v in op.operands])
+        self.scratch.tag(call, *op.operands)
 
     # -- loop stacks ---------------------------------------------------------------------------------------------------
 
@@ -355,8 +373,9 @@ class BodyEmitter:
         t = op.operands[0].type
         assert isinstance(t, Scalar)
         lo, hi, step = (self.scalar(v) for v in op.operands[:3])
-        trips = trip_count(b, t, lo, hi, step)
-        if self.checks is not None:
+        ahead = bool(op.attrs.get("ahead"))  # the step is positive, and no index and step add up beyond the type
+        trips = None if ahead else trip_count(b, t, lo, hi, step)
+        if self.checks is not None and not ahead:
             self.checks.step(op, step)
         (region,) = op.regions
         before = b.block
@@ -366,7 +385,8 @@ class BodyEmitter:
         count, i = b.phi(I64), b.phi(value_type(t))
         phis = self.phis([r.type for r in op.results])
         self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in op.operands[3:])], before)
-        b.cbranch(b.icmp_unsigned("<", count, trips), body, done)
+        go = b.icmp_signed("<", i, hi) if ahead else b.icmp_unsigned("<", count, trips)
+        b.cbranch(go, body, done)
         b.position_at_end(body)
         self.define(region.params, [[i], *phis])
         if op.attrs.get("threads") and self.checks is not None:
@@ -378,9 +398,19 @@ class BodyEmitter:
         following = b.add(i, step, flags=("nsw",) if t.kind is Kind.INT else ())
         counted = b.add(count, i64(1), flags=("nuw",))
         self.connect([[count], [i], *phis], [(counted,), (following,), *values], b.block)
-        b.branch(head)
+        back = b.branch(head)
+        if op.attrs.get("rolled"):
+            not_unrolled(b.module, back)
         b.position_at_end(done)
         self.define(op.results, phis)
+
+
+def not_unrolled(module: Any, branch: Any) -> None:
+    """Keep LLVM from unrolling the loop that a branch goes back to the head of."""
+    disable = module.add_metadata(["llvm.loop.unroll.disable"])
+    loop = MDValue(module, [disable], name=str(len(module.metadata)))
+    loop.operands = (loop, disable)  # the first operand of a loop's node is the node itself
+    branch.set_metadata("llvm.loop", loop)
 
 
 def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
@@ -419,6 +449,8 @@ _SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("block_dim", "block_index", "block_thread", "extent"), "block_index"),
     "shared_new": "shared_new",
     "barrier": "barrier",
+    "lane_left": "lane_left",
+    "aligned": "aligned",
     "shape": "shape",
     "load": "load",
     "store": "store",
@@ -428,6 +460,7 @@ _SPELLED: Mapping[str, str] = {
     "buffer_get": "buffer_get",
     "buffer_set": "buffer_set",
     "buffer_matmul": "buffer_matmul",
+    "buffer_product": "buffer_product",
     "stack_new": "stack_new",
     "stack_get": "stack_get",
     "stack_set": "stack_set",
@@ -435,4 +468,4 @@ _SPELLED: Mapping[str, str] = {
     "for": "loop_for",
     "while": "loop_while",
 }
-__all__ = ["I1", "BodyEmitter", "StackRef", "trip_count"]
+__all__ = ["I1", "BodyEmitter", "StackRef", "not_unrolled", "trip_count"]

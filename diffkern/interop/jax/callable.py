@@ -26,6 +26,7 @@ from diffkern.interop.jax.arguments import (
     components,
     convert,
     jax_type,
+    refuse_foreign,
     signature_of,
     static_form,
     value_buffer,
@@ -78,7 +79,7 @@ class JaxCallable:
             Parameter(self.name, k, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
             for k, p in enumerate(read_signature(function).params)
         )
-        self.signature = signature_of(_Function(self.name, parameters), num_outputs, in_out_argnames)
+        self.signature = signature_of("dk.jax_callable", _Function(self.name, parameters), num_outputs, in_out_argnames)
         self.enable_backward = enable_backward
         self._output_dims, self._method = output_dims, checked_method(vmap_method)
         self._compiled: dict[Any, Callable[..., Any]] = {}
@@ -100,7 +101,11 @@ class JaxCallable:
             traced = functools.partial(self._trace, output_dims, method)
             traced.__name__ = self.name  # type: ignore[attr-defined]
             compiled = self._compiled[form] = jax.jit(traced)
-        out: tuple[Any, ...] = compiled(*args)
+        try:
+            out: tuple[Any, ...] = compiled(*args)
+        except TypeError:
+            refuse_foreign(self.signature, args)
+            raise
         return out
 
     def _trace(self, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:

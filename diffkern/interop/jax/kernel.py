@@ -22,6 +22,7 @@ from diffkern.interop.jax.arguments import (
     Signature,
     bytes_of_value,
     convert,
+    refuse_foreign,
     resolve_dims,
     signature_of,
     static_form,
@@ -59,7 +60,7 @@ class JaxKernel:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
         self.kernel = kernel
-        self.signature = signature_of(kernel, num_outputs, in_out_argnames)
+        self.signature = signature_of("dk.jax_kernel", kernel, num_outputs, in_out_argnames)
         self.enable_backward = enable_backward and kernel.enable_backward
         self._launch_dims = launch_dims
         self._output_dims = output_dims
@@ -101,7 +102,11 @@ class JaxKernel:
             traced = functools.partial(self._trace, launch_dims, output_dims, method)
             traced.__name__ = self.kernel.name  # type: ignore[attr-defined]
             compiled = self._compiled[form] = jax.jit(traced)
-        out: tuple[Any, ...] = compiled(*args)
+        try:
+            out: tuple[Any, ...] = compiled(*args)
+        except TypeError:
+            refuse_foreign(self.signature, args)
+            raise
         return out
 
     def _trace(self, launch_dims: Any, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:

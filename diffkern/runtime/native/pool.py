@@ -26,8 +26,8 @@ from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAME
 from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
 
 __all__ = [
-    "METH_FASTCALL", "METH_KEYWORDS", "built_in", "functions", "method", "num_threads", "run", "set_num_threads",
-    "set_object_cache",
+    "METH_FASTCALL", "METH_KEYWORDS", "built_in", "functions", "method", "num_threads", "processors", "run",
+    "set_num_threads", "set_object_cache",
 ]  # fmt: skip
 
 _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
@@ -241,17 +241,18 @@ def _configure_pool() -> None:
     if _configure is not None:
         k = num_threads()
         # With more threads than processors a spinning thread keeps a working one from its processor.
-        _configure(k - 1, _SPIN_NS if k <= _processors() else 0)
+        _configure(k - 1, _SPIN_NS if k <= processors() else 0)
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many processors this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _default_threads() -> int:
-    available = min(_processors(), _MAX_THREADS)
+    available = min(processors(), _MAX_THREADS)
     text = os.environ.get(_ENVIRONMENT, "").strip()
     if not text:
         return available

@@ -95,6 +95,49 @@ def test_structure_of_residuals_is_the_same_for_all_sets_of_arguments():
             assert (ct is not None and bool(jnp.any(ct != 0))) == (i in perturbed)
 
 
+@pytest.mark.parametrize(("wanted", "between"), [("a", "y"), ("y", "a"), ("xy", "a"), ("xya", "y")])
+def test_gradients_for_one_set_of_arguments_after_another(wanted, between):
+    """The forward is traced once for each set; the backward must not be told of another set than its own."""
+    f = dk.jax_kernel(k.wave)
+    given = {"x": ramp(10), "y": ramp(10, 1.0, 3.0), "a": jnp.float32(1.5)}
+
+    def gradients(f, names, outer=lambda f: f):
+        loss = outer(lambda *xs: jnp.sum(f(**{**given, **dict(zip(names, xs, strict=True))}) ** 2))
+        return jax.grad(loss, argnums=tuple(range(len(names))))(*(given[n] for n in names))
+
+    def ours(x, y, a):
+        return f(x, y, a)[0]
+
+    for names in (wanted, between):
+        close(gradients(ours, names), gradients(wave_in_jax, names), 1e-4)
+    close(gradients(ours, wanted, jax.checkpoint), gradients(wave_in_jax, wanted), 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dk.zeros(3), "parameter 'x': takes JAX arrays and numbers, not a diffkern.array\n.*jax.dlpack"),
+        (lambda: "three", "parameter 'x': takes JAX arrays and numbers, not 'three'"),
+        (lambda: object, "parameter 'x': takes JAX arrays and numbers, not <class"),
+    ],
+)
+def test_what_jax_does_not_take_is_refused_by_name(make, message):
+    for call in (wave, jax.grad(lambda y, x: wave(x, y, 2.0)[0].sum())):
+        args = (make(), ramp(3), 2.0) if call is wave else (ramp(3), make())
+        with pytest.raises(dk.LaunchError, match=message):
+            call(*args)
+
+
+def test_a_kernel_of_tiles():
+    f = dk.jax_kernel(k.softmax, launch_dims=lambda x: x.shape[0], output_dims=(5, 12))
+    x = ramp(60).reshape(5, 12)
+    close(f(x)[0], jax.nn.softmax(x, axis=1))
+    close(jax.jit(f)(x)[0], jax.nn.softmax(x, axis=1))
+    ours = jax.grad(lambda x: (f(x)[0] ** 2).sum())(x)
+    close(ours, jax.grad(lambda x: (jax.nn.softmax(x, axis=1) ** 2).sum())(x))
+    close(jax.vmap(f)(x[None])[0][0], jax.nn.softmax(x, axis=1))
+
+
 def test_float64_against_differences():
     # JAX before 0.8, the newest for Python 3.10, has it in jax.experimental.
     with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):
@@ -405,8 +448,8 @@ def test_launch_larger_than_the_output():
         ({"num_outputs": 0}, "num_outputs"),
         ({"num_outputs": 9}, "num_outputs"),
         ({"in_out_argnames": "z"}, "no parameter 'z'"),
-        ({"in_out_argnames": "a", "num_outputs": 2}, "is an array"),
-        ({"num_outputs": 2}, "annotation"),
+        ({"in_out_argnames": "a", "num_outputs": 2}, "is not an array"),
+        ({"num_outputs": 2}, "annotated"),
     ],
 )
 def test_parameters_are_checked(options, message):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import diffkern as dk
 from diffkern.backends import cpu
+from diffkern.backends.llvm.loops import longest_loop
 from diffkern.ir.nodes import walk
 from diffkern.passes.tile_lower import lower_tiles
-from diffkern.pipeline import adjoint_ir, forward_ir
+from diffkern.pipeline import adjoint_ir, forward_ir, optimise, prepare
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)
@@ -126,6 +129,85 @@ def test_a_map_that_is_read_once_has_no_memory() -> None:
     assert sorted(b.size for b in buffers) == [1, 64]
 
 
+def test_rows_of_tiles_are_moved_in_vectors() -> None:
+    """Also on the way for tiles that reach beyond the array: that one is short, not fast."""
+
+    @dk.kernel
+    def scaled(a: f2, b: f2, c: f2):
+        i = dk.tid()
+        x = dk.tile_load(a, shape=(32, 32), offset=(i * 32, 0))
+        y = dk.tile_load(b, shape=(32, 32), offset=(i * 32, 0))
+        dk.tile_store(c, dk.tile_matmul(x, y) * x, offset=(i * 32, 0))
+
+    fn = forward_ir(scaled.func, scaled.argument_types(*[np.zeros((64, 32), np.float32)] * 3), {})
+    code = cpu.compile_function(fn, "scaled", target_name="x86-64-v3").llvm_ir
+    body = code[code.index("define void @scaled(") :].partition("\n}")[0]
+    assert "memcheck" not in body  # no tile overlaps another, or an array
+    assert len(re.findall(r"(load|store) float\b", body)) <= 8
+    assert len(body.splitlines()) < 600
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_blocks_that_overlap_and_share_a_factor(n: int) -> None:
+    """Few blocks that all meet in x are one chunk, which needs no copy of what they all add to."""
+
+    @dk.kernel
+    def rows(x: f2, w: f2, y: f2):
+        i = dk.tid()
+        t = dk.tile_load(x, shape=(24, 32), offset=(i, 0)) @ dk.tile_load(w, shape=(32, 32))
+        dk.tile_store(y, dk.tile_reshape(dk.tile_sum(t, axis=0), shape=(1, 32)), offset=(i, 0))
+
+    rng = np.random.default_rng(n)
+    x = dk.array(rng.normal(size=(n + 23, 32)).astype(np.float32), requires_grad=True)
+    w = dk.array(rng.normal(size=(32, 32)).astype(np.float32), requires_grad=True)
+    y = dk.zeros((n, 32), requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch_tiled(rows, dim=[n], inputs=[x, w], outputs=[y], block_dim=32)
+    ct = rng.normal(size=(n, 32)).astype(np.float32)
+    tape.backward(grads={y: dk.array(ct)})
+    windows = np.lib.stride_tricks.sliding_window_view(x.numpy().astype(np.float64), 24, axis=0)
+    np.testing.assert_allclose(w.grad.numpy(), windows.sum(-1).T @ ct, rtol=1e-4, atol=1e-3)
+    expected = np.zeros((n + 23, 32))
+    for i in range(n):
+        expected[i : i + 24] += ct[i].astype(np.float64) @ w.numpy().T
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_long_kernel_of_short_loops_is_vectorised() -> None:
+    """What the vectoriser's time grows with is its longest loop, not the kernel."""
+
+    @dk.func
+    def wave(x: float):
+        return dk.sin(x) * x
+
+    @dk.func
+    def often(t):
+        t = dk.tile_map(wave, t @ t)
+        t = dk.tile_map(wave, t @ t)
+        t = dk.tile_map(wave, t @ t)
+        return dk.tile_map(wave, t @ t)
+
+    @dk.kernel
+    def long(x: f2, y: f2):
+        t = dk.tile_load(x, shape=(16, 16))
+        dk.tile_store(y, often(often(t)))
+
+    @dk.kernel
+    def short_tiles(x: f1, y: f1):
+        t = dk.tile_load(x, shape=2)
+        dk.tile_store(y, dk.tile_map(wave, t + t[0]))
+
+    def of(k: dk.Kernel) -> tuple[float, int]:
+        fn = lower_tiles(optimise(prepare(forward_ir(k.func, k.argument_types(), {}))))
+        return longest_loop(fn), sum(1 for _ in walk(fn.body))
+
+    share, size = of(long)
+    assert size > 100
+    assert share * size < 20
+    share, size = of(short_tiles)  # its loops are unrolled, so the one over the threads is vectorised
+    assert share == 1.0
+
+
 def test_debug_mode_finds_nothing_in_checked_tiles() -> None:
     @dk.kernel(mode="debug")
     def edges(x: f1, y: f1, k: int):
@@ -178,3 +260,25 @@ def test_the_report_names_what_a_tile_kernel_stores() -> None:
     stacks = [op.attrs["type"] for op in walk(d.fn.body) if op.name == "stack_new"]
     assert [str(f) for s in stacks for f in s.fields] == ["int32", "tile<float32, 4>"]
     assert "is stored up to" in power.adjoint_report()
+
+
+@pytest.mark.parametrize("size", [32, 33, 257, 1000])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_a_sort_keeps_the_order_of_equal_keys_and_puts_nan_last(size: int, dtype: type) -> None:
+    @dk.kernel
+    def ordered(x, v: dk.array(dtype=int), y, z: dk.array(dtype=int)):
+        keys = dk.tile_load(x, shape=size)
+        numbers = dk.tile_load(v, shape=size)
+        dk.tile_sort(keys, numbers)
+        dk.tile_store(y, keys)
+        dk.tile_store(z, numbers)
+
+    rng = np.random.default_rng(size)
+    x = rng.integers(0, size // 3, size).astype(dtype)
+    if dtype is np.float32:
+        x[rng.integers(0, size, 5)] = np.nan
+    v, y, z = np.arange(size, dtype=np.int32), np.zeros_like(x), np.zeros(size, np.int32)
+    ordered[1](x, v, y, z)
+    order = np.argsort(x, kind="stable")
+    np.testing.assert_array_equal(y, x[order])
+    np.testing.assert_array_equal(z, order)

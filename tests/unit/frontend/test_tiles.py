@@ -151,6 +151,64 @@ def test_mistakes(function: Callable[..., Any], said: str) -> None:
     assert said in message(function)
 
 
+def function_of_a_tile(x: f1, y: f1):
+    dk.tile_store(y, dk.max(dk.tile_load(x, shape=4), 0.0))
+
+
+def cast_of_a_tile(x: f1, y: f1):
+    dk.tile_store(y, float(dk.tile_load(x, shape=4)))
+
+
+def sum_as_a_number(x: f1, y: f1):
+    y[0] = dk.tile_sum(dk.tile_load(x, shape=4))
+
+
+def function_of_a_sum(x: f1, y: f1):
+    y[0] = dk.sqrt(dk.tile_sum(dk.tile_load(x, shape=4)))
+
+
+def divided_by_a_sum(x: f1, y: f1):
+    t = dk.tile_load(x, shape=4)
+    dk.tile_store(y, t / dk.tile_sum(t))
+
+
+def index_of_the_least(x: f1, y: f1):
+    y[dk.tile_argmin(dk.tile_load(x, shape=4))] = 1.0
+
+
+def trips_of_a_tile(x: f1, y: f1):
+    for i in range(dk.tile_argmin(dk.tile_load(x, shape=4))):
+        y[i] = 1.0
+
+
+def row_as_a_whole(x: f1, y: f2):
+    y[0] = dk.tile_load(x, shape=4)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (function_of_a_tile, "write dk.tile_map(dk.max, tile)"),
+        (cast_of_a_tile, "write dk.tile_astype(tile, dtype=float)"),
+        (sum_as_a_number, "take one of its elements, as in tile[0]"),
+        (function_of_a_sum, "take one of its elements, as in tile[0]"),
+        (divided_by_a_sum, "take the number out of the tile that has one"),
+        (index_of_the_least, "take one of its elements, as in tile[0]"),
+        (trips_of_a_tile, "take one of its elements, as in tile[0]"),
+        (row_as_a_whole, "write dk.tile_store(array, tile)"),
+    ],
+)
+def test_a_tile_where_a_number_is_wanted(function: Callable[..., Any], said: str) -> None:
+    assert f"help: {said}" in message(function) or f", or {said}" in message(function)
+
+
+def test_the_length_of_a_tile() -> None:
+    def length(x: f2, y: f1):
+        y[0] = float(len(dk.tile_load(x, shape=(4, 3))))
+
+    assert "y[0] = 4.0" in dk.kernel(length).source()
+
+
 def test_a_returned_tile_may_be_changed_in_the_kernel() -> None:
     @dk.func
     def doubled(t):
@@ -181,12 +239,3 @@ def test_blocks_are_checked() -> None:
         dk.launch_tiled(fine, dim=[3], inputs=[y], block_dim=0)
     with pytest.raises(dk.LaunchError, match="at most 3 axes"):
         dk.launch_tiled(fine, dim=[1, 1, 1, 1], inputs=[y], block_dim=32)
-
-
-def test_cuda_refuses_tiles_of_single_threads_with_their_line() -> None:
-    @dk.kernel
-    def tiled(y: f1):
-        dk.tile_store(y, dk.tile(y[dk.tid()]))
-
-    with pytest.raises(KernelError, match="not supported yet"):
-        tiled.source(target="cuda")

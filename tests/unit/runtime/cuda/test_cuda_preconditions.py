@@ -15,6 +15,7 @@ from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
+from diffkern.ship import compile_ahead
 from diffkern.testing.fake_cuda import fake_cuda
 
 G = "cuda:0"
@@ -58,6 +59,12 @@ def test_arrays_that_are_only_read_may_overlap(driver):
     assert driver.names().count("load_module") == 2
     dk.launch(three, 64, inputs=[x, y, x])
     assert driver.names().count("load_module") == 3
+
+
+@dk.kernel
+def pick(x: dk.array(dtype=float), index: dk.array(dtype=int), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[index[i]]
 
 
 @dk.kernel
@@ -114,23 +121,31 @@ def test_adjoint_whose_gradients_overlap(driver):
     assert apart != together
 
 
-def test_shipped_programs_that_allow_overlaps_serve_all(tmp_path, monkeypatch):
-    """Nothing is compiled where a shipped directory has the program that is always right."""
+def test_a_machine_with_shipped_programs_compiles_nothing(tmp_path, monkeypatch):
+    """Whatever lies where: launches, gradients, gradients that are shared, copies and sums of parts of arrays."""
     require("cuda.bindings.nvjitlink")
-    types = three.argument_types()
-    shipped = specialize.Specialization(three.func, types, three.options)
-    fields = shipped.fields()
-    name = specialize.artifact_key(fields, "sm_90")
-    Store(tmp_path).put(name, specialize.build_entry(shipped, fields, "sm_90"))
+    compile_ahead([three, pick], ["sm_90"], tmp_path, processes=1)
     monkeypatch.setattr(specialize, "_directories", [Store(tmp_path)])
     monkeypatch.setattr(specialize, "_entries", {})
     monkeypatch.setattr(specialize, "build_entry", None)
     with fake_cuda(target="sm_90") as driver:
-        x, y = dk.ones(64, device=G), dk.zeros(64, device=G)
+        x, y, z = (dk.ones(64, device=G, requires_grad=True) for _ in range(3))
         dk.launch(three, 64, inputs=[x, x, y])
-        dk.launch(three, 64, inputs=[x, y, y])
+        dk.launch(three, 64, inputs=[x, y, y], record_tape=False)
         first, second = programs(driver)
-        assert first == second
+        assert first != second
+        for inputs in ([x, y, z], [x, x, z]):
+            with dk.Tape() as tape:
+                dk.launch(three, 64, inputs=inputs)
+            tape.backward(grads={z: dk.ones(64, device=G)})
+        assert len(set(programs(driver)[-4::2])) == 1
+        assert len(set(programs(driver)[-3::2])) == 2
+        index = dk.zeros(64, dtype=int, device=G)
+        with dk.Tape() as tape:
+            dk.launch(pick, 64, inputs=[x, index, y])
+        tape.backward(grads={y: dk.ones(64, device=G)})
+        dk.copy(x[::2], y[:32])
+        x[::2].fill_(3.0)
 
 
 def test_fields_of_structs_do_not_overlap(driver):
@@ -228,9 +243,8 @@ def test_grid_has_no_more_threads_than_can_be_counted(noted):
 def test_program_for_one_size_of_blocks(noted):
     program = made(block_dim=128)
     assert program.geometry(1000, (128, 0))[1] == 128
-    with pytest.raises(ValueError, match=r"exactly 128 threads.*block_dim=256.*block_dim=128"):
-        program.geometry(1000)
-    with pytest.raises(ValueError, match="block_dim=64"):
+    assert program.geometry(1000)[1] == program.geometry(1000, (0, 2))[1] == 128
+    with pytest.raises(ValueError, match=r"exactly 128 threads.*block_dim=64.*block_dim=128"):
         program.geometry(1000, (64, 0))
 
 

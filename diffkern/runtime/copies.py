@@ -1,0 +1,62 @@
+"""Copies of a cotangent for groups of threads that would otherwise add to the same elements.
+
+In: a cotangent and a number. Out: that many zeroed copies in one piece of memory, each beginning with a cache line, and
+how they are passed to a kernel; then their sum is added to the cotangent, in order.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import BFLOAT16, scalar_of
+from diffkern.runtime.array import _make, array
+from diffkern.runtime.memory import allocate
+from diffkern.runtime.operation import accumulate
+
+__all__ = ["Copies"]
+
+_LINE = 64
+_address = struct.Struct("q")
+
+
+class Copies:
+    """Zeroed copies of a cotangent.
+
+    Parameters
+    ----------
+    ct : array
+        The cotangent.
+    count : int
+        How many, or 0.
+
+    Attributes
+    ----------
+    packed : list of bytes
+        Each copy as a kernel's parameter.
+    """
+
+    def __init__(self, ct: array, count: int) -> None:
+        like = ct._data
+        step = -(-like.nbytes // _LINE) * _LINE
+        buffer, self._memory = allocate((count, step), np.dtype(np.uint8), True)
+        self._ct = ct
+        self._parts = buffer[:, : like.nbytes].view(like.dtype).reshape(count, *like.shape)
+        self.packed: list[bytes] = []
+        if count:
+            start, extents = buffer.ctypes.data, self._copy(0)._packed[_address.size :]
+            self.packed = [_address.pack(start + k * step) + extents for k in range(count)]
+
+    def _copy(self, k: int) -> array:
+        return _make(self._parts[k], self._ct._element, self._memory, True)
+
+    def add_up(self) -> None:
+        """Add the copies to the cotangent."""
+        ct = self._ct
+        if isinstance(ct._element, Struct) or scalar_of(ct._element) == BFLOAT16:
+            for k in range(len(self._parts)):
+                accumulate(ct, self._copy(k))
+        else:
+            np.add(ct._data, np.add.reduce(self._parts, axis=0), out=ct._data)

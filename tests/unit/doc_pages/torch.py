@@ -1,0 +1,3 @@
+import torch
+
+import diffkern as dk
