@@ -12,7 +12,9 @@ TILES = {"tile_load", "tile_store", "tile_atomic"}
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new"} | TILES
 BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_add", "buffer_matmul", "buffer_product"}
 PURE_INTERNAL = {"next_checkpoint", "tile_add_at", "tile_scatter", "aligned"}
-INTERNAL = {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate", "lane_left"} | BUFFERS | PURE_INTERNAL
+INTERNAL = (
+    {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate", "lane_left"} | BUFFERS | PURE_INTERNAL
+)
 # Their cotangents are collected by the reverse pass itself.
 BY_THE_PASS = {"extract", "tile_extract", "tile_map", "tile_sort"}
 
