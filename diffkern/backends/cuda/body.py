@@ -74,12 +74,10 @@ class CudaBody(BodyEmitter):
 
     def buffer_product(self, op: Op) -> None:
         """A call of the library."""
-        known = dict(op.attrs)
-        add = known.pop("add")
-        product = Product(**known, threads=self.threads, arch=self.arch)
+        product = called(op, self.threads, self.arch)
         self.products[product] = None
         c, a, b = (self.arrays[v].data for v in op.operands)
-        emit_product(self.builder, product, a, b, c, add=add)
+        emit_product(self.builder, product, a, b, c, add=op.attrs["add"])
 
     def lane_left(self, op: Op) -> None:
         b, distance = self.builder, i32(op.attrs["distance"])
@@ -142,6 +140,12 @@ class CudaBody(BodyEmitter):
                 with otherwise:
                     atomic_element(b, s, place, kind, [part])
         return list(parts)
+
+
+def called(op: Op, threads: int, arch: str) -> Product:
+    """The product of the library that a ``buffer_product`` calls."""
+    known = {name: value for name, value in op.attrs.items() if name != "add"}
+    return Product(**known, threads=threads, arch=arch)
 
 
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
