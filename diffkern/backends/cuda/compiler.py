@@ -23,6 +23,7 @@ from diffkern.ir.types import Array, scalar_of
 from diffkern.ops.memory import ACCUMULATES, ATOMICS
 from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.siblings import hoist_common
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
 
 _SHARED_LIMIT = {
@@ -49,8 +50,6 @@ class CudaObject:
         The kernel's name.
     shared_bytes : int
         Static shared memory of a block.
-    llvm_ir : str
-        The optimised LLVM code.
     check_sites : tuple of Op
         What is checked while running; the number of a site is its position here.
     stamped : tuple of Value
@@ -68,15 +67,20 @@ class CudaObject:
     symbols: tuple[str, ...]
     shared_bytes: int
     arch: str
-    llvm_ir: str
     launch_bounds: tuple[int, int] | None
     _source: str
+    _library: tuple[str, ...]
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
     sites: int = 0
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
     _narrow: Op | None = None
+
+    @functools.cached_property
+    def llvm_ir(self) -> str:
+        """The optimised LLVM code."""
+        return str(toolchain.optimise(self._source, self.arch, self._library, self.symbols))
 
     @functools.cached_property
     def ltoir(self) -> bytes:
@@ -133,6 +137,8 @@ def compile_function(
     """
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit))
+    if checking is Checking.NONE:
+        hoist_common(fn)
     dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     kernel = emit_kernel(
         fn,
@@ -164,7 +170,6 @@ def compile_function(
         _check_lto(narrow)
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
-    llvm_ir = str(module)
     code = toolchain.ptx(module, arch)
     inputs = [toolchain.ltoir(kernel.text, symbol, arch), *link_with] if link_with else [code]
     cubin = toolchain.link(inputs, arch, symbol, lineinfo=lineinfo)
@@ -174,9 +179,9 @@ def compile_function(
         (symbol,),
         kernel.shared_bytes - dynamic,
         arch,
-        llvm_ir,
         launch_bounds,
         kernel.text,
+        library,
         kernel.check_sites,
         kernel.stamped,
         kernel.sites,
