@@ -59,7 +59,10 @@ def cases(dk: Any, wp: Any, n: int, calls: int) -> list[tuple[str, Work, Work, T
     kernel = jax_kernels.make(wp)
     peer, smooth_peer = wp.jax_kernel(kernel), wp.jax_kernel(kernel, enable_backward=True)
     x, y = jnp.linspace(-1.0, 2.0, n, dtype=jnp.float32), jnp.linspace(1.0, 3.0, n, dtype=jnp.float32)
-    native = lambda x, y: jnp.sin(SCALE * x) * y  # noqa: E731
+
+    def native(x: Any, y: Any) -> Any:
+        return jnp.sin(SCALE * x) * y
+
     forms: dict[str, Callable[..., Any]] = {
         "diffkern": lambda x, y: own(x, y, SCALE)[0],
         "jax": native,

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, overload
@@ -47,7 +47,9 @@ __all__ = [
 ]  # fmt: skip
 
 _Fields = list[tuple[str, bytes]]
-_OPTIONS = ("fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes")
+_OPTIONS = (
+    "block_dim", "enable_mathdx_gemm", "fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes",
+)  # fmt: skip
 _CPU = "cpu"  # this processor, as NATIVE
 _index = struct.Struct("=i")
 _BAR = 30
@@ -142,9 +144,10 @@ def compile_kernels(
     progress : bool, optional
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
-        With a target, options in place of the kernel's own: ``fast_math``, ``launch_bounds``, ``lineinfo``,
-        ``may_alias``, ``mode``, ``stack_bytes``. For a GPU the program is by default the one that launches run whose
-        arrays do not overlap; ``may_alias=True`` gives the one for the others.
+        With a target, options in place of the kernel's own: ``enable_mathdx_gemm``, ``fast_math``, ``launch_bounds``,
+        ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a block for which
+        libmathdx makes matrix products of tiles (256 by default). For a GPU the program is by default the one that
+        launches run whose arrays do not overlap; ``may_alias=True`` gives the one for the others.
 
     Returns
     -------
@@ -172,7 +175,7 @@ def compile_kernels(
 
 
 def _compile_one(
-    item: Any, args: Sequence[Any] | None, target: str, adjoint: bool, active: Any, options: Mapping[str, Any]
+    item: Any, args: Sequence[Any] | None, target: str, adjoint: bool, active: Any, options: dict[str, Any]
 ) -> Compiled:
     kernel, types = kernel_and_types(item)
     if args is not None:
@@ -182,16 +185,21 @@ def _compile_one(
         raise TypeError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
     target = NATIVE if target in (_CPU, NATIVE) else target_named(target)
     known = kernel.argument_types(*types)
-    made = Specialization(kernel.func, known, kernel.options)
+    threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
+    wish = kernel.enable_mathdx_gemm if library is None else library
     own = {"may_alias": False, **options} if is_gpu(target) else {**options, "may_alias": True}
+
+    def made(chosen: frozenset[int] | None) -> Compiled:
+        specialization = Specialization(kernel.func, known, kernel.options, chosen).with_options(**own)
+        return compile_for(specialization.for_block(threads, wish) if is_gpu(target) else specialization, target)
+
     if not adjoint:
-        return compile_for(made.with_options(**own), target)
+        return made(None)
     chosen = arrays_with_gradients(known) if active is None else kernel.positions(active, known)
     if not kernel.enable_backward or not chosen:
         why = "it has no array with a gradient" if kernel.enable_backward else "it was made with enable_backward=False"
         raise CompileError(f"kernel {kernel.name!r} has no adjoint: {why}", remedy="leave out adjoint=True")
-    made = Specialization(kernel.func, known, kernel.options, chosen)
-    return compile_for(made.with_options(**own), target)
+    return made(chosen)
 
 
 def kernel_and_types(item: Any) -> tuple[Kernel, list[Any]]:

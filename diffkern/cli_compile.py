@@ -41,6 +41,12 @@ def add_compile_command(commands: Any) -> None:
         choices=("all", "least"),
         help="of each kernel all that any launch needs, such as one whose arrays overlap, or the least",
     )
+    parser.add_argument(
+        "--block-dim",
+        type=int,
+        metavar="N",
+        help="threads of a block where libmathdx makes matrix products of tiles, instead of each kernel's own number",
+    )
     parser.set_defaults(run=_compile)
 
 
@@ -59,7 +65,13 @@ def _compile(options: argparse.Namespace) -> None:
     active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
     try:
         count = compile_ahead(
-            kernels, targets, options.out, adjoint=not options.no_adjoint, active=active, programs=options.programs
+            kernels,
+            targets,
+            options.out,
+            adjoint=not options.no_adjoint,
+            active=active,
+            programs=options.programs,
+            block_dim=options.block_dim,
         )
     except OSError as error:
         raise UsageError(str(error)) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -21,12 +21,14 @@ from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
-from diffkern.runtime.array import array, type_of_key, wrap
+from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
+from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
+from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ class Kernel:
         enable_backward: bool | None = None,
         stack_bytes: int | None = None,
         mode: str | None = None,
+        enable_mathdx_gemm: bool | None = None,
+        block_dim: int | None = None,
+        launch_bounds: int | tuple[int, int] | None = None,
     ) -> None:
         if isinstance(func, (Kernel, Func)) or not hasattr(func, "__code__"):
             raise TypeError(f"@dk.kernel decorates a Python function, not {func!r}")
@@ -67,17 +72,20 @@ class Kernel:
         self.func = func
         self.name = self.key = func.__name__
         self._enable_backward = enable_backward
-        self._own_options = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
+        self._enable_mathdx_gemm = enable_mathdx_gemm
+        self._own_options: dict[str, Any] = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
+        self._own_options.update(_of_blocks(block_dim, launch_bounds))
         self.programs: dict[tuple[str, ...], Executable] = {}
         self._adjoints: dict[_AdjointKey, Executable] = {}
+        # Programs for exactly one number of threads in a block, where that is not the usual one.
+        self._sized: dict[tuple[object, int], Executable] = {}
         # What the function takes from its surroundings, as of the last look: compared at every launch.
         self._captures: list[tuple[Place, str, Any]] = []
         self._fingerprint: list[tuple[str, bytes]] | None = None
         self._generation = 0
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = threading.RLock()
-        if mode is None:
-            config.watch(self)
+        config.watch(self)
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
@@ -101,6 +109,21 @@ class Kernel:
             if option is not None:
                 return option
         return config.enable_backward
+
+    @property
+    def enable_mathdx_gemm(self) -> bool | None:
+        """Whether matrix products of tiles on a GPU are libmathdx's: by its own option, its module's, ``dk.config``."""
+        for option in (self._enable_mathdx_gemm, module_option(self.func.__module__, "enable_mathdx_gemm")):
+            if option is not None:
+                return option
+        return config.enable_mathdx_gemm
+
+    @property
+    def block_dim(self) -> int:
+        """Threads of a block where a launch does not say: its own option, else 256 or as many as are allowed."""
+        most = self._own_options.get("launch_bounds", (BLOCK_DIM, 0))[0]
+        found: int = self._own_options.get("block_dim", min(BLOCK_DIM, most))
+        return found
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -149,22 +172,26 @@ class Kernel:
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def forward(self, keys: tuple[str, ...]) -> Executable:
-        """Return the forward program for argument types, built if need be."""
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
+        """Return the forward program for argument types (and threads of a block, 0 for the usual), built if need be."""
         with self._lock:
-            found = self.programs.get(keys)
+            found = self._known(self.programs, keys, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options))
+                found = self._load(keys, Specialization(self.func, types, self.options), block_dim)
                 if self._fingerprint is None:
                     self._watch()
-                self.programs[keys] = found
+                self._keep(self.programs, keys, block_dim, found)
             return found
 
     def adjoint(
-        self, keys: tuple[str, ...], active: frozenset[int], accumulate: Literal["plain", "atomic"] = "plain"
+        self,
+        keys: tuple[str, ...],
+        active: frozenset[int],
+        accumulate: Literal["plain", "atomic"] = "plain",
+        block_dim: int = 0,
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be."""
+        """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`."""
         if not self.enable_backward:
             own = self._enable_backward is not None
             elsewhere = "enable_backward is off for its module or in dk.config"
@@ -173,18 +200,32 @@ class Kernel:
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        found = self._adjoints.get((keys, active, accumulate))
+        key = (keys, active, accumulate)
+        found = self._known(self._adjoints, key, block_dim)
         if found is not None:
             return found
         with self._lock:
-            found = self._adjoints.get((keys, active, accumulate))
+            found = self._known(self._adjoints, key, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options, active, accumulate))
-                self._adjoints[keys, active, accumulate] = found
+                found = self._load(keys, Specialization(self.func, types, self.options, active, accumulate), block_dim)
+                self._keep(self._adjoints, key, block_dim, found)
             return found
 
-    def _load(self, keys: tuple[str, ...], specialization: Specialization) -> Executable:
+    def _known(self, programs: Mapping[Any, Executable], key: Any, block_dim: int) -> Executable | None:
+        """Return a program that there is for blocks of so many threads."""
+        found = programs.get(key)
+        if found is not None and found.manifest.get("block_dim") in (None, block_dim or self.block_dim):
+            return found
+        return self._sized.get((key, block_dim or self.block_dim))
+
+    def _keep(self, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable) -> None:
+        if found.manifest.get("block_dim") in (None, self.block_dim):
+            programs[key] = found
+        else:
+            self._sized[key, block_dim] = found
+
+    def _load(self, keys: tuple[str, ...], specialization: Specialization, block_dim: int) -> Executable:
         """Return a program for where its arrays are."""
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
@@ -195,6 +236,7 @@ class Kernel:
         watch(self)
         device = placed(alias)
         assert device is not None
+        specialization = specialization.for_block(block_dim or self.block_dim, self.enable_mathdx_gemm, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
@@ -208,6 +250,7 @@ class Kernel:
         with self._lock:
             self.programs.clear()
             self._adjoints.clear()
+            self._sized.clear()
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
         device_of_keys(self.name, self.parameters, keys)
@@ -337,13 +380,39 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return type_of_key(parameter.convert_leaves(value)[0])
 
 
+def _of_blocks(block_dim: Any, launch_bounds: Any) -> dict[str, Any]:
+    """Return the options that say how many threads a block has and may have, checked."""
+    found: dict[str, Any] = {}
+    if launch_bounds is not None:
+        bounds = (launch_bounds, 0) if isinstance(launch_bounds, int) else tuple(launch_bounds)
+        if len(bounds) != 2 or any(type(n) is not int for n in bounds) or not 1 <= bounds[0] <= 1024 or bounds[1] < 0:
+            raise ValueError(
+                "launch_bounds is the most threads of a block, 1 to 1024, or that and the fewest blocks of a "
+                f"multiprocessor, not {launch_bounds!r}"
+            )
+        found["launch_bounds"] = bounds
+    if block_dim is not None:
+        most = found.get("launch_bounds", (1024, 0))[0]
+        if type(block_dim) is not int or not 1 <= block_dim <= most:
+            raise ValueError(f"block_dim is a number of threads from 1 to {most}, not {block_dim!r}")
+        found["block_dim"] = block_dim
+    return found
+
+
 @overload
 def kernel(func: Callable[..., Any]) -> Kernel: ...
 
 
 @overload
 def kernel(
-    func: None = None, *, enable_backward: bool | None = None, stack_bytes: int | None = None, mode: str | None = None
+    func: None = None,
+    *,
+    enable_backward: bool | None = None,
+    stack_bytes: int | None = None,
+    mode: str | None = None,
+    enable_mathdx_gemm: bool | None = None,
+    block_dim: int | None = None,
+    launch_bounds: int | tuple[int, int] | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
@@ -353,6 +422,9 @@ def kernel(
     enable_backward: bool | None = None,
     stack_bytes: int | None = None,
     mode: str | None = None,
+    enable_mathdx_gemm: bool | None = None,
+    block_dim: int | None = None,
+    launch_bounds: int | tuple[int, int] | None = None,
 ) -> Any:
     """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
 
@@ -368,11 +440,21 @@ def kernel(
         Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.
     mode : {"release", "debug"}, optional
         Whether the programs check indices, integer divisions and stores while they run; ``dk.config.mode`` by default.
+    enable_mathdx_gemm : bool, optional
+        Whether matrix products of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False); by
+        default what :func:`set_module_options` says for its module, or else ``dk.config.enable_mathdx_gemm``.
+    block_dim : int, optional
+        Threads of a block where a launch does not say, in calls from JAX and PyTorch too; 256 by default, or as many as
+        `launch_bounds` allows.
+    launch_bounds : int or (int, int), optional
+        The most threads that a block of a GPU will have, and the fewest blocks that are to fit one multiprocessor (0:
+        no wish): the compiler gives each thread registers accordingly.
 
     Returns
     -------
     Kernel
     """
+    options = (enable_backward, stack_bytes, mode, enable_mathdx_gemm, block_dim, launch_bounds)
     if func is None:
-        return lambda f: Kernel(f, enable_backward, stack_bytes, mode)
-    return Kernel(func, enable_backward, stack_bytes, mode)
+        return lambda f: Kernel(f, *options)
+    return Kernel(func, *options)

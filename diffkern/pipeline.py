@@ -261,6 +261,11 @@ def _build(
     files: dict[str, bytes] = {}
     if has_tiles(fn):
         manifest["tiled"] = True  # what is launched are blocks
+    bounds = _launch_bounds(options)
+    if bounds is not None:
+        manifest["launch_bounds"] = bounds
+    if "block_dim" in options:
+        manifest["usual_block_dim"] = options["block_dim"]
     if _is_cuda(options):
         compiled = _compile_cuda(fn, symbol, options, checking)
         code = compiled.cubin
@@ -274,8 +279,8 @@ def _build(
             spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
             shared_bytes=taken.shared_bytes + compiled.dynamic_shared_bytes,
             dynamic_shared_bytes=compiled.dynamic_shared_bytes,
-            launch_bounds=compiled.launch_bounds,
             block_dim=compiled.block_dim,
+            products=[product.symbol for product in compiled.products],
             sites=compiled.sites,
         )
         for entry, p in zip(manifest["params"], fn.params, strict=True):
@@ -296,8 +301,13 @@ def _is_cuda(options: Options) -> bool:
     return str(options.get("target", "native")).startswith("sm_")
 
 
-def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
+def _launch_bounds(options: Options) -> tuple[int, int] | None:
     bounds = options.get("launch_bounds")
+    return None if bounds is None else (bounds, 0) if isinstance(bounds, int) else (bounds[0], bounds[1])
+
+
+def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
+    wish, obtain = options.get("mathdx_gemm"), options.get("obtain")
     return cuda.compile_function(
         fn,
         symbol,
@@ -305,8 +315,10 @@ def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Che
         fast_math=bool(options.get("fast_math", False)),
         checking=checking,
         lineinfo=bool(options.get("lineinfo", False)),
-        launch_bounds=None if bounds is None else (bounds, 0) if isinstance(bounds, int) else tuple(bounds),
+        launch_bounds=_launch_bounds(options),
         may_alias=bool(options.get("may_alias", True)),
+        block_dim=options.get("block_dim"),
+        products=cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None,
     )
 
 

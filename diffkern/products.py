@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from diffkern.backends.cuda.mathdx import Product, explain
-from diffkern.cache.environment import distribution_versions
+from diffkern.cache.environment import MATHDX, distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
@@ -28,11 +28,10 @@ from diffkern.errors import CompileError, KernelError, raise_all
 from diffkern.runtime.native.pool import processors
 from diffkern.specialize import current_store
 
-__all__ = ["Products", "generated", "obtain", "product_key"]
+__all__ = ["Products", "codes", "generated", "obtain", "product_key"]
 
 _CODE = "kernel.ltoir"
 _BAR_AFTER_S = 1.0
-_DISTRIBUTIONS = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 
 Command = Callable[[Product], list[str]]
 
@@ -64,10 +63,22 @@ class Products:
     symbols: tuple[str, ...] = field(default=())
 
 
+def codes(products: Sequence[Product]) -> list[bytes]:
+    """The code of each of some products.
+
+    Raises
+    ------
+    CompileError
+        If libmathdx is not installed, or one of them cannot be made.
+    """
+    found = obtain(products).code
+    return [found[product] for product in products]
+
+
 def product_key(product: Product) -> str:
     """The key under which a product's code is kept."""
     nvrtc = os.environ.get("DIFFKERN_NVRTC", "")
-    versions = [(name, version.encode()) for name, version in distribution_versions(_DISTRIBUTIONS)]
+    versions = [(name, version.encode()) for name, version in distribution_versions(MATHDX)]
     return key([("kind", b"matrix product"), *product.fields, *versions, ("nvrtc", nvrtc.encode())])
 
 

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +59,7 @@ def compile_ahead(
     adjoint: bool = True,
     active: Sequence[str] | None = None,
     programs: Programs = "all",
+    block_dim: int | None = None,
     processes: int | None = None,
     progress: bool | None = None,
 ) -> int:
@@ -81,6 +83,9 @@ def compile_ahead(
         a GPU whose arrays overlap, adjoints with atomics for launches whose gradients overlap or in which several
         threads have one index, and on GPUs diffkern's own programs that copy and add such arrays. ``least``: one in
         each direction, the one that most launches run.
+    block_dim : int, optional
+        Threads of a block in launches on GPUs of kernels whose matrix products of tiles are libmathdx's, by default
+        each kernel's own number; other kernels are launched with any number.
 
     Raises
     ------
@@ -94,12 +99,16 @@ def compile_ahead(
     store = Store(directory)
     if not store.is_writable():
         raise PermissionError(f"cannot write to {directory}, or others can")
-    wanted = []
+    wanted: list[Specialization] = []
+    pairs: list[tuple[Specialization, str]] = []
     given = [kernel_and_types(item) for item in kernels]
     names = _named_parameters([kernel for kernel, _ in given], active)
     for kernel, types in given:
-        wanted += specializations(kernel, types, adjoint, names.get(kernel))
-    pairs = [(variant, target) for s in wanted for target in chosen for variant in _variants(s, target, programs)]
+        found = specializations(kernel, types, adjoint, names.get(kernel))
+        wanted += found
+        for s, target in product(found, chosen):
+            s = s.for_block(block_dim or kernel.block_dim, kernel.enable_mathdx_gemm) if is_gpu(target) else s
+            pairs += [(variant, target) for variant in _variants(s, target, programs)]
     if programs != "least":
         pairs += [(one, target) for target in filter(is_gpu, chosen) for one in _moving(wanted)]
     work = [_shipped(variant, target, store) for variant, target in pairs]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from diffkern.cache.environment import compiler_digest, distribution_versions
+from diffkern.cache.environment import MATHDX, compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import Store, default_directory
@@ -31,6 +31,7 @@ from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_objec
 from diffkern.runtime.program import Executable
 
 if TYPE_CHECKING:
+    from diffkern.backends.cuda.mathdx import Product
     from diffkern.pipeline import Program
 
 __all__ = [
@@ -54,8 +55,10 @@ _COMPILERS = ("llvmlite", "numba")
 # With these numba compiles for another processor than the one at hand.
 _NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 
-# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, and its linker.
-_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink")
+# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, its linker, and what makes matrix
+# products.
+_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
+_CUDA_SETTINGS = ("DIFFKERN_NVRTC",)
 
 _loaded: dict[str, Executable] = {}
 _entries: dict[str, Entry] = {}
@@ -102,6 +105,29 @@ class Specialization:
             del own["may_alias"]  # as if nothing had been said: one program has one key
         return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
 
+    def for_block(self, threads: int, library: bool | None, target: str = "") -> Specialization:
+        """Return the program for blocks of so many threads, if a library may make matrix products for it; else itself.
+
+        Parameters
+        ----------
+        threads : int
+            Threads of a block.
+        library : bool or None
+            Whether products are libmathdx's: True, or an error; None where it is installed; False for loops.
+        target : str, optional
+            The architecture for which a program with such products, if there is one in a directory of shipped programs,
+            is taken without libmathdx too.
+        """
+        from diffkern.frontend.canonical import may_multiply_tiles
+
+        if library is False or not may_multiply_tiles(self.pyfunc):
+            return self
+        made = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
+        if library is None and not has_mathdx():
+            shipped = any(_shipped_entry(one.fields(), target) for one in (made.for_arrays_apart(), made))
+            return made if shipped else self
+        return made
+
     def with_atomics(self) -> Specialization:
         """Return the adjoint that adds to cotangents atomically wherever threads of any launch may meet."""
         return Specialization(self.pyfunc, self.types, self.options, self.active, "atomic")
@@ -130,7 +156,7 @@ class Specialization:
         """Compile for a target, with the assembly beside the object code if that is wanted."""
         from diffkern.pipeline import build_adjoint, build_forward
 
-        options = {**self.options, "target": target, "assembly": assembly}
+        options = {**self.options, "target": target, "assembly": assembly, "obtain": _obtain}
         if self.active is None:
             return build_forward(self.pyfunc, self.types, symbol, options)
         return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
@@ -146,6 +172,12 @@ class Specialization:
         more = [", arrays may overlap"] if is_gpu(target) and self.options.get("may_alias", True) else []
         more += [", with atomics"] if self.accumulate == "atomic" else []
         return self.title + "".join(more)
+
+
+def _obtain(products: Sequence[Product]) -> list[bytes]:
+    from diffkern.products import codes
+
+    return codes(products)
 
 
 def load(specialization: Specialization) -> Executable:
@@ -356,13 +388,16 @@ def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]
     if target == HOST:
         return native_fields(_host_cpu())
     if is_gpu(target) and not shipped:
-        versions = distribution_versions(_CUDA_COMPILERS)
+        versions = [*distribution_versions(_CUDA_COMPILERS), *_settings(_CUDA_SETTINGS)]
         return [("target", target.encode()), *((compiler, version.encode()) for compiler, version in versions)]
     if target != NATIVE:
         return shipped_fields(target)
-    more: Iterable[tuple[str, str]] = distribution_versions(_COMPILERS)
-    more = [*more, *((name, os.environ[name]) for name in _NUMBA_SETTINGS if name in os.environ)]
+    more = [*distribution_versions(_COMPILERS), *_settings(_NUMBA_SETTINGS)]
     return native_fields(_host_cpu()) + [(name, value.encode()) for name, value in more]
+
+
+def _settings(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, os.environ[name]) for name in names if name in os.environ]
 
 
 def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:

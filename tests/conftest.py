@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from diffkern.cache.maintenance import artifacts
+from diffkern.runtime.config import config as runtime_config
 from diffkern.testing.fake_cuda import FakeDriver, fake_cuda
 
 DEFAULT_EXAMPLES = 50
@@ -45,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Making a matrix product takes minutes of processor time: tests that want one say so.
+    os.environ["DIFFKERN_ENABLE_MATHDX_GEMM"] = "0"
+    runtime_config.enable_mathdx_gemm = False
     # Every run begins with an empty cache, shared by its own workers, which inherit the environment.
     if not hasattr(config, "workerinput"):
         directory = tempfile.mkdtemp(prefix="diffkern-test-cache-")

@@ -102,6 +102,7 @@ def compile_function(
         fast_math=fast_math,
         noalias=noalias,
         fma=t.fma,
+        halves=target.converts_halves(t),
         checking=checking,
         vector_bytes=target.vector_bytes(t),
     )

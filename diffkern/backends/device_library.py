@@ -75,39 +75,39 @@ def _to_bfloat16(value: Any) -> Any:
 # -- what numba-cuda compiles ------------------------------------------------------------------------------------------
 
 
-def _select(cond, a, b):  # type: ignore[no-untyped-def]
+def _select(cond: Any, a: Any, b: Any) -> Any:
     return a if cond else b
 
 
-def _min(a, b):  # type: ignore[no-untyped-def]
+def _min(a: Any, b: Any) -> Any:
     return a if a <= b or a != a else b
 
 
-def _max(a, b):  # type: ignore[no-untyped-def]
+def _max(a: Any, b: Any) -> Any:
     return a if a >= b or a != a else b
 
 
-def _isnan(x):  # type: ignore[no-untyped-def]
+def _isnan(x: Any) -> Any:
     return x != x
 
 
-def _isinf(x):  # type: ignore[no-untyped-def]
+def _isinf(x: Any) -> Any:
     return x == inf or x == -inf
 
 
-def _isfinite(x):  # type: ignore[no-untyped-def]
+def _isfinite(x: Any) -> Any:
     return x - x == 0
 
 
-def _floordiv(a, b):  # type: ignore[no-untyped-def]
+def _floordiv(a: Any, b: Any) -> Any:
     return a // b if b != 0 else a * 0
 
 
-def _mod(a, b):  # type: ignore[no-untyped-def]
+def _mod(a: Any, b: Any) -> Any:
     return a % b if b != 0 else a * 0
 
 
-def _next_checkpoint(cur, it, free):  # type: ignore[no-untyped-def]
+def _next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
     if free <= 0:
         return it + 1
     n, s = smaller(it - cur + 1, 2147483647), larger(free, 1)
@@ -138,14 +138,14 @@ _PORTABLE: dict[str, Callable[..., Any]] = {
 
 
 def _unary(function: Any) -> Any:
-    def call(x):  # type: ignore[no-untyped-def]
+    def call(x: Any) -> Any:
         return function(x)
 
     return call
 
 
 def _binary(function: Any) -> Any:
-    def call(x, y):  # type: ignore[no-untyped-def]
+    def call(x: Any, y: Any) -> Any:
         return function(x, y)
 
     return call
@@ -168,7 +168,7 @@ def _device() -> dict[str, Any]:
         low, high = int(np.iinfo(to).min), int(np.iinfo(to).max)
         below, above = float(low), float(high)
 
-        def saturated(x):  # type: ignore[no-untyped-def]
+        def saturated(x: Any) -> Any:
             if x != x:
                 return to(0)
             if x <= below:
@@ -177,10 +177,10 @@ def _device() -> dict[str, Any]:
 
         return cuda.jit(device=True)(saturated)
 
-    def from_bfloat16(bits):  # type: ignore[no-untyped-def]
+    def from_bfloat16(bits: Any) -> Any:
         return libdevice.int_as_float(int32(int32(bits) << 16))
 
-    def to_bfloat16(value):  # type: ignore[no-untyped-def]
+    def to_bfloat16(value: Any) -> Any:
         bits = uint32(libdevice.float_as_int(value))
         if value != value:
             return uint16((bits >> 16) | 0x40)
@@ -201,26 +201,28 @@ def _by_type(cuda: Any, libdevice: Any, overload: Any, types: Any) -> dict[str, 
     as_float, as_float64 = libdevice.int_as_float, libdevice.longlong_as_double
     sign32, sign64 = libdevice.copysignf, libdevice.copysign
 
-    def sign(x):  # type: ignore[no-untyped-def]
+    def sign(x: Any) -> Any:
         raise NotImplementedError("sign")
 
-    @overload(sign, target="cuda")
-    def _(x):  # type: ignore[no-untyped-def]
+    def sign_of(x: Any) -> Any:
         if isinstance(x, types.Integer):
             return lambda x: (x > 0) - (x < 0)
         if x == types.float32:
             return lambda x: x if x != x or x == 0 else sign32(one32, x)
         return lambda x: x if x != x or x == 0 else sign64(1.0, x)
 
-    def exchange(array, index, value):  # type: ignore[no-untyped-def]
+    # numba compares signatures with those of the lambdas above, which have no annotations.
+    overload(sign, target="cuda")(lambda x: sign_of(x))  # noqa: PLW0108
+
+    def exchange(array: Any, index: Any, value: Any) -> Any:
         raise NotImplementedError("exchange")
 
-    @overload(exchange, target="cuda")
-    def _(array, index, value):  # type: ignore[no-untyped-def]
+    def exchange_in(array: Any, index: Any, value: Any) -> Any:
         if array.dtype == types.float32:
             return lambda array, index, value: as_float(cuda.atomic.exch(array.view(int32), index, as_bits(value)))
         return lambda array, index, value: as_float64(cuda.atomic.exch(array.view(int64), index, as_bits64(value)))
 
+    overload(exchange, target="cuda")(lambda array, index, value: exchange_in(array, index, value))  # noqa: PLW0108
     return {"sign": sign, "exchange": exchange}
 
 

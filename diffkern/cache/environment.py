@@ -14,7 +14,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["compiler_digest", "distribution_versions"]
+__all__ = ["MATHDX", "compiler_digest", "distribution_versions", "has_mathdx"]
+
+MATHDX = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
+"""The library that makes matrix products of tiles, and the compiler that it uses."""
 
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
@@ -58,6 +61,19 @@ def distribution_versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]
             if match and (name := match["name"].lower().replace(".", "_")) in names:
                 found.setdefault(name, match["version"])
     return tuple((name, found.get(name, "none")) for name in names)
+
+
+def has_mathdx() -> bool:
+    """Whether libmathdx is installed with a compiler that it works with: 0.4 does not with NVRTC 13.5."""
+    library, compiler = (version for _, version in distribution_versions(MATHDX))
+    if library == "none":
+        return False
+    chosen = bool(os.environ.get("DIFFKERN_NVRTC"))
+    return chosen or (compiler != "none" and (_numbers(library) >= (0, 5) or _numbers(compiler) < (13, 5)))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 @functools.cache

@@ -238,6 +238,8 @@ class _CudaWriter(Writer):
             case "atomic":
                 value = self.components(op.operands[-1])
                 return self.element(op.result.type, [self.atomic(op, *pair) for pair in self.pairs(op, value)], op)
+            case "aligned":
+                return self.constant(BOOL, True)  # elements are accessed one by one here
             case "lane_left":
                 partials, distance = self.partials[scalar_of(op.result.type)], op.attrs["distance"]
                 mine = self.components(op.operands[0])

@@ -344,7 +344,10 @@ class Writer:
 
     def several(self, op: Op, text: str, region: Region, position: int) -> None:
         """Assign the results of a call to variables."""
-        names = [self.choose(r, region, position) if r.name else self.names.fresh("t") for r in op.results]
+        names: list[str] = []
+        for r in op.results:
+            name = self.choose(r, region, position) if r.name else self.names.fresh("t")
+            names.append(name if name not in names else self.names.fresh(r.name))  # two of them want the same variable
         self.emit(f"{', '.join(names)} = {text}", op)
         for r, name in zip(op.results, names, strict=True):
             self.bind(r, name)

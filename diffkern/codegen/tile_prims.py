@@ -195,13 +195,8 @@ def tile_scan(tile: Tile, exclusive: bool, backwards: bool) -> Tile:
 def tile_sort(keys: Tile, values: Tile) -> tuple[Tile, Tile, Tile]:
     """Keys in order, their values, and where each came from."""
     order = np.argsort(keys.reshape(-1), kind="stable").astype(np.int32)
-    return tile_gather(keys, order), tile_gather(values, order), order.reshape(keys.shape)
-
-
-def tile_gather(tile: Tile, order: Tile) -> Tile:
-    """Element k is the one numbered ``order[k]``."""
-    flat = tile.reshape((order.size, *_rest(tile, order)))
-    return flat[order.reshape(-1)].reshape(tile.shape)
+    in_order = values.reshape((order.size, *_rest(values, keys)))[order]
+    return keys.reshape(-1)[order].reshape(keys.shape), in_order.reshape(values.shape), order.reshape(keys.shape)
 
 
 def tile_scatter(tile: Tile, order: Tile) -> Tile:

@@ -143,7 +143,6 @@ _CALLS: Mapping[str, Callable[[Op, Any], Spelled]] = {
     "tile_argreduce": _reduce,
     "tile_scan": _scan,
     "tile_sort": _plain,
-    "tile_gather": _plain,
     "tile_scatter": _plain,
     "tile_matmul": _matmul,
     "tile_cholesky": _plain,

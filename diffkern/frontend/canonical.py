@@ -26,7 +26,16 @@ from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
 from diffkern.lang import CompositeValue, Constant, Func, definition_of, lowering_key, resolve_dtype
 
-__all__ = ["ENCODING_VERSION", "Place", "captures", "encode_tree", "encode_value", "fingerprint", "positions"]
+__all__ = [
+    "ENCODING_VERSION",
+    "Place",
+    "captures",
+    "encode_tree",
+    "encode_value",
+    "fingerprint",
+    "may_multiply_tiles",
+    "positions",
+]
 
 ENCODING_VERSION: Final = 2
 
@@ -277,6 +286,14 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
             guards.append(_Guard(scope, path, obj, code))
     _KEPT[pyfunc] = _Kept(fields, guards, reached[1:])
     return list(fields)
+
+
+def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
+    """Whether a kernel or a func it reaches may hold a matrix product of tiles; False where there is certainly none."""
+    values = [value for _, value in fingerprint(pyfunc)]
+    if b"builtin:tile_matmul" in values:
+        return True
+    return any(v.startswith(b"builtin:tile") for v in values) and any(b"(MatMult)" in v for v in values)
 
 
 def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:

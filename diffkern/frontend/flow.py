@@ -19,9 +19,15 @@ Escape: TypeAlias = type[ast.Break] | type[ast.Continue] | type[ast.Return]
 
 UPDATES: Mapping[str, Mapping[str, int]] = {
     "tile_assign": {"dst": 0},
+    "tile_add_inplace": {"a": 0},
     "tile_axpy": {"dest": 2},
+    "tile_cholesky_inplace": {"A": 0},
+    "tile_cholesky_solve_inplace": {"y": 1},
+    "tile_lower_solve_inplace": {"y": 1},
     "tile_matmul": {"out": 2},
     "tile_sort": {"keys": 0, "values": 1},
+    "tile_sub_inplace": {"a": 0},
+    "tile_upper_solve_inplace": {"z": 1},
 }
 """Functions that change variables passed to them, by name: parameter and position."""
 

@@ -173,6 +173,19 @@ def _axpy(cx: Context, name: str, node: ast.Call) -> Term:
     return Static(None, "None")
 
 
+def _added_in_place(op: str) -> Call:
+    def call(cx: Context, name: str, node: ast.Call) -> Term:
+        given = arguments(cx, name, node, ("a", "b"))
+        _, a = variable(cx, given["a"], f"the argument a of {name}")
+        b = tile_argument(cx, given["b"], f"the argument b of {name}")
+        if tile_type(a) != tile_type(b):
+            mismatch(cx, f"{name} of tiles of two types", a, b, node)
+        update(cx, node, name.removeprefix("dk."), given["a"], binary(cx, op, Val(a), Val(b), node).value)
+        return Static(None, "None")
+
+    return call
+
+
 # -- reductions --------------------------------------------------------------------------------------------------------
 
 
@@ -381,6 +394,38 @@ def _triangular(lower: bool) -> Call:
     return call
 
 
+def _diag_add(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("a", "d"))
+    a, d = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "d"))
+    t, along = tile_type(a), tile_type(d)
+    if t.ndim != 2 or t.shape != along.shape * 2 or t.dtype != along.dtype:
+        mismatch(cx, f"{name} takes a square tile and one with an element for each row", a, d, node)
+    if t.dtype == T.BOOL:
+        cx.type_error(node, f"{name} of a tile of {t.dtype}", "convert its elements with dk.tile_map first")
+    rows = cx.b.one("tile_broadcast", cx.b.one("tile_reshape", d, shape=(t.shape[0], 1)), shape=t.shape)
+    element = T.value_type(t.dtype)
+    body = Region((Value(T.INT32), Value(T.INT32), Value(element), Value(element)))
+    with cx.b.into(body):
+        row, column, x, y = body.params
+        on = cx.b.one("eq", row, column)
+        body.yields = (cx.b.select(on, cx.b.add(x, y), x),)
+    return Val(cx.b.one("tile_map", a, rows, shape=t.shape, dtypes=(t.dtype,), body=body, indexed=True))
+
+
+def _in_place(made: Call, parameters: tuple[str, ...], changed: str) -> Call:
+    """A function whose result takes the place of one of its arguments."""
+
+    def call(cx: Context, name: str, node: ast.Call) -> Term:
+        given = arguments(cx, name, node, parameters, ("fill_mode",) if made in (_cholesky, _cholesky_solve) else ())
+        variable(cx, given[changed], f"the argument {changed} of {name}")
+        new = made(cx, name, node)
+        assert isinstance(new, Val)
+        update(cx, node, name.removeprefix("dk."), given[changed], new.value)
+        return Static(None, "None")
+
+    return call
+
+
 CALLS: Final[Mapping[str, Call]] = {
     "tile_map": _map,
     "tile_dot": _dot,
@@ -399,4 +444,11 @@ CALLS: Final[Mapping[str, Call]] = {
     "tile_cholesky_solve": _cholesky_solve,
     "tile_lower_solve": _triangular(True),
     "tile_upper_solve": _triangular(False),
+    "tile_add_inplace": _added_in_place("add"),
+    "tile_sub_inplace": _added_in_place("sub"),
+    "tile_diag_add": _diag_add,
+    "tile_cholesky_inplace": _in_place(_cholesky, ("A",), "A"),
+    "tile_cholesky_solve_inplace": _in_place(_cholesky_solve, ("L", "y"), "y"),
+    "tile_lower_solve_inplace": _in_place(_triangular(True), ("L", "y"), "y"),
+    "tile_upper_solve_inplace": _in_place(_triangular(False), ("U", "z"), "z"),
 }

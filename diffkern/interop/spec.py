@@ -7,23 +7,28 @@ without components; extents are passed on as they come, so that symbolic ones st
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
+from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import Parameter
+from diffkern.runtime.convert import MAX_NDIM
 
-__all__ = ["CallSpec", "Shape"]
+__all__ = ["CallSpec", "Callee", "Shape"]
 
 Shape = tuple[Any, ...]
 """Extents: integers, or the symbolic ones of a framework that traces."""
 
-MAX_DIMS = 4
 
+class Callee(Protocol):
+    """What is called: a kernel, or a function that launches kernels."""
 
-class _Kernel(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -36,7 +41,7 @@ class CallSpec:
 
     Parameters
     ----------
-    kernel : Kernel
+    kernel : Callee
         The kernel. Its parameters are inputs, arguments that are both, and outputs, the outputs last.
     num_outputs : int
         Number of results, those that are also inputs included.
@@ -57,11 +62,16 @@ class CallSpec:
         Parameters that are passed and returned, and those that are only returned.
     results : tuple of int
         Parameters that are returned, in order.
+
+    Raises
+    ------
+    LaunchError
+        If the kernel has no such parameters, or its results are no arrays that could be made.
     """
 
     def __init__(
         self,
-        kernel: _Kernel,
+        kernel: Callee,
         num_outputs: int = 1,
         launch_dims: Any = None,
         output_dims: Any = None,
@@ -75,46 +85,57 @@ class CallSpec:
         known = {p.name: p.index for p in parameters}
         for name in names:
             if name not in known:
-                raise ValueError(f"{self._what}: there is no parameter {name!r} for in_out_argnames; there are {known}")
+                raise self._error(f"there is no parameter {name!r} for in_out_argnames", f"it has {', '.join(known)}")
         self.in_outs = tuple(sorted({known[name] for name in names}))
         if isinstance(num_outputs, bool) or not isinstance(num_outputs, int):
-            raise TypeError(f"{self._what}: num_outputs is an integer, not {num_outputs!r}")
+            raise self._error(f"num_outputs is an integer, not {num_outputs!r}")
         fresh = num_outputs - len(self.in_outs)
         if num_outputs < 1 or fresh < 0 or num_outputs > len(parameters):
-            raise ValueError(
-                f"{self._what}: num_outputs={num_outputs} must be at least 1 and include the {len(self.in_outs)} of "
-                f"in_out_argnames; the kernel has {len(parameters)} parameters"
+            raise self._error(
+                f"num_outputs={num_outputs} with {len(self.in_outs)} in-out arguments and {len(parameters)} parameters",
+                "num_outputs counts the in-out arguments and the last parameters, which are outputs; at least one",
             )
         first = len(parameters) - fresh
         self.outputs = tuple(range(first, len(parameters)))
         self.inputs = tuple(range(first))
         late = [parameters[k].name for k in self.in_outs if k >= first]
         if late:
-            raise ValueError(f"{self._what}: {late[0]!r} is passed as well, so it must stand before the pure outputs")
+            raise self._error(
+                f"{late[0]!r} is passed as well, so it stands before the pure outputs",
+                "move the parameter, or leave out its name",
+            )
         self.results = (*self.in_outs, *self.outputs)
         for k in self.results:
-            self._check_result(parameters[k])
+            self._check_result(parameters[k], k in self.outputs)
         self.launch_dims = None if launch_dims is None else self.checked_dims(launch_dims, "launch_dims")
         self.output_dims = self.checked_output_dims(output_dims)
 
-    def _check_result(self, parameter: Parameter) -> None:
-        annotation = parameter.annotation
-        if not isinstance(annotation, ArrayAnnotation) or annotation.dtype is None:
-            raise ValueError(
-                f"{self._what}: the output {parameter.name!r} has to be annotated as an array with a dtype, as in "
-                f"{parameter.name}: dk.array(dtype=float), so that it can be made"
+    def _error(self, text: str, remedy: str | None = None) -> LaunchError:
+        return LaunchError(f"{self._what}: {text}", remedy=remedy)
+
+    def _check_result(self, parameter: Parameter, is_made: bool) -> None:
+        annotation, name = parameter.annotation, parameter.name
+        is_array = isinstance(annotation, ArrayAnnotation)
+        if is_made and not (isinstance(annotation, ArrayAnnotation) and annotation.dtype is not None):
+            raise self._error(
+                f"the output {name!r} has to be annotated as an array with a dtype, so that it can be made",
+                f"write {name}: dk.array(dtype=…, ndim=…)",
             )
-        if isinstance(annotation.dtype, Struct):
-            raise ValueError(f"{self._what}: the output {parameter.name!r} is an array of structs, which has no tensor")
+        if annotation is not None and not is_array:
+            raise self._error(f"the in-out argument {name!r} is not an array", "take it out of in_out_argnames")
+        if isinstance(annotation, ArrayAnnotation) and isinstance(annotation.dtype, Struct):
+            raise self._error(f"the result {name!r} is an array of structs", "pass the fields as arrays")
 
     def checked_dims(self, dims: Any, name: str) -> Shape:
-        """Return dimensions as a tuple."""
-        shape = tuple(dims) if isinstance(dims, Sequence) else (dims,)
-        if not 1 <= len(shape) <= MAX_DIMS:
-            raise ValueError(f"{self._what}: {name} has 1 to {MAX_DIMS} extents, not {dims!r}")
+        """Return dimensions as a tuple; integers of NumPy become Python's, symbolic ones stay what they are."""
+        given = tuple(dims) if isinstance(dims, Sequence) and not isinstance(dims, str) else (dims,)
+        if not 1 <= len(given) <= MAX_NDIM:
+            raise self._error(f"{name} has 1 to {MAX_NDIM} extents, not {dims!r}")
+        shape = tuple(operator.index(d) if isinstance(d, np.integer) else d for d in given)
         for extent in shape:
-            if isinstance(extent, (bool, float, str)) or (isinstance(extent, int) and extent < 0):
-                raise ValueError(f"{self._what}: {name} are integers that are not negative, not {dims!r}")
+            bad = extent is None or isinstance(extent, (bool, float, str))
+            if bad or (isinstance(extent, int) and not 0 <= extent < 2**31):
+                raise self._error(f"{name} are integers, at least 0 and less than 2**31, not {dims!r}")
         return shape
 
     def checked_output_dims(self, dims: Any) -> dict[int, Shape] | None:
@@ -127,10 +148,12 @@ class CallSpec:
         names = {self.kernel.parameters[k].name: k for k in self.outputs}
         unknown = [name for name in dims if name not in names]
         if unknown:
-            raise ValueError(
-                f"{self._what}: output_dims names {unknown[0]!r}, which is no pure output; those are {[*names]}"
-            )
-        return {names[name]: self.checked_dims(shape, f"output_dims[{name!r}]") for name, shape in dims.items()}
+            raise self._error(f"output_dims names {unknown[0]!r}, which is no pure output", f"those are {[*names]}")
+        return {
+            names[name]: self.checked_dims(shape, f"output_dims[{name!r}]")
+            for name, shape in dims.items()
+            if shape is not None
+        }
 
     def element(self, index: int) -> Element:
         """Return the element type of a result."""
@@ -146,7 +169,7 @@ class CallSpec:
         if given is not None:
             return given
         if not shapes:
-            raise ValueError(f"{self._what}: no array is passed, so launch_dims must be given")
+            raise self._error("no argument is an array, so the launch dims are not known", "pass launch_dims")
         return shapes[min(shapes)]
 
     def output_shapes(self, dims: Shape, output_dims: Mapping[int, Shape] | None = None) -> dict[int, Shape]:
@@ -159,9 +182,9 @@ class CallSpec:
             assert isinstance(annotation, ArrayAnnotation)
             if len(shape) != annotation.ndim:
                 name = self.kernel.parameters[k].name
-                raise ValueError(
-                    f"{self._what}: the output {name!r} has {annotation.ndim} axes, its shape would be {shape}; pass "
-                    f"output_dims={{{name!r}: …}}"
+                raise self._error(
+                    f"the output {name!r} has {annotation.ndim} axes, its shape would be {shape}",
+                    f"pass output_dims={{{name!r}: …}}",
                 )
             found[k] = shape
         return found

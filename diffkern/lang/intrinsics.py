@@ -201,6 +201,8 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
     "tile_map": ("op, a, [b, ...]", "A function of the elements of one or more tiles of one shape."),
     "tile_dot": ("a, b", "The sum of the products of the elements, as a tile of shape (1,)."),
     "tile_axpy": ("alpha, src, dest", "Add alpha * src to the tile dest."),
+    "tile_add_inplace": ("a, b", "Add the tile b to the tile a."),
+    "tile_sub_inplace": ("a, b", "Subtract the tile b from the tile a."),
     "tile_sum": ("a, axis=None", "The sum of the elements, of all as a tile of shape (1,)."),
     "tile_min": ("a, axis=None", "The smallest element, of all as a tile of shape (1,)."),
     "tile_max": ("a, axis=None", "The greatest element, of all as a tile of shape (1,)."),
@@ -212,10 +214,15 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
     "tile_sort": ("keys, values", "Sort both tiles by the keys, ascending; equal keys keep their order."),
     "tile_matmul": ("a, b, [out], alpha=1.0, beta=1.0, precision='default'",
                     "The matrix product; with out, out = alpha * a @ b + beta * out."),
+    "tile_diag_add": ("a, d", "The square tile a with the elements of d added to its diagonal."),
     "tile_cholesky": ("A, fill_mode='lower'", "The factor L with L @ L^T = A, or U with U^T @ U = A."),
     "tile_cholesky_solve": ("L, y, fill_mode='lower'", "The solution x of A x = y, for the factor of A."),
     "tile_lower_solve": ("L, y", "The solution z of L z = y for a lower triangle L."),
     "tile_upper_solve": ("U, z", "The solution x of U x = z for an upper triangle U."),
+    "tile_cholesky_inplace": ("A, fill_mode='lower'", "Make the tile A its factor."),
+    "tile_cholesky_solve_inplace": ("L, y, fill_mode='lower'", "Make the tile y the solution x of A x = y."),
+    "tile_lower_solve_inplace": ("L, y", "Make the tile y the solution z of L z = y."),
+    "tile_upper_solve_inplace": ("U, z", "Make the tile z the solution x of U x = z."),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import INT32, SHARED, Array, Mat, Scalar, Type, Vec
+from diffkern.ir.types import BOOL, INT32, SHARED, Array, Mat, Scalar, Type, Vec
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
 
 Attrs = Mapping[str, Any]
@@ -39,6 +39,12 @@ def _lane(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (t,)
 
 
+def _aligned(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if not isinstance(types[0], Array):
+        raise TypeRuleError(f"needs an array, not {types[0]}")
+    return (BOOL,)
+
+
 for _row in (
     OpDef("block_dim", "block", 0, _index, diff=Diff.REFUSED, py="block_dim()"),  # threads of a block
     OpDef(
@@ -53,5 +59,7 @@ for _row in (
     # What the thread that is `distance` before in the warp has as the operand, its own value in the first `distance`
     # threads. All threads of the block execute it together. attrs: distance
     OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.REFUSED),
+    # Whether an array begins at an address that is a multiple of so many bytes. attrs: bytes
+    OpDef("aligned", "block", 1, _aligned, diff=Diff.REFUSED, py="aligned({0}, {bytes})"),
 ):
     register(_row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import Buffer, Scalar, Type, value_type
+from diffkern.ir.types import SHARED, Array, Buffer, Scalar, Type, value_type
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
 
 Attrs = Mapping[str, Any]
@@ -48,11 +48,26 @@ def _matmul(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def _product(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    m, n, k = attrs["m"], attrs["n"], attrs["k"]
+    sides = (attrs["c"], m * n), (attrs["a"], m * k), (attrs["b"], k * n)
+    for t, (kind, size) in zip(types, sides, strict=True):
+        held = "float32" if kind == "tf32" else kind
+        if isinstance(t, Array) and t.layout == SHARED and t.ndim == 1 and t.dtype.name == held:  # type: ignore[union-attr]
+            continue
+        if _buffer(t).dtype.name != held or _buffer(t).size < size:  # type: ignore[union-attr]
+            raise TypeRuleError(f"needs {size} elements of {held}, not {t}")
+    return ()
+
+
 for _row in (
     OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL),  # attrs: type
     OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL),  # (buffer, index)
     OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),  # (buffer, index, value)
     # (c, a, b): row-major c = a @ b, or c += a @ b; attrs: m, n, k, trans_a (a is stored k × m), add
     OpDef("buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL),
+    # The same by all threads of a block, of buffers or shared arrays, a factor row by row or column by column; attrs:
+    # m, n, k, add; a, b, c: the types they are multiplied and summed in; columns_a, columns_b
+    OpDef("buffer_product", "buffer", 3, _product, Effect.STACK_WRITE, Diff.INTERNAL),
 ):
     register(_row)

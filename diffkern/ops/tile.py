@@ -203,7 +203,7 @@ def _sort(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (keys, values, Tile(INT32, keys.shape))
 
 
-def _gather(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+def _scatter(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     t, order = tile(types[0]), tile(types[1])
     if order.dtype != INT32 or order.shape != t.shape:
         raise TypeRuleError(f"{order} does not number the elements of {t}")
@@ -277,8 +277,7 @@ for _row in (
     OpDef("tile_argreduce", "tile", 1, _argreduce, diff=Diff.ZERO),  # attrs: kind (min, max), axis
     OpDef("tile_scan", "tile", 1, _scan),  # sums in row-major order; attrs: exclusive, backwards
     OpDef("tile_sort", "tile", 2, _sort),  # (keys, values) -> sorted keys, their values, where each came from
-    OpDef("tile_gather", "tile", 2, _gather),  # (tile, order): element k is the one numbered order[k]
-    OpDef("tile_scatter", "tile", 2, _gather),  # (tile, order): the inverse permutation
+    OpDef("tile_scatter", "tile", 2, _scatter, diff=Diff.INTERNAL),  # (tile, order): element k goes to order[k]
     OpDef("tile_matmul", "tile", None, _matmul),  # (a, b[, c]): a @ b + c; attrs: trans_a, trans_b, dtype
     OpDef("tile_cholesky", "tile", 1, _cholesky),  # lower factor; reads the lower triangle
     # (matrix, columns): solves with one triangle of the matrix or of its transpose; attrs: lower, trans

@@ -1,7 +1,8 @@
 """Loads, stores and atomic updates of tiles as loops over elements.
 
 In: the lowering (:mod:`tile_lower`) and an op. Out: loops in the current region. One test decides whether the whole
-tile lies inside the array; only where it does not is each element tested.
+tile lies inside the array (and, where threads of a block take groups of elements, whether these are aligned); only
+where it does not is each element tested.
 """
 
 from __future__ import annotations
@@ -33,8 +34,13 @@ def _place(low: Lowering, op: Op, shape: Sequence[int]) -> tuple[Value, list[Val
     return array, offsets, m.every(tests)
 
 
-def _each_inside(low: Lowering, op: Op, shape: Sequence[int], visit: object, outside: object = None) -> None:
-    """Visit every element of a tile with its place in the array; elements outside are left out."""
+def _each_inside(
+    low: Lowering, op: Op, shape: Sequence[int], visit: object, outside: object = None, *, grouped: bool = True
+) -> None:
+    """Visit every element of a tile with its place in the array; elements outside are left out.
+
+    With ``grouped``, a thread of a block may take neighbouring elements as one.
+    """
     m = low.m
     array, offsets, whole = _place(low, op, shape)
 
@@ -55,9 +61,18 @@ def _each_inside(low: Lowering, op: Op, shape: Sequence[int], visit: object, out
             outside(index)  # type: ignore[operator]
         m.when(condition, lambda: visit(array, at, index))  # type: ignore[operator]
 
+    if m.is_few(shape):
+        m.grid(shape, slow, apart=True)
+        return
     assert whole is not None
-    inside = whole
-    m.step(lambda: m.either(inside, lambda: m.grid(shape, fast), lambda: m.grid(shape, slow)))
+    groups = grouped and m.takes_groups(array, shape)
+    inside = m.aligned(array, offsets, whole) if groups else whole
+
+    def aligned() -> None:
+        with m.using_vectors(groups):
+            m.grid(shape, fast, apart=not groups)
+
+    m.step(lambda: m.either(inside, aligned, lambda: m.grid(shape, slow, apart=not groups)))
 
 
 def _load(low: Lowering, op: Op) -> None:
@@ -65,7 +80,7 @@ def _load(low: Lowering, op: Op) -> None:
     zero_of = value_type(target.dtype)
 
     def visit(array: Value, place: list[Value], index: list[Value]) -> None:
-        value = low.b.one("load", array, *place, wrap=(False,) * len(place))
+        value = low.b.one("load", array, *place, wrap=(False,) * len(place), **low.m.hints(array))
         low.b.op("buffer_set", target.buffer, low.m.flat(index, target.shape), value)
 
     def outside(index: list[Value]) -> None:
@@ -75,9 +90,9 @@ def _load(low: Lowering, op: Op) -> None:
 
 
 def _written(low: Lowering, op: Op) -> tuple[Source, Value | None]:
-    """The tile that is written to an array. A fused computation that is not trivial is made once, not per path."""
+    """The tile that is written to an array. A fused computation that is too long is made once, not per path."""
     source = low.sources[op.operands[-1]]
-    if isinstance(source, Computed) and source.reads:
+    if isinstance(source, Computed) and source.reads and source.cost > low.made_twice:
         return low.stored(op.operands[-1])
     return source, None
 
@@ -86,7 +101,8 @@ def _store(low: Lowering, op: Op) -> None:
     source, borrowed = _written(low, op)
 
     def visit(array: Value, place: list[Value], index: list[Value]) -> None:
-        low.b.op("store", array, *place, source.element(low.m, index), wrap=(False,) * len(place))
+        value = source.element(low.m, index)
+        low.b.op("store", array, *place, value, wrap=(False,) * len(place), **low.m.hints(array))
 
     _each_inside(low, op, source.shape, visit)
     low.give_back(borrowed)
@@ -96,10 +112,10 @@ def _accumulate(low: Lowering, op: Op) -> None:
     source, borrowed = _written(low, op)
 
     def visit(array: Value, place: list[Value], index: list[Value]) -> None:
-        wrap = (False,) * len(place)
-        low.b.op("accumulate", array, *place, source.element(low.m, index), wrap=wrap, mode=op.attrs["mode"])
+        value, hints = source.element(low.m, index), low.m.hints(array)
+        low.b.op("accumulate", array, *place, value, wrap=(False,) * len(place), mode=op.attrs["mode"], **hints)
 
-    _each_inside(low, op, source.shape, visit)
+    _each_inside(low, op, source.shape, visit, grouped=op.attrs["mode"] == "plain")
     low.give_back(borrowed)
 
 
@@ -120,7 +136,7 @@ def _atomic(low: Lowering, op: Op) -> None:
             zero = low.b.zero(value_type(target.dtype))
             low.b.op("buffer_set", target.buffer, low.m.flat(index, target.shape), zero)
 
-    _each_inside(low, op, source.shape, visit, outside)
+    _each_inside(low, op, source.shape, visit, outside, grouped=False)
     low.give_back(borrowed)
 
 

@@ -10,10 +10,14 @@ spell it that a launch counts blocks, not threads, and that the blocks of a grid
 
 A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
 program has begin and end with everything seen by all.
+
+Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
+together: none of them may be at work on something else, so they meet before one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,11 +25,12 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, UINT32, Array, Buffer, Element, value_type
+from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, Element, Tile, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
 from diffkern.passes import tile_fold, tile_ranks, tile_solve
 from diffkern.passes.tile_lower import Lowering, has_tiles
-from diffkern.passes.tile_source import Maker, elements
+from diffkern.passes.tile_products import TileProduct
+from diffkern.passes.tile_together import Together
 from diffkern.passes.tile_uses import Uses, uses
 
 SHARED_BYTES = 48 * 1024
@@ -33,25 +38,33 @@ SHARED_BYTES = 48 * 1024
 
 _FEW_BYTES = 256
 
-_READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
-_CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
+
+HasLibrary = Callable[[TileProduct], bool]
+"""Says whether a library computes a product."""
 
 
-def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
+def lower_tiles_for_blocks(
+    fn: Function,
+    limit: int = SHARED_BYTES,
+    library: HasLibrary = lambda product: False,
+    *,
+    may_alias: bool = False,
+) -> Function:
     """The function without tiles, for blocks of threads; the function itself if it has none.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
-    attribute ``dynamic_shared`` is True: the launch has to ask for the memory.
+    attribute ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
+    products of the library. With `may_alias`, array parameters may overlap: threads wait between accesses of any two.
 
     Raises
     ------
     CompileError
-        If its tiles do not fit into the shared memory of a block, or it asks for single threads.
+        If its tiles do not fit into the shared memory of a block.
     """
     if not has_tiles(fn):
         return fn
-    _check(fn)
-    low = BlockLowering(uses(fn))
+    low = BlockLowering(uses(fn), library)
+    low.m.one_memory = may_alias
     region = Region()
     with low.b.into(region):
         low.threads()
@@ -61,16 +74,6 @@ def lower_tiles_for_blocks(fn: Function, limit: int = SHARED_BYTES) -> Function:
     if _share(out, limit) > SHARED_BYTES:
         out.attrs = {**out.attrs, "dynamic_shared": True}
     return out
-
-
-def _check(fn: Function) -> None:
-    for op in walk(fn.body):
-        if op.name == "tile_fill" and op.attrs.get("threads"):
-            raise CompileError(
-                "dk.tile(x) makes a tile of what each thread of a block holds; on CUDA it is not supported yet",
-                loc=op.loc,
-                remedy="load the values from an array with dk.tile_load",
-            )
 
 
 def _share(fn: Function, limit: int) -> int:
@@ -107,108 +110,16 @@ def _share(fn: Function, limit: int) -> int:
     return total
 
 
-class _Together(Maker):
-    """Appends loops that the threads of a block share, and barriers between them."""
-
-    rolled_above = 1 << 62
-
-    def __init__(self, b: Builder) -> None:
-        super().__init__(b)
-        self.mine: Value  # the thread in its block, and how many there are
-        self.threads: Value
-        self.thread: Value  # the same as int64
-        self.count: Value
-        self.depth = 0
-        self.read: set[Value] = set()
-        self.changed: set[Value] = set()
-
-    def dealt(
-        self, count: int | Value, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
-    ) -> tuple[Value, ...]:
-        """A loop of each thread over its share of positions, with values that the thread carries."""
-        region = Region((Value(INT32), *(Value(v.type) for v in init)))
-        with self.b.into(region):
-            region.yields = tuple(body(self.b.cast(region.params[0], INT64), list(region.params[1:])))
-        end = self.b.i32(count) if isinstance(count, int) else self.b.cast(count, INT32)
-        return self.b.op("for", self.mine, end, self.threads, *init, regions=(region,), ahead=True)
-
-    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
-        def one(position: Value, _: list[Value]) -> Sequence[Value]:
-            body(position)
-            return ()
-
-        def shared() -> None:
-            self.dealt(count, one)
-
-        self.step(shared)
-
-    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None]) -> None:
-        self.cells(elements(shape), lambda position: body(self.split(position, shape)))
-
-    def split(self, position: Value, shape: Sequence[int]) -> list[Value]:
-        """The indices of a row-major position, which is divided without a sign."""
-        if sum(n > 1 for n in shape) <= 1:
-            return [self.i64(0) if n == 1 else position for n in shape]
-        index: list[Value] = []
-        rest = self.b.cast(position, UINT32)
-        for k, n in reversed(list(enumerate(shape))):
-            extent = self.b.const(n, UINT32)
-            above = any(m > 1 for m in shape[:k])
-            found = self.b.one("mod", rest, extent) if above else rest
-            index.append(self.i64(0) if n == 1 else self.b.cast(found, INT64))
-            if above and n > 1:
-                rest = self.b.one("floordiv", rest, extent)
-        return index[::-1]
-
-    def alone(self, body: Callable[[], None]) -> None:
-        self.step(lambda: self.when(self.b.one("eq", self.thread, self.i64(0)), body))
-
-    def step(self, body: Callable[[], None]) -> None:
-        if self.depth:
-            body()
-            return
-        region = Region()
-        self.depth += 1
-        with self.b.into(region):
-            body()
-        self.depth -= 1
-        accesses = [op for op in walk(region) if op.name in _READS | _CHANGES | {"buffer_set"}]
-        reads = {op.operands[0] for op in accesses if op.name in _READS}
-        changes = {op.operands[0] for op in accesses if op.name in _CHANGES}
-        if reads & self.changed or changes & (self.read | self.changed):
-            self.barrier()
-        self.read |= reads
-        self.changed |= changes
-        self.b.region.ops.extend(region.ops)
-
-    def rounds(self, lo: int, hi: Value | int, body: Callable[[Value], None]) -> None:
-        """A loop that all threads go through together, with shared work in it."""
-        self.settle()
-
-        def one(i: Value, _: list[Value]) -> Sequence[Value]:
-            body(i)
-            self.settle()
-            return ()
-
-        self.loop(lo, hi, one)
-
-    def settle(self) -> None:
-        if not self.depth and (self.read or self.changed):
-            self.barrier()
-
-    def barrier(self) -> None:
-        self.b.op("barrier")
-        self.read, self.changed = set(), set()
-
-
 class BlockLowering(Lowering):
     """As for one thread, with the work dealt out to the threads of a block."""
 
-    m: _Together
+    m: Together
+    made_twice = 16
 
-    def __init__(self, known: Uses) -> None:
+    def __init__(self, known: Uses, library: HasLibrary) -> None:
         super().__init__(known)
-        self.m = _Together(self.b)
+        self.m = Together(self.b)
+        self.library = library
 
     def threads(self) -> None:
         """The thread in its block."""
@@ -222,7 +133,8 @@ class BlockLowering(Lowering):
         elif op.name == "block_dim":
             self.env[op.result] = b_one(self.b)
         elif op.name in ("if", "for", "while"):
-            self.m.settle()
+            if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
+                self.m.settle()
             super().op(op)
         elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
             if op.results and self.is_read(op.result):
@@ -247,7 +159,8 @@ class BlockLowering(Lowering):
     def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
         """As for one thread; a few bytes are rather new than worth a barrier."""
         if size * dtype.itemsize <= _FEW_BYTES:
-            busy = [buffer for buffer in self.free if buffer in self.m.read | self.m.changed]
+            pending = {buffer for buffer, _ in self.m.read | self.m.changed}
+            busy = [buffer for buffer in self.free if buffer in pending]
             self.free = [buffer for buffer in self.free if buffer not in busy]
             found = super().allocate(dtype, size, name)
             self.free += busy
@@ -273,7 +186,7 @@ class BlockLowering(Lowering):
         self.m.settle()
 
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
-        """Each thread computes elements of the result, along rows. The place where a library's product goes."""
+        """Each thread computes elements of the result, along rows."""
         m, n, k = attrs["m"], attrs["n"], attrs["k"]
         maker, builder = self.m, self.b
         dtype = value_type(c.type.dtype)  # type: ignore[union-attr]
@@ -292,7 +205,16 @@ class BlockLowering(Lowering):
             (total,) = maker.loop(0, k, term, (start,))
             builder.op("buffer_set", c, place, total)
 
-        maker.grid((m, n), cell)
+        maker.grid((m, n), cell, apart=True)
+
+    def has_library(self, product: TileProduct) -> bool:
+        return not self.m.depth and self.library(product)
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        def call() -> None:
+            self.b.op("buffer_product", c, a, b, **dataclasses.asdict(product), add=add)
+
+        self.m.together({a, b, c} if add else {a, b}, {c}, call)
 
 
 _TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS}

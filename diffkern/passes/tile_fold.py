@@ -208,7 +208,7 @@ def _along(fold: _Fold, source: Source, axis: int, target: Stored) -> None:
         total = m.loop(1, groups, lambda g, s: fold.join(s, of(g)), of(m.i64(0)))
         b.op("buffer_set", target.buffer, result, total[-1])
 
-    m.cells(results * groups, part)
+    m.cells(results * groups, part, apart=True)
     if groups > 1:
         m.cells(results, joined)
     for buffer in parts:

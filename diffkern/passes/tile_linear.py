@@ -2,22 +2,34 @@
 
 In: the lowering (:mod:`tile_lower`) and an op. Out: ops in the current region, and memory that holds the result. A
 product is handed on with its first factor as it lies, transposed or not; a transposed second factor is copied first,
-so that rows of it are read along memory. Products of float16 and bfloat16 are summed in float32.
+so that rows of it are read along memory. Products of float16 and bfloat16 are summed in float32. A product that a
+library computes is handed on with both factors as they lie.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import STORAGE_ONLY, Element, Tile, value_type
+from diffkern.ir.types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, STORAGE_ONLY, Element, Tile, value_type
+from diffkern.passes.tile_products import product_of
 from diffkern.passes.tile_source import Computed, Source, Stored
 
 if TYPE_CHECKING:
     from diffkern.passes.tile_lower import Lowering
 
 __all__ = ["OPS", "copied", "matrix_shape", "solved_in"]
+
+_HELD: Final = {
+    "float16": FLOAT16,
+    "bfloat16": BFLOAT16,
+    "tf32": FLOAT32,
+    "float32": FLOAT32,
+    "float64": FLOAT64,
+}
+"""In what a factor lies in memory, by the type it is multiplied in."""
 
 
 def matrix_shape(v: Value) -> tuple[int, int]:
@@ -31,19 +43,29 @@ def _matmul(low: Lowering, op: Op) -> None:
     a, b = op.operands[:2]
     trans_a, trans_b, dtype = op.attrs["trans_a"], op.attrs["trans_b"], op.attrs["dtype"]
     wide = value_type(dtype)
-    left, borrowed_left = _factor(low, a, wide, False)
-    right, borrowed_right = _factor(low, b, wide, trans_b)
-    (m, n), k = matrix_shape(op.result), matrix_shape(a)[0 if trans_a else 1]
+    product = product_of(op)
+    by_library = _HELD[product.c] == wide and low.has_library(product)
+    if by_library:
+        left, borrowed_left, trans_a = _as_it_lies(low, a, _HELD[product.a], trans_a)
+        right, borrowed_right, trans_b = _as_it_lies(low, b, _HELD[product.b], trans_b)
+        product = dataclasses.replace(product, columns_a=trans_a, columns_b=trans_b)
+    else:
+        left, borrowed_left = _factor(low, a, wide, False)
+        right, borrowed_right = _factor(low, b, wide, trans_b)
     adds = len(op.operands) == 3
     direct = dtype not in STORAGE_ONLY
     # The factors may not be overwritten while they are read, so the result takes over the third operand alone.
-    sum_ = op.operands[2] if adds and op.operands[2] not in (a, b) else None
+    read = (left.buffer, right.buffer)
+    sum_ = op.operands[2] if adds and low.owned.get(op.operands[2]) not in read else None
     target = (low.reuse(op.result, [sum_]) if sum_ is not None and direct else None) or low.fresh(op.result)
+    m, n, k = product.m, product.n, product.k
     work = target if direct else Stored(low.allocate(wide, m * n), (m, n), wide)
     if adds:
         low.copy(work, op.operands[2])
-    attrs = {"m": m, "n": n, "k": k, "trans_a": trans_a, "add": adds}
-    low.multiply(work.buffer, left.buffer, right.buffer, attrs)
+    if by_library:
+        low.call_library(work.buffer, *read, product, adds)
+    else:
+        low.multiply(work.buffer, *read, {"m": m, "n": n, "k": k, "trans_a": trans_a, "add": adds})
     if work is not target:
         low.fill(target, work)
         low.release(work.buffer)
@@ -63,10 +85,21 @@ def _factor(low: Lowering, v: Value, dtype: Element, transposed: bool) -> tuple[
     b, m = low.b, low.m
 
     def at(index: Sequence[Value]) -> Value:
-        return b.cast(source.element(m, index[::-1] if transposed else index), dtype)
+        return b.cast(source.element(m, index[::-1] if transposed else index), value_type(dtype))
 
     low.fill(out, Computed(shape, dtype, at))
     return out, buffer
+
+
+def _as_it_lies(low: Lowering, v: Value, dtype: Element, columns: bool) -> tuple[Stored, Value | None, bool]:
+    """A factor in memory, the buffer to release after use, and whether it lies column by column."""
+    source = low.sources[v]
+    transposed = None if isinstance(source, Stored) else source.transposed
+    if transposed is not None and transposed.dtype == dtype:
+        return transposed, None, not columns
+    if source.dtype == dtype:
+        return (*low.stored(v), columns)
+    return (*_factor(low, v, dtype, False), columns)
 
 
 def copied(low: Lowering, op: Op, v: Value) -> Stored:

@@ -19,6 +19,7 @@ from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Buffer, Element, Stack, Tile
 from diffkern.passes import tile_arrays, tile_linear, tile_order, tile_shapes
+from diffkern.passes.tile_products import TileProduct
 from diffkern.passes.tile_source import Leaf, Maker, Source, Stored, elements
 from diffkern.passes.tile_uses import Uses, uses
 
@@ -52,6 +53,9 @@ class Lowering(Cloner):
     owned
         The buffer that belongs to a tile, and goes when the tile is read no more.
     """
+
+    made_twice = -1
+    """How many operations an element may take that is written to an array by one of two paths."""
 
     def __init__(self, known: Uses) -> None:
         super().__init__(Builder(), {})
@@ -153,6 +157,14 @@ class Lowering(Cloner):
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
         """A product of matrices in buffers."""
         self.b.op("buffer_matmul", c, a, b, **attrs)
+
+    def has_library(self, product: TileProduct) -> bool:
+        """Whether a library computes a product, of factors as they lie; else it is one of rows, in one type."""
+        return False
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        """Compute a product by the library."""
+        raise NotImplementedError
 
     def void(self, _: object) -> None:
         """Nothing, of whatever."""
@@ -261,6 +273,7 @@ class Lowering(Cloner):
             targets.append(self.loop_buffer(op, v, p, taken))
             taken.add(targets[-1].buffer)  # type: ignore[union-attr]
             assert r.type == v.type
+        self.m.settle()  # here: what stands in the loop does not happen where there is no trip
         plain = [k for k, t in enumerate(targets) if t is None]
         regions = []
         for sub in op.regions:

@@ -214,7 +214,7 @@ def counting_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence
         b.op("buffer_set", targets[1].buffer, place, values.element_at(m, k))
         b.op("buffer_set", targets[2].buffer, place, b.cast(k, INT32))
 
-    m.cells(size, put)
+    m.cells(size, put, apart=True)
 
 
 def _rank(low: Lowering, keys: Stored, k: Value, first: Value, end: Value) -> Value:
@@ -287,24 +287,19 @@ def _merge_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[S
     low.release(order)
 
 
-def _permuted(to_source: bool) -> Callable[[Lowering, Op], None]:
-    """Gather: element k is element ``order[k]``. Scatter: element ``order[k]`` is element k."""
+def _scatter(low: Lowering, op: Op) -> None:
+    """Element ``order[k]`` is element k."""
+    source, borrowed = low.stored(op.operands[0])
+    order, borrowed_order = low.stored(op.operands[1])
+    target, m, b = low.fresh(op.result), low.m, low.b
 
-    def lower(low: Lowering, op: Op) -> None:
-        source, borrowed = low.stored(op.operands[0])
-        order, borrowed_order = low.stored(op.operands[1])
-        target, m, b = low.fresh(op.result), low.m, low.b
+    def one(k: Value) -> None:
+        place = b.cast(order.element_at(m, k), INT64)
+        b.op("buffer_set", target.buffer, place, source.element_at(m, k))
 
-        def one(k: Value) -> None:
-            other = b.cast(order.element_at(m, k), INT64)
-            place, read = (k, other) if to_source else (other, k)
-            b.op("buffer_set", target.buffer, place, source.element_at(m, read))
-
-        m.cells(elements(source.shape), one)
-        low.give_back(borrowed)
-        low.give_back(borrowed_order)
-
-    return lower
+    m.cells(elements(source.shape), one)
+    low.give_back(borrowed)
+    low.give_back(borrowed_order)
 
 
 OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {
@@ -312,6 +307,5 @@ OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {
     "tile_argreduce": _argreduce,
     "tile_scan": _scan,
     "tile_sort": _sort,
-    "tile_gather": _permuted(True),
-    "tile_scatter": _permuted(False),
+    "tile_scatter": _scatter,
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Tile, scalar_of
 
-__all__ = ["TileProduct", "factor_type", "tile_products"]
+__all__ = ["TileProduct", "factor_type", "product_of", "tile_products"]
 
 _HALVES = ("float16", "bfloat16")
 
@@ -39,15 +39,19 @@ def tile_products(fn: Function) -> list[TileProduct]:
     found: dict[TileProduct, None] = {}
     for op in walk(fn.body):
         if op.name == "tile_matmul":
-            a, b = op.operands[:2]
-            m, n = _shape(op.result)
-            k = _shape(a)[0 if op.attrs["trans_a"] else 1]
-            left, right, result = (scalar_of(v.type).name for v in (a, b, op.result))
-            factor = factor_type(left, right, result, op.attrs.get("precision", "default"))
-            columns_a, columns_b = op.attrs["trans_a"], op.attrs["trans_b"]
-            sum_ = "float64" if factor == "float64" else "float32"
-            found[TileProduct(m, n, k, factor, factor, sum_, columns_a, columns_b)] = None
+            found[product_of(op)] = None
     return list(found)
+
+
+def product_of(op: Op) -> TileProduct:
+    """The product that a ``tile_matmul`` computes."""
+    a, b = op.operands[:2]
+    m, n = _shape(op.result)
+    k = _shape(a)[0 if op.attrs["trans_a"] else 1]
+    left, right, result = (scalar_of(v.type).name for v in (a, b, op.result))
+    factor = factor_type(left, right, result, op.attrs.get("precision", "default"))
+    sum_ = "float64" if factor == "float64" else "float32"
+    return TileProduct(m, n, k, factor, factor, sum_, op.attrs["trans_a"], op.attrs["trans_b"])
 
 
 def factor_type(a: str, b: str, result: str, precision: str) -> str:

@@ -52,7 +52,7 @@ def _scan(low: BlockLowering, op: Op) -> None:
             (total,) = m.loop(0, i if exclusive else b.add(i, m.i64(1)), add, (zero,))
             b.op("buffer_set", target.buffer, place(i), total)
 
-        m.cells(size, alone)
+        m.cells(size, alone, apart=True)
         low.give_back(borrowed)
         return
     # Each thread writes the elements it has read, so the result may take the operand's place.
@@ -134,7 +134,7 @@ def _bitonic_sort(low: BlockLowering, source: Stored, values: Stored, targets: S
 
             m.when(b.one("lt", second, m.i64(size)), compare)
 
-        m.cells(1 << (stages - 1), pair)
+        m.cells(1 << (stages - 1), pair, apart=True)
 
     def stage(s: Value) -> None:
         def mirrored(base: Value, inside: Value, width: Value) -> Value:

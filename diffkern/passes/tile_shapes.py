@@ -39,7 +39,8 @@ def _permute(low: Lowering, op: Op) -> None:
     def at(index: Sequence[Value]) -> Value:
         return source.element(m, [index[axes.index(k)] for k in range(len(axes))])
 
-    _computed(low, op, at, source)
+    transposed = source if isinstance(source, Stored) and tuple(axes) == (1, 0) else None
+    _computed(low, op, at, source, transposed)
 
 
 def _broadcast(low: Lowering, op: Op) -> None:
@@ -76,11 +77,12 @@ def _view(low: Lowering, op: Op) -> None:
     _computed(low, op, at, source)
 
 
-def _computed(low: Lowering, op: Op, at: object, source: Source) -> None:
+def _computed(low: Lowering, op: Op, at: object, source: Source, transposed: Stored | None = None) -> None:
     t = op.result.type
     assert isinstance(t, Tile)
     leaves = tuple(Leaf(leaf.buffer, False) for leaf in source.leaves())
-    low.sources[op.result] = Computed(t.shape, t.dtype, at, leaves)  # type: ignore[arg-type]
+    found = Computed(t.shape, t.dtype, at, leaves, transposed=transposed, cost=source.cost + 1)  # type: ignore[arg-type]
+    low.sources[op.result] = found
 
 
 def _reshape(low: Lowering, op: Op) -> None:
@@ -94,7 +96,7 @@ def _reshape(low: Lowering, op: Op) -> None:
         at_flat = source.at_flat
         assert at_flat is not None
         low.sources[op.result] = Computed(
-            t.shape, t.dtype, lambda i: at_flat(m.flat(i, t.shape)), tuple(source.leaves()), at_flat
+            t.shape, t.dtype, lambda i: at_flat(m.flat(i, t.shape)), tuple(source.leaves()), at_flat, cost=source.cost
         )
     else:
         low.fill(Stored(low.fresh(op.result).buffer, source.shape, t.dtype), source)
@@ -138,6 +140,7 @@ def _mapped(low: Lowering, op: Op, sources: Sequence[Source | None]) -> list[Com
     flat = not op.attrs["indexed"] and all(s is None or s.is_flat for s in sources)
     leaves = tuple(leaf for s in sources if s is not None for leaf in s.leaves())
     shape = op.attrs["shape"]
+    cost = len(op.attrs["body"].ops) + sum(s.cost for s in sources if s is not None)
 
     def result(k: int, dtype: Element) -> Computed:
         def at(index: Sequence[Value]) -> Value:
@@ -146,7 +149,7 @@ def _mapped(low: Lowering, op: Op, sources: Sequence[Source | None]) -> list[Com
         def at_flat(position: Value) -> Value:
             return _values(low, op, sources, (), position)[k]
 
-        return Computed(shape, dtype, at, leaves, at_flat if flat else None)
+        return Computed(shape, dtype, at, leaves, at_flat if flat else None, cost=cost)
 
     return [result(k, dtype) for k, dtype in enumerate(op.attrs["dtypes"])]
 

@@ -5,8 +5,9 @@ In: an index per axis. Out: the ops that give the element, appended to a builder
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,10 @@ class Stored:
     def is_flat(self) -> bool:
         return True
 
+    @property
+    def cost(self) -> int:
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class Computed:
@@ -59,6 +64,10 @@ class Computed:
         The same from the row-major position, where that is all it takes.
     reads
         The buffers that the elements are computed from.
+    transposed
+        The matrix in memory whose transpose this is.
+    cost
+        How many operations an element takes, about.
     """
 
     shape: tuple[int, ...]
@@ -66,6 +75,8 @@ class Computed:
     at: Callable[[Index], Value]
     reads: tuple[Leaf, ...] = ()
     at_flat: Callable[[Value], Value] | None = None
+    transposed: Stored | None = None
+    cost: int = 0
 
     def element(self, m: Maker, index: Index) -> Value:
         return self.at(index)
@@ -153,8 +164,8 @@ class Maker:
 
         return tuple(level(0, [], list(init)))
 
-    def cells(self, count: int | Value, body: Callable[[Value], None]) -> None:
-        """Do something for each position, in any order."""
+    def cells(self, count: int | Value, body: Callable[[Value], None], *, apart: bool = False) -> None:
+        """Do something for each position, in any order; for ``apart`` see :meth:`grid`."""
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:
             body(i)
@@ -162,14 +173,37 @@ class Maker:
 
         self.loop(0, count, one)
 
-    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None]) -> None:
-        """Do something for each index of a shape, in any order."""
+    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None], *, apart: bool = False) -> None:
+        """Do something for each index of a shape, in any order.
+
+        With ``apart``, neighbouring threads of a block take neighbouring elements, none several.
+        """
 
         def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
             body(index)
             return ()
 
         self.nest(shape, at)
+
+    def is_few(self, shape: Sequence[int]) -> bool:
+        """Whether each element of a tile may as well be tested as the whole tile."""
+        return False
+
+    def takes_groups(self, array: Value, shape: Sequence[int]) -> bool:
+        """Whether a thread accesses neighbouring elements of an array as one."""
+        return False
+
+    def aligned(self, array: Value, offsets: Sequence[Value], whole: Value) -> Value:
+        """Whether a part of an array that lies inside, if `whole`, consists of aligned groups."""
+        return whole
+
+    def using_vectors(self, vectors: bool) -> contextlib.AbstractContextManager[None]:
+        """What is visited meanwhile is aligned, if `vectors`."""
+        return contextlib.nullcontext()
+
+    def hints(self, array: Value) -> Mapping[str, Any]:
+        """What is known of the access to an array for the element that is being visited, as attributes of the op."""
+        return {}
 
     def alone(self, body: Callable[[], None]) -> None:
         """Do something once, in order."""

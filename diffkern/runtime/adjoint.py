@@ -15,7 +15,7 @@ import numpy as np
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
-from diffkern.runtime.array import _given, array, new, type_of_key, wrap
+from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.copies import Copies
 from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
@@ -24,6 +24,7 @@ from diffkern.runtime.operation import Copy
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
 from diffkern.runtime.structured import StructuredArray
+from diffkern.runtime.type_keys import type_of_key
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -70,7 +71,7 @@ class AdjointLaunch:
         self.saved = saved or {}
         self.contents = contents or {}
         active = frozenset(cotangents)
-        self.executable = kernel.adjoint(launch.keys, active, "plain")
+        self.executable = kernel.adjoint(launch.keys, active, "plain", launch.block_dim)
         missing = [self.executable.name_of(i) for i in self.executable.manifest["saved"] if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
@@ -115,7 +116,7 @@ class AdjointLaunch:
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        held = [self.contents.get(i, a) for i, a in enumerate(self.launch.arrays)]
+        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest["post"]]
         return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
@@ -166,7 +167,9 @@ class AdjointLaunch:
     def _plan_on_device(self, shared: bool) -> Plan:
         """Decide how to run on a GPU; the program knows where its threads meet, unless buffers or dims are special."""
         launch, active = self.launch, frozenset(self.cotangents)
-        self.executable, plan = plan_on_device(launch.kernel, launch.keys, self.executable, launch.dims, active, shared)
+        self.executable, plan = plan_on_device(
+            launch.kernel, launch.keys, self.executable, launch.dims, active, shared, launch.block_dim
+        )
         return plan
 
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = _NOTHING) -> bytes:
@@ -230,10 +233,11 @@ def plan_on_device(
     dims: tuple[int, ...],
     active: frozenset[int],
     shared: bool = False,
+    block_dim: int = 0,
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
     repeated = any(extent > 1 for extent in dims[int(plain.manifest["tid_arity"]) :])
-    chosen = kernel.adjoint(keys, active, "atomic") if shared or repeated else plain
+    chosen = kernel.adjoint(keys, active, "atomic", block_dim) if shared or repeated else plain
     return chosen, Plan(cut(dims, chosen.cost))
 
 

@@ -20,9 +20,10 @@ from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Element, Mat, Scalar, S
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.structs import definition_of
-from diffkern.runtime.array import array, key_on, register_type, type_of_key
+from diffkern.runtime.array import array
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.structured import StructuredArray
+from diffkern.runtime.type_keys import key_on, register_type, type_of_key
 
 __all__ = [
     "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",

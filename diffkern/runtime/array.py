@@ -8,51 +8,35 @@ Every change made here raises the version and is told to the current tape.
 from __future__ import annotations
 
 import builtins
-import functools
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from diffkern.ir.structs import Argument, Stored, Struct, StructArray, carries_gradient
-from diffkern.ir.types import BFLOAT16, FLOAT32, Array, Element, scalar_of
+from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient
+from diffkern.ir.types import FLOAT32, Array, scalar_of
 from diffkern.lang.annotations import ANY, array_annotation
-from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, CompositeValue, DType
-from diffkern.lang.structs import definition_of, resolve_type
-from diffkern.runtime import dlpack
-from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, element_of, stored_type
-from diffkern.runtime.device import Device, get_device, placed
+from diffkern.lang.dtypes import CompositeType, DType
+from diffkern.lang.structs import resolve_type
+from diffkern.runtime.convert import MAX_NDIM, as_shape, component_shape, convert, in_place, stored_type
+from diffkern.runtime.device import get_device, placed
+from diffkern.runtime.exposed import Exposed
 from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
 from diffkern.runtime.operation import Assign, Copy, perform
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.type_keys import array_type, dtype_of, key_on
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = [
-    "accumulate",
-    "array",
-    "array_type",
-    "clone",
-    "copy",
-    "key_on",
-    "new",
-    "register_type",
-    "type_of_key",
-    "wrap",
-]
+__all__ = ["array", "clone", "copy", "new", "wrap"]
 
-MAX_NDIM = 4
 _PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
-_NAMED: tuple[DType | CompositeType, ...] = (*SCALARS.values(), *COMPOSITES.values())
-_TYPES: dict[str, Argument] = {str(d.ir): d.ir for d in _NAMED}
-# Of several names for one type, such as vec3 and vec3f, the first is shown.
-_DTYPES: dict[Element, DType | CompositeType] = {d.ir: d for d in reversed(_NAMED)}
 
 
-class array:
+class array(Exposed):
     """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
@@ -120,9 +104,11 @@ class array:
             return array_annotation(dtype, 1 if ndim is None else ndim)
         element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
         if data is None:
-            made = new(_as_shape(shape), FLOAT32 if element is None else element, False, placed(device), pinned)
+            made = new(as_shape(shape), FLOAT32 if element is None else element, False, placed(device), pinned)
         else:
-            made = _from_data(data, element, None if shape is None else _as_shape(shape), copy, device, pinned)
+            from diffkern.runtime.construct import from_data  # which makes arrays of this class
+
+            made = from_data(data, element, None if shape is None else as_shape(shape), copy, device, pinned)
         if ndim is not None and made.ndim != ndim:
             raise ValueError(f"the data have {made.ndim} axes of elements, not ndim={ndim}")
         if grad is not None:
@@ -139,7 +125,7 @@ class array:
     def dtype(self) -> DType | CompositeType | type:
         """The element type; of an array of structs the struct's class."""
         assert not isinstance(self._element, Struct)
-        return _DTYPES[self._element]
+        return dtype_of(self._element)
 
     @property
     def ndim(self) -> int:
@@ -171,11 +157,6 @@ class array:
         return self._type.layout == "C"
 
     @property
-    def device(self) -> Device:
-        """Where the array lies."""
-        return self._memory.device or get_device("cpu")
-
-    @property
     def pinned(self) -> bool:
         """Whether it lies in host memory that GPUs reach by themselves."""
         return self._memory.is_pinned
@@ -197,109 +178,6 @@ class array:
 
             return download(self)
         return self._data
-
-    # -- NumPy -------------------------------------------------------------------------------------------------------
-
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits.
-
-        Of an array on a GPU it is a copy, and all work that the GPU was given before is awaited.
-        """
-        if self._memory.device is not None:
-            return self._host()
-        settle()
-        self._memory.exposed = True
-        return self._data.view()
-
-    def list(self) -> builtins.list[Any]:
-        """Return the elements as nested Python lists."""
-        values: builtins.list[Any] = self._host().tolist()
-        return values
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if self._memory.device is not None:
-            if copy is False:
-                raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
-            return self._host() if dtype is None else self._host().astype(dtype, copy=False)
-        settle()
-        self._memory.exposed = True
-        converted = self._data.view() if dtype is None else self._data.astype(dtype, copy=False)
-        return converted.copy() if copy else converted
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        if self._memory.device is not None:
-            raise AttributeError(f"{self!r} lies on {self.device}; .numpy() copies it to the host")
-        settle()
-        self._memory.exposed = True
-        return self._data.__array_interface__
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        """Return a DLPack capsule over the same memory; components are its last axes. Pending work is waited for.
-
-        Parameters
-        ----------
-        stream : optional
-            The consumer's stream on a GPU, as the protocol writes it: it waits for the array's work. For the CPU None.
-        max_version : tuple of int, optional
-            The newest version of the protocol that the consumer knows.
-        dl_device : tuple of int, optional
-            Where the consumer wants it, which must be where it lies.
-        copy : bool, optional
-            True for a copy; False and None for the memory itself.
-
-        Raises
-        ------
-        BufferError
-            If the array cannot be given away in this way: structs, read-only memory for a consumer from before
-            version 1, another device.
-        """
-        here = self.__dlpack_device__()
-        if dl_device is not None and tuple(dl_device) != here:
-            raise BufferError(f"this array lies on {self.device}, device {here}, not on {tuple(dl_device)}")
-        device = self._memory.device
-        if device is None and stream is not None:
-            raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
-        given = clone(self, requires_grad=False) if copy else self
-        if device is None:
-            settle()
-        else:
-            from diffkern.runtime.cuda.exchange import let_wait
-
-            let_wait(device, stream)
-        given._memory.exposed = True
-        writable = given._writable
-        return dlpack.export(given._data, given._element, given, writable, max_version, given is not self, here)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
-        device = self._memory.device
-        return (dlpack.CPU, 0) if device is None else (dlpack.CUDA, device.ordinal)
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Where a GPU's array lies, for other libraries; the work it was given so far is ordered before theirs."""
-        device = self._memory.device
-        if device is None:
-            raise AttributeError(f"{self!r} lies in host memory")
-        self._memory.exposed = True
-        data = self._data
-        described: dict[str, Any] = {
-            "shape": data.shape, "typestr": data.dtype.str, "strides": data.strides, "version": 3,
-            "data": (self._range[0] if data.flags.c_contiguous else int(data.ctypes.data), not self._writable),
-            # 1 stands for the default stream.
-            "stream": device.stream.cuda_stream or 1,
-        }  # fmt: skip
-        if data.dtype.names:
-            described["descr"] = data.dtype.descr
-        return described
 
     # -- gradient ----------------------------------------------------------------------------------------------------
 
@@ -407,6 +285,9 @@ class array:
     def flatten(self) -> array:
         """Return a view with one axis. The array must be contiguous."""
         return self.reshape(self.size)
+
+    def _copied(self) -> array:
+        return clone(self, requires_grad=False)
 
     def contiguous(self) -> array:
         """Return the array itself if it is contiguous, else a contiguous copy."""
@@ -540,65 +421,8 @@ def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
     TypeError
         If kernels cannot work on this memory: another type, foreign byte order, components apart, unaligned.
     """
-    if data.dtype.kind == "V":
-        data, element = _bfloat16_as_bits(data, element)
-    if element is None:
-        element = element_of(data.dtype)
-        if element is None:
-            raise TypeError(f"no element type for NumPy's {data.dtype!r}")
-    inner = component_shape(element)
-    if data.dtype != stored_type(element):
-        stored = element.name if isinstance(element, Struct) else scalar_of(element)
-        raise TypeError(f"NumPy's {data.dtype.str!r} is not {stored}")
-    if inner and data.shape[-len(inner) :] != inner:
-        raise TypeError(f"the last axes of shape {data.shape} are not the components {inner} of {element}")
-    if inner and data.size and data[(0,) * (data.ndim - len(inner))].flags.c_contiguous is False:
-        raise TypeError(f"the components of each {element} are not next to each other in memory")
-    if not data.flags.aligned:
-        raise TypeError("the elements are not aligned in memory")
-    # A subclass of ndarray may give slices and arithmetic another meaning; its memory is what counts here.
-    plain = data if type(data) is np.ndarray else data.view(np.ndarray)
+    plain, element = in_place(data, element)
     return _make(plain, element, memory_of(plain), plain.flags.writeable)
-
-
-def _bfloat16_as_bits(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
-    """Return bfloat16 elements of the package ml_dtypes as their bits; anything else as it is."""
-    if data.dtype.names is None and data.dtype.name == "bfloat16":
-        if element is None:
-            return data.view(np.uint16), BFLOAT16
-        if not isinstance(element, Struct) and scalar_of(element) == BFLOAT16:
-            return data.view(np.uint16), element
-    return data, element
-
-
-@functools.cache
-def array_type(element: Stored, ndim: int, layout: str) -> tuple[Array | StructArray, str, bool]:
-    """Return an array type, its spelling, and whether it can have a gradient.
-
-    Type and spelling are one object each: their identity makes look-ups quick.
-    """
-    t = StructArray(element, ndim, layout) if isinstance(element, Struct) else Array(element, ndim, layout)
-    return t, register_type(t), carries_gradient(t)
-
-
-@functools.cache
-def key_on(key: str, alias: str) -> str:
-    """Return the spelling that stands for a type of arrays on a GPU: their launches have programs of their own."""
-    made = f"{key}@{alias}"
-    _TYPES[made] = _TYPES[key]
-    return made
-
-
-def register_type(t: Argument) -> str:
-    """Return the spelling that stands for the type of an argument in a launch."""
-    key = str(t)
-    _TYPES[key] = t
-    return key
-
-
-def type_of_key(key: str) -> Argument:
-    """Return the type of an argument from the spelling that stands for it in a launch."""
-    return _TYPES[key]
 
 
 def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable: bool) -> array:
@@ -621,109 +445,9 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     return made
 
 
-def _from_data(
-    data: Any, element: Stored | None, shape: tuple[int, ...] | None, copy: bool, device: Any, pinned: bool
-) -> array:
-    if not isinstance(data, (array, np.ndarray)) and hasattr(data, "__cuda_array_interface__"):
-        data = _given(data, element)
-    place = placed(device)
-    if isinstance(data, array):
-        if data._memory.device is not None and (place is data._memory.device or device is None):
-            return _from_device(data, element, shape, copy)
-        if not copy and place is not None:
-            raise ValueError(f"{data!r} lies on {data.device}; an array on {place} is made with copy=True")
-    elif not copy and device is not None and place is not None:
-        raise ValueError(f"host memory is no memory of {place}; make the array with copy=True")
-    if element is None:
-        element = _struct_of(data)
-    source = data._host() if isinstance(data, array) else _as_numpy(data, element)
-    if source.dtype.kind == "V":
-        source, element = _bfloat16_as_bits(source, element)
-    if element is None:
-        if isinstance(data, array):
-            element = data._element
-        elif isinstance(data, CompositeValue) and data.composite is not None:
-            element = data.composite.ir
-        elif (known := element_of(source.dtype.newbyteorder("="))) is not None:
-            element = known
-        else:
-            raise TypeError(f"no element type for NumPy's {source.dtype!r}; convert the data, or state a dtype")
-    inner = component_shape(element)
-    if shape is not None:
-        if copy is False and not source.flags.c_contiguous:
-            raise ValueError("copy=False with another shape needs contiguous data")
-        source = source.reshape((*shape, *inner))
-    elif source.ndim == len(inner):
-        source = source.reshape((1, *source.shape))
-    if inner and source.shape[-len(inner) :] != inner:
-        raise ValueError(f"the last axes of data of shape {source.shape} must be the components {inner} of {element}")
-    if not copy:
-        return wrap(source, element)
-    made = new(source.shape[: source.ndim - len(inner)], element, False, place, pinned)
-    if place is None:
-        made._data[...] = made._stored(source)
-    else:
-        from diffkern.runtime.cuda.transfer import assign
-
-        assign(made, made._stored(source))
-    return made
-
-
-def _from_device(data: array, element: Stored | None, shape: tuple[int, ...] | None, copy: bool) -> array:
-    """Return an array over or with the elements of one on a GPU, without a way by the host where types agree."""
-    if element is not None and element != data._element:
-        if copy:
-            return _from_data(data._host(), element, shape, True, data.device, False)
-        raise TypeError(f"{data!r} has no elements of type {element}")
-    part = data if shape is None else data.reshape(shape)
-    if not copy:
-        return part._derive(lambda view: view[...])
-    made = new(part.shape, part._element, False, data._memory.device)
-    Copy(made, part).execute()
-    return made
-
-
-def _struct_of(data: Any) -> Struct | None:
-    """The type of the first of the structs in nested lists, or None if they hold something else."""
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    definition = definition_of(type(data))
-    return None if definition is None else definition.type
-
-
-def _as_numpy(data: Any, element: Stored | None) -> np.ndarray[Any, Any]:
-    if isinstance(element, Struct) and not isinstance(data, np.ndarray):
-        return new((1,), element, zero=True)._stored(data)
-    return np.asarray(data)
-
-
-def _as_shape(shape: Any) -> tuple[int, ...]:
-    extents = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(extent) for extent in shape)
-    if not 1 <= len(extents) <= MAX_NDIM or min(extents) < 0:
-        raise ValueError(f"a shape has 1 to {MAX_NDIM} extents, none negative, not {shape!r}")
-    return extents
-
-
 def _check_differentiable(element: Stored) -> None:
     if not carries_gradient(element):
         raise TypeError(f"elements of type {element} have no gradient; only floating-point types do")
-
-
-def accumulate(goal: array, values: array) -> None:
-    """Add the elements of one array to those of another of the same type and shape."""
-    if isinstance(goal._element, Struct):
-        for part, other in zip(goal._leaves(), values._leaves(), strict=True):
-            if part._smooth:
-                accumulate(part, other)
-    elif goal._memory.device is not None:
-        from diffkern.runtime.cuda.transfer import add
-
-        add(goal, values)
-    elif scalar_of(goal._element) == BFLOAT16:
-        total = bfloat16_values(goal._data) + bfloat16_values(values._data)
-        goal._data[...] = bfloat16_bits(total)
-    else:
-        np.add(goal._data, values._data, out=goal._data)
 
 
 def copy(

@@ -15,9 +15,9 @@ import numpy as np
 from diffkern import abi
 from diffkern.errors import KernelRuntimeError, Loc
 from diffkern.ir.types import Array
-from diffkern.runtime.array import type_of_key
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.type_keys import type_of_key
 
 __all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
 

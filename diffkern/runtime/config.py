@@ -1,7 +1,8 @@
 """Settings of the process: ``dk.config``.
 
 In: attributes set by the user, or environment variables: DIFFKERN_CACHE_DIR, DIFFKERN_NUM_THREADS, DIFFKERN_MODE,
-DIFFKERN_VERBOSE. Out: checked values. What a program sets counts more than what the environment says.
+DIFFKERN_VERBOSE, DIFFKERN_ENABLE_MATHDX_GEMM. Out: checked values. What a program sets counts more than what the
+environment says.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ class Config:
         DIFFKERN_MODE=debug sets it at the start. Kernels made with ``mode=…`` keep their own.
     enable_backward : bool
         Whether kernels may be differentiated that do not say it themselves and whose module does not say it.
+    enable_mathdx_gemm : bool or None
+        Whether matrix products of tiles on a GPU are made by libmathdx: None (the default) where it is installed and
+        has them, True for an error where not, False for loops. DIFFKERN_ENABLE_MATHDX_GEMM=0 or 1 sets it at the start.
+        A kernel's own option and that of its module count more.
     cache_dir : Path or None
         Where artifacts are kept; None for DIFFKERN_CACHE_DIR or the platform's place for caches.
     num_threads : int
         Threads of a launch, the calling one included: DIFFKERN_NUM_THREADS, else the processors of this process.
     """
 
-    __slots__ = ("_cache_dir", "_kernels", "_mode", "enable_backward", "verbose")
+    __slots__ = ("_cache_dir", "_enable_mathdx_gemm", "_kernels", "_mode", "enable_backward", "verbose")
 
     def __init__(self) -> None:
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
@@ -50,6 +55,8 @@ class Config:
         self._cache_dir: Path | None = None
         self._kernels: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
         self._mode = check_mode(os.environ.get("DIFFKERN_MODE", "").strip() or "release")
+        wish = os.environ.get("DIFFKERN_ENABLE_MATHDX_GEMM", "").strip()
+        self._enable_mathdx_gemm = None if not wish else wish != "0"
 
     @property
     def quiet(self) -> bool:
@@ -70,13 +77,29 @@ class Config:
     def mode(self, value: str) -> None:
         if check_mode(value) != self._mode:
             self._mode = value
-            # So that a launch need not ask which mode it is.
-            for kernel in tuple(self._kernels):
-                kernel.forget_programs()
+            self.forget_programs()
+
+    @property
+    def enable_mathdx_gemm(self) -> bool | None:
+        """Whether matrix products of tiles on a GPU are made by libmathdx."""
+        return self._enable_mathdx_gemm
+
+    @enable_mathdx_gemm.setter
+    def enable_mathdx_gemm(self, value: bool | None) -> None:
+        if value is not None and not isinstance(value, bool):
+            raise ValueError(f"enable_mathdx_gemm is True, False or None, not {value!r}")
+        if value is not self._enable_mathdx_gemm:
+            self._enable_mathdx_gemm = value
+            self.forget_programs()
 
     def watch(self, kernel: _HoldsPrograms) -> None:
-        """Have a kernel forget its programs when the mode changes."""
+        """Have a kernel forget its programs when what chooses them changes."""
         self._kernels.add(kernel)
+
+    def forget_programs(self) -> None:
+        """Have all kernels choose their programs again, so that a launch need not ask for the settings."""
+        for kernel in tuple(self._kernels):
+            kernel.forget_programs()
 
     @property
     def cache_dir(self) -> Path | None:

@@ -15,7 +15,12 @@ from diffkern.ir.structs import Stored, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, Array, Scalar, scalar_of
 from diffkern.lang.dtypes import SCALARS
 
-__all__ = ["bfloat16_bits", "bfloat16_values", "component_shape", "convert", "element_of", "stored_type"]
+__all__ = [
+    "MAX_NDIM", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape", "convert",
+    "element_of", "in_place", "stored_type",
+]  # fmt: skip
+
+MAX_NDIM = 4
 
 
 _NATIVE = {d.numpy: d.ir for d in SCALARS.values() if d.ir != BFLOAT16}
@@ -78,3 +83,50 @@ def bfloat16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     bits = single.view(np.uint32)
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(single), 0x7FC0, rounded).astype(np.uint16)
+
+
+def bfloat16_as_bits(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
+    """Return bfloat16 elements of the package ml_dtypes as their bits; anything else as it is."""
+    if data.dtype.names is None and data.dtype.name == "bfloat16":
+        if element is None:
+            return data.view(np.uint16), BFLOAT16
+        if not isinstance(element, Struct) and scalar_of(element) == BFLOAT16:
+            return data.view(np.uint16), element
+    return data, element
+
+
+def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored]:
+    """Return the memory of a NumPy array as kernels take it, and the type of its elements.
+
+    Raises
+    ------
+    TypeError
+        If kernels cannot work on this memory: another type, foreign byte order, components apart, unaligned.
+    """
+    if data.dtype.kind == "V":
+        data, element = bfloat16_as_bits(data, element)
+    if element is None:
+        element = element_of(data.dtype)
+        if element is None:
+            raise TypeError(f"no element type for NumPy's {data.dtype!r}")
+    inner = component_shape(element)
+    if data.dtype != stored_type(element):
+        stored = element.name if isinstance(element, Struct) else scalar_of(element)
+        raise TypeError(f"NumPy's {data.dtype.str!r} is not {stored}")
+    if inner and data.shape[-len(inner) :] != inner:
+        raise TypeError(f"the last axes of shape {data.shape} are not the components {inner} of {element}")
+    if inner and data.size and data[(0,) * (data.ndim - len(inner))].flags.c_contiguous is False:
+        raise TypeError(f"the components of each {element} are not next to each other in memory")
+    if not data.flags.aligned:
+        raise TypeError("the elements are not aligned in memory")
+    # A subclass of ndarray may give slices and arithmetic another meaning; its memory is what counts here.
+    plain = data if type(data) is np.ndarray else data.view(np.ndarray)
+    return plain, element
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """Return the extents of an array that is asked for by an integer or several."""
+    extents = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(extent) for extent in shape)
+    if not 1 <= len(extents) <= MAX_NDIM or min(extents) < 0:
+        raise ValueError(f"a shape has 1 to {MAX_NDIM} extents, none negative, not {shape!r}")
+    return extents

@@ -12,8 +12,9 @@ import numpy as np
 
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, scalar_of
-from diffkern.runtime.array import _make, accumulate, array
+from diffkern.runtime.array import _make, array
 from diffkern.runtime.memory import allocate
+from diffkern.runtime.operation import accumulate
 
 __all__ = ["Copies"]
 

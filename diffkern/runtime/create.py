@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from diffkern.lang.structs import resolve_type
-from diffkern.runtime.array import _as_shape, array, new
+from diffkern.runtime.array import array, new
+from diffkern.runtime.convert import as_shape
 from diffkern.runtime.device import placed
 from diffkern.runtime.state import current
 
@@ -124,7 +125,7 @@ def from_numpy(
 
 
 def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool, pinned: bool) -> array:
-    made = new(_as_shape(shape), resolve_type(dtype), zero, placed(device), pinned)
+    made = new(as_shape(shape), resolve_type(dtype), zero, placed(device), pinned)
     if zero and current.recorder is not None:
         made.zero_()  # a replay begins with zeros as well
     if requires_grad:

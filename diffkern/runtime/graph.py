@@ -17,6 +17,7 @@ from diffkern.errors import CudaError, LaunchError
 from diffkern.ir.types import INT32
 from diffkern.runtime.array import array
 from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.hazards import waits
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import Operation, memories, perform
@@ -27,6 +28,7 @@ from diffkern.runtime.stream import Stream, on_its_way, settle_queues
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.cuda.driver import Driver
     from diffkern.runtime.cuda.stream import CudaStream
 
 __all__ = [
@@ -56,6 +58,7 @@ class Graph:
         self._state: list[tuple[Item, Any]] = []
         self._written: list[Memory] = []
         self._pinned = False
+        self._has_run = False
         self._streams: list[CudaStream] = []
         if self._device is not None:
             self._build(self._device)
@@ -87,6 +90,7 @@ class Graph:
         chosen: Any = device.stream if stream is None else stream
         for memory in self._written:
             memory.version += 1
+        self._has_run = True
         if not chosen.is_default and chosen not in self._streams:
             self._streams.append(chosen)
             for memory in self._memories():
@@ -111,7 +115,7 @@ class Graph:
         try:
             driver.capture_begin(stream.cuda_stream)
             try:
-                stream.enqueue(self._execute)
+                stream.enqueue(lambda: self._execute(driver, stream.cuda_stream))
             except BaseException:
                 _abandon(device, stream)
                 raise
@@ -119,24 +123,42 @@ class Graph:
         finally:
             device.capture_ended()
         try:
+            self._let_go()
             if not self._executable or not driver.graph_update(self._executable, graph):
                 self._destroy()
                 self._executable = driver.graph_instantiate(graph)
             self._nodes = driver.graph_nodes(graph)
         finally:
             driver.graph_destroy(graph)
-        self._kept = kept
+        self._kept, self._streams = kept, []
         self._state = [(item, _copied(_state_of(item))) for item in self._items if item.prepared is not None]
         self._written = memories(a for item in self._items for a in item.operation.writes())
         self._pinned = any(a.pinned for item in self._items for a in _arrays(item.operation))
 
-    def _execute(self) -> None:
-        for item in self._items:
-            item.operation.execute()
+    def _execute(self, driver: Driver, stream: int) -> None:
+        """Give the steps to a stream that captures, each behind those that it has to wait for and no others."""
+        operations = [item.operation for item in self._items]
+        ends: list[tuple[int, ...]] = []
+        for operation, needed in zip(operations, waits([(o.reads(), o.writes()) for o in operations]), strict=True):
+            driver.capture_behind(stream, sorted({node for step in needed for node in ends[step]}))
+            operation.execute()
+            ends.append(driver.capture_tail(stream))
 
     def _memories(self) -> list[Any]:
-        every = memories(a for item in self._items for a in _arrays(item.operation))
-        return [memory for memory in every if memory.device is not None]
+        """Return the memory on the device that it works with, that of its own included."""
+        held = [part for thing in self._kept for part in (thing if isinstance(thing, tuple) else (thing,))]
+        every = [a for thing in held for a in ([thing] if isinstance(thing, array) else _arrays(thing))]
+        return [memory for memory in memories(every) if memory.device is not None]
+
+    def _let_go(self) -> None:
+        """Wait for launches on their way that still copy from memory of the host which only this graph holds."""
+        device = self._device
+        if self._has_run and device is not None and any(isinstance(thing, tuple) for thing in self._kept):
+            if device.is_capturing:
+                device.keep(self._kept)  # nothing can be waited for now
+            else:
+                device.synchronize()
+        self._has_run = False
 
     def _destroy(self) -> None:
         if self._executable and self._device is not None:
@@ -145,6 +167,9 @@ class Graph:
 
     def __del__(self) -> None:
         if hasattr(self, "_executable"):
+            if self._device is not None and not self._device.closed:
+                with contextlib.suppress(CudaError):  # a wait tells of errors of whatever ran before
+                    self._let_go()
             self._destroy()
 
     def __repr__(self) -> str:
@@ -168,8 +193,9 @@ def _copied(state: Any) -> Any:
     return bytes(state) if isinstance(state, bytearray) else list(state)
 
 
-def _arrays(operation: Operation) -> list[array]:
-    return [*operation.reads(), *operation.writes()]
+def _arrays(thing: Any) -> list[array]:
+    """Return the arrays that an operation works with; of anything else none."""
+    return [*thing.reads(), *thing.writes()] if hasattr(thing, "reads") else []
 
 
 def _device_of(items: Sequence[Item]) -> CudaDevice | None:

@@ -71,7 +71,7 @@ class LaunchStep:
                     remedy="change it after backward(), or pass it as an argument",
                 )
             try:
-                self._program = self.launch.kernel.adjoint(self.launch.keys, self.active, "plain")
+                self._program = kernel.adjoint(self.launch.keys, self.active, "plain", self.launch.block_dim)
             except KernelError as error:
                 self._error = error
         return self._program

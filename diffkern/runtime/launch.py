@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from diffkern.errors import KernelRuntimeError, LaunchError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
-from diffkern.runtime.array import array, key_on
+from diffkern.runtime.array import array
 from diffkern.runtime.device import placed
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.type_keys import key_on
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -47,11 +48,13 @@ class Launchable(Protocol):
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
         ...
 
-    def forward(self, keys: tuple[str, ...]) -> Executable:
-        """Return the forward program for argument types, built if need be."""
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
+        """Return the forward program for argument types, built if need be; 0 is the usual number of threads."""
         ...
 
-    def adjoint(self, keys: tuple[str, ...], active: frozenset[int], accumulate: Accumulate) -> Executable:
+    def adjoint(
+        self, keys: tuple[str, ...], active: frozenset[int], accumulate: Accumulate, block_dim: int = 0
+    ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
         ...
 
@@ -93,11 +96,11 @@ class Launch:
         self.generation = kernel.generation()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
-        self.executable = kernel.programs.get(self.keys) or kernel.forward(self.keys)
+        self.config = config
+        self.executable = self._program(self.keys)
         if place != "any" or (current.device is not None and self.executable.device is None):
             self._move_to(current.device if place == "any" else place, place != "any")
         self.dim = tuple(dim) if isinstance(dim, list) else dim
-        self.config = config
         self.geometry = _geometry(kernel, self.executable, self.dim, config)
         check_writable(kernel, self.executable, self.arrays)
         if self.executable.device is not None:
@@ -120,7 +123,17 @@ class Launch:
             if self.keys:
                 self.keys = (key_on(self.keys[0], place.alias), *self.keys[1:])
             keys = self.keys or keys_on(place.alias)
-            self.executable = self.kernel.programs.get(keys) or self.kernel.forward(keys)
+            self.executable = self._program(keys)
+
+    def _program(self, keys: tuple[str, ...]) -> Executable:
+        if self.config is None:
+            return self.kernel.programs.get(keys) or self.kernel.forward(keys)
+        return self.kernel.forward(keys, self.config[0])
+
+    @property
+    def block_dim(self) -> int:
+        """Threads of a block; 0 for the usual number."""
+        return 0 if self.config is None else self.config[0]
 
     def copy(self) -> Launch:
         """Return the same launch with arguments of its own."""
@@ -153,7 +166,7 @@ class Launch:
             key = key_on(key, alias)  # a launch without arrays stays where it is
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
-        executable = self.executable if keys == self.keys else self.kernel.forward(keys)
+        executable = self.executable if keys == self.keys else self._program(keys)
         geometry = _geometry(self.kernel, executable, self.dim, self.config)
         check_writable(self.kernel, executable, arrays)
         if executable.device is not None:
@@ -226,7 +239,7 @@ def launch(
     device: Any = None,
     adjoint: bool = False,
     record_tape: bool = True,
-    block_dim: int = 256,
+    block_dim: int | None = None,
     stream: Any = None,
     max_blocks: int = 0,
     record_cmd: bool = False,
@@ -256,8 +269,9 @@ def launch(
     stream : Stream, optional
         Where to run; the current stream by default.
     block_dim : int, optional
-        Threads in a block, up to 1024. On the CPU it counts only for kernels whose threads work together
-        (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in whole blocks.
+        Threads in a block, up to 1024; by default what the kernel's own option says, or else 256. On the CPU it counts
+        only for kernels whose threads work together (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in
+        whole blocks.
     max_blocks : int, optional
         At most so many blocks of a GPU, each with several rounds if need be; 0 for any number.
     record_cmd : bool, optional
@@ -287,7 +301,7 @@ def launch(
             f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
             remedy="add adjoint=True, or leave them out",
         )
-    if stream is not None or device is not None or block_dim != 256 or max_blocks:
+    if stream is not None or device is not None or block_dim is not None or max_blocks:
         place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
         config = _config(block_dim, max_blocks)
         dispatch(Launch(kernel, dim, (*inputs, *outputs), place, config), record_tape, stream)
@@ -302,7 +316,7 @@ def launch_tiled(
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     *,
-    block_dim: int,
+    block_dim: int | None = None,
     **options: Any,
 ) -> Record | None:
     """Run a kernel of tiles once for every index of a grid of blocks, each of `block_dim` threads.
@@ -318,8 +332,8 @@ def launch_tiled(
         Number of blocks along one to three axes.
     inputs, outputs : sequence
         The arguments, as in :func:`launch`.
-    block_dim : int
-        Threads in a block.
+    block_dim : int, optional
+        Threads in a block, as in :func:`launch`.
     **options
         What else :func:`launch` takes.
 
@@ -328,7 +342,7 @@ def launch_tiled(
     dk.Launch or None
         As :func:`launch`.
     """
-    if isinstance(block_dim, bool) or not isinstance(block_dim, int) or not 1 <= block_dim <= 1024:
+    if block_dim is not None and (type(block_dim) is not int or not 1 <= block_dim <= 1024):
         raise LaunchError(f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}")
     if isinstance(dim, Sequence) and len(dim) > 3:
         raise LaunchError(f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}")
@@ -397,9 +411,9 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
 
 def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
     """Return the shape of a GPU's grid that was asked for, None where nothing was."""
-    if type(block_dim) is not int or type(max_blocks) is not int:
+    if (block_dim is not None and type(block_dim) is not int) or type(max_blocks) is not int:
         raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
-    return None if block_dim == 256 and not max_blocks else (block_dim, max_blocks)
+    return None if block_dim is None and not max_blocks else (block_dim or 0, max_blocks)
 
 
 def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:

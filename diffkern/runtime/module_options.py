@@ -10,9 +10,11 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from diffkern.runtime.config import config
+
 __all__ = ["get_module_options", "module_option", "set_module_options"]
 
-_KNOWN = ("enable_backward",)
+_KNOWN = ("enable_backward", "enable_mathdx_gemm")
 _options: dict[str, dict[str, bool]] = {}
 
 
@@ -22,7 +24,9 @@ def set_module_options(options: Mapping[str, bool], module: ModuleType | None = 
     Parameters
     ----------
     options : mapping
-        ``enable_backward``: whether its kernels may be differentiated. Kernels made with that option keep their own.
+        ``enable_backward``: whether its kernels may be differentiated. ``enable_mathdx_gemm``: whether matrix products
+        of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False). Kernels made with one of these
+        options keep their own.
     module : module, optional
         The module; the caller's by default.
 
@@ -37,6 +41,8 @@ def set_module_options(options: Mapping[str, bool], module: ModuleType | None = 
         if not isinstance(value, bool):
             raise ValueError(f"{name} is True or False, not {value!r}")
     _options.setdefault(_name(module), {}).update(options)
+    if "enable_mathdx_gemm" in options:
+        config.forget_programs()
 
 
 def get_module_options(module: ModuleType | None = None) -> dict[str, bool]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import FLOAT32, FLOAT64, scalar_of
+from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
+from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Step, function_address
 from diffkern.runtime.state import current
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.array import array
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["Add", "Assign", "Copy", "Operation", "memories", "perform"]
+__all__ = ["Add", "Assign", "Copy", "Operation", "accumulate", "memories", "perform"]
 
 _BYTES_PER_CHUNK = 1 << 18
 
@@ -202,6 +203,23 @@ class Copy:
         return _bytewise("dk_copy_bytes", goal.nbytes, goal.ctypes.data, source.ctypes.data)
 
 
+def accumulate(goal: array, values: array) -> None:
+    """Add the elements of one array to those of another of the same type and shape."""
+    if isinstance(goal._element, Struct):
+        for part, other in zip(goal._leaves(), values._leaves(), strict=True):
+            if part._smooth:
+                accumulate(part, other)
+    elif goal._memory.device is not None:
+        from diffkern.runtime.cuda.transfer import add
+
+        add(goal, values)
+    elif scalar_of(goal._element) == BFLOAT16:
+        total = bfloat16_values(goal._data) + bfloat16_values(values._data)
+        goal._data[...] = bfloat16_bits(total)
+    else:
+        np.add(goal._data, values._data, out=goal._data)
+
+
 class Add:
     """The elements of one array added to those of another of the same type and shape."""
 
@@ -216,8 +234,6 @@ class Add:
         return self.goal._memory.device
 
     def execute(self) -> None:
-        from diffkern.runtime.array import accumulate
-
         accumulate(self.goal, self.source)
 
     def touch(self) -> None:

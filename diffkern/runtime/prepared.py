@@ -19,7 +19,7 @@ from diffkern.abi import HEADER_SIZE
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
-from diffkern.runtime.array import array, type_of_key
+from diffkern.runtime.array import array
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.launch import Launch, dispatch
 from diffkern.runtime.native.replay import PYTHON, RELEASED, STALE, STREAM, Plan
@@ -28,6 +28,7 @@ from diffkern.runtime.operation import memories, perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import attention
 from diffkern.runtime.stream import Stream
+from diffkern.runtime.type_keys import type_of_key
 
 __all__ = ["Prepared", "from_ctype"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM, Cut, Plan, cut, cut_blocks, normalize_dim
+from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim, usual_block_dim
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -61,13 +61,15 @@ class Executable:
         Parameters whose cotangent must be contiguous.
     device : CudaDevice or None
         The GPU it runs on, None for the CPU.
+    block_dim : int
+        Threads of a block where a launch does not say.
     plans : dict
         Of an adjoint: what was decided for launches of one shape.
     """
 
     __slots__ = (
-        "_geometry", "address", "blockwise", "contiguous_cotangents", "cost", "device", "finish", "layout", "manifest",
-        "plans", "reads", "sites", "writes",
+        "_geometry", "address", "block_dim", "blockwise", "contiguous_cotangents", "cost", "device", "finish", "layout",
+        "manifest", "plans", "reads", "sites", "writes",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Mapping[str, Any]) -> None:
@@ -78,6 +80,7 @@ class Executable:
         self.sites = int(manifest.get("sites", 0))
         self.cost = float(manifest["cost"])
         self.blockwise = bool(manifest.get("blockwise", False))
+        self.block_dim = usual_block_dim(manifest)
         self.reads: tuple[int, ...] = tuple(manifest["reads"])
         self.writes: tuple[int, ...] = tuple(manifest["writes"])
         self._geometry: dict[Any, Geometry] = {}
@@ -101,7 +104,7 @@ class Executable:
             If `dim` is not a launch dimension.
         """
         if self.blockwise:
-            block_dim = DEFAULT_BLOCK_DIM if config is None else config[0]
+            block_dim = (config[0] if config else 0) or self.block_dim
             return self.prepared(cut_blocks(normalize_dim(dim), int(self.manifest["tid_arity"]), block_dim, self.cost))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)

@@ -8,16 +8,17 @@ from __future__ import annotations
 import bisect
 import ctypes
 import functools
+import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 from diffkern.runtime.cuda.driver import LEGACY_STREAM, STICKY, failure
-from diffkern.testing.fake_work import Graph, Node, Timeline, Work
+from diffkern.testing.fake_work import Graph, Node, Rank, Timeline, Work, youngest_first
 
-__all__ = ["Block", "FakeBase", "Function", "Launched", "call", "void"]
+__all__ = ["Block", "FakeBase", "Function", "Launched", "call"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -37,6 +38,7 @@ _NAMES = {
     "function": "cuModuleGetFunction", "function_attribute": "cuFuncGetAttribute",
     "set_function_attribute": "cuFuncSetAttribute", "occupancy": "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "launch": "cuLaunchKernel", "capture_begin": "cuStreamBeginCapture", "capture_end": "cuStreamEndCapture",
+    "capture_tail": "cuStreamGetCaptureInfo", "capture_behind": "cuStreamUpdateCaptureDependencies",
     "graph_instantiate": "cuGraphInstantiate", "graph_update": "cuGraphExecUpdate", "graph_launch": "cuGraphLaunch",
     "graph_destroy": "cuGraphDestroy", "graph_exec_destroy": "cuGraphExecDestroy",
     "conditional_handle": "cuGraphConditionalHandleCreate", "conditional_body": "cuGraphAddNode",
@@ -46,7 +48,8 @@ _ERRORS = {
     209: "CUDA_ERROR_NO_BINARY_FOR_GPU", 400: "CUDA_ERROR_INVALID_HANDLE", 500: "CUDA_ERROR_NOT_FOUND",
     700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED",
     900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", 901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
-    904: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", 906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+    904: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", 905: "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+    906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
 }  # fmt: skip
 _ALIGNMENT = 256
 
@@ -74,6 +77,7 @@ class Block:
         self.nbytes = nbytes
         self.owner = owner
         self.freed = False
+        self.gone = False  # once the work that frees it has run
         self._bytes = np.empty(nbytes + _ALIGNMENT, np.uint8)
         self.address = self._bytes.ctypes.data + -self._bytes.ctypes.data % _ALIGNMENT
 
@@ -94,16 +98,14 @@ def call(method: Callable[Concatenate[_Self, _P], _T]) -> Callable[Concatenate[_
     return noted
 
 
-def void(_: Any) -> None:
-    """Drop a result."""
-
-
 class FakeBase:
     """What the parts of :class:`diffkern.testing.fake_cuda.FakeDriver` have in common."""
 
     name = "fake"
 
-    def __init__(self, devices: int = 1, target: str = "native", conditional: bool = True) -> None:
+    def __init__(
+        self, devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+    ) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.launches: list[Launched] = []
         self._target = target
@@ -114,7 +116,10 @@ class FakeBase:
         self._handles = 0x1000
         self._failures: dict[str, list[tuple[int, int]]] = {}
         self._sticky: int | None = None
-        self._time = Timeline()
+        # What may run next: the youngest, or any.
+        chance = random.Random(seed)
+        self._rank: Rank = youngest_first if seed is None else lambda _: chance.random()
+        self._time = Timeline(self._rank)
         self._blocks: dict[int, Block] = {}
         self._starts: list[int] = []
         self._pinned: dict[int, Block] = {}
@@ -123,6 +128,7 @@ class FakeBase:
         self._attributes: dict[tuple[int, int], int] = {}
         self._events: dict[int, Work | Node | None] = {}
         self._graphs: dict[int, Graph] = {}
+        self._nodes: dict[int, Node] = {}
         self._executables: dict[int, Graph] = {}
         self._conditions: dict[int, bool] = {}
 
@@ -200,6 +206,14 @@ class FakeBase:
     def is_pinned(self, address: int) -> bool:
         """Whether an address lies in pinned memory."""
         return any(b.address <= address < b.address + b.nbytes for b in self._pinned.values())
+
+    def _check_alive(self, what: str, addresses: Iterable[int]) -> None:
+        """Raise if one of some addresses lies in memory that is free by now, when work with it runs."""
+        for address in addresses:
+            place = bisect.bisect_right(self._starts, address) - 1
+            block = self._blocks[self._starts[place]] if place >= 0 else None
+            if block is not None and block.gone and address < block.address + block.nbytes:
+                raise AssertionError(f"{what} works with memory that was freed")
 
     def _check(self, call: str, address: int, nbytes: int) -> None:
         """Raise unless a range is memory of a device."""

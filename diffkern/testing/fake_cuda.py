@@ -43,6 +43,8 @@ class FakeDriver(FakeStreams, FakeMemory):
         GPU, and launches are noted only.
     conditional : bool, optional
         Whether graphs can have conditional nodes.
+    seed : int, optional
+        Lets any piece of work be the next that may run, by chance, instead of the youngest.
 
     Attributes
     ----------
@@ -154,7 +156,10 @@ class FakeDriver(FakeStreams, FakeMemory):
             raise self._failure("launch", 1)
         launched = Launched(found.name, blocks, threads, shared, stream, bytes(block))
 
+        words = struct.unpack_from(f"{len(block) // 8}q", block)
+
         def run() -> None:
+            self._check_alive(found.name, words)
             self.launches.append(launched)
             if found.run is not None:
                 found.run(launched.block)
@@ -193,9 +198,11 @@ def _executor(image: bytes, name: str) -> Callable[[bytes], None]:
 
 
 @contextlib.contextmanager
-def fake_cuda(devices: int = 1, target: str = "native", conditional: bool = True) -> Iterator[FakeDriver]:
+def fake_cuda(
+    devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
-    driver = FakeDriver(devices, target, conditional)
+    driver = FakeDriver(devices, target, conditional, seed)
     before = context.use_driver(driver)
     try:
         yield driver

@@ -10,7 +10,7 @@ import bisect
 import ctypes
 from collections.abc import Callable
 
-from diffkern.testing.fake_base import Block, FakeBase, call, void
+from diffkern.testing.fake_base import Block, FakeBase, call
 from diffkern.testing.fake_work import Work
 
 __all__ = ["FakeMemory"]
@@ -39,7 +39,12 @@ class FakeMemory(FakeBase):
         if block is None or block.freed:
             raise self._failure("free", 1)
         block.freed = True
-        self._enqueue("free", stream, "free", lambda: block.poison(_FREED))
+
+        def run() -> None:
+            block.gone = True
+            block.poison(_FREED)
+
+        self._enqueue("free", stream, "free", run)
 
     @call
     def alloc_host(self, nbytes: int) -> int:
@@ -58,11 +63,12 @@ class FakeMemory(FakeBase):
     @call
     def copy_to_device(self, goal: int, source: int, nbytes: int, stream: int) -> None:
         self._check("copy_to_device", goal, nbytes)
-        run = _moving(goal, source, nbytes)
+        run = self._moving("copy_to_device", goal, source, nbytes)
         if not self.is_pinned(source) and self._time.capturing(stream) is None:
             kept = ctypes.create_string_buffer(ctypes.string_at(source, nbytes), max(nbytes, 1))
 
             def run() -> None:
+                self._check_alive("copy_to_device", [goal])
                 ctypes.memmove(goal, kept, nbytes)
 
         self._enqueue("copy_to_device", stream, "copy", run, (goal, source, nbytes))
@@ -70,7 +76,8 @@ class FakeMemory(FakeBase):
     @call
     def copy_to_host(self, goal: int, source: int, nbytes: int, stream: int) -> None:
         self._check("copy_to_host", source, nbytes)
-        made = self._enqueue("copy_to_host", stream, "copy", _moving(goal, source, nbytes), (goal, source, nbytes))
+        run = self._moving("copy_to_host", goal, source, nbytes)
+        made = self._enqueue("copy_to_host", stream, "copy", run, (goal, source, nbytes))
         if isinstance(made, Work) and not self.is_pinned(goal):
             self._time.complete([made])
 
@@ -78,13 +85,15 @@ class FakeMemory(FakeBase):
     def copy(self, goal: int, source: int, nbytes: int, stream: int) -> None:
         self._check("copy", goal, nbytes)
         self._check("copy", source, nbytes)
-        self._enqueue("copy", stream, "copy", _moving(goal, source, nbytes), (goal, source, nbytes))
+        run = self._moving("copy", goal, source, nbytes)
+        self._enqueue("copy", stream, "copy", run, (goal, source, nbytes))
 
     @call
     def copy_peer(self, goal: int, to: int, source: int, of: int, nbytes: int, stream: int) -> None:
         self._check("copy_peer", goal, nbytes)
         self._check("copy_peer", source, nbytes)
-        self._enqueue("copy_peer", stream, "copy", _moving(goal, source, nbytes), (goal, source, nbytes))
+        run = self._moving("copy_peer", goal, source, nbytes)
+        self._enqueue("copy_peer", stream, "copy", run, (goal, source, nbytes))
 
     @call
     def fill(self, goal: int, pattern: bytes, count: int, stream: int) -> None:
@@ -94,10 +103,14 @@ class FakeMemory(FakeBase):
         content = pattern * count
 
         def run() -> None:
+            self._check_alive("fill", [goal])
             ctypes.memmove(goal, content, len(content))
 
         self._enqueue("fill", stream, "fill", run, (goal, pattern, count))
 
+    def _moving(self, call: str, goal: int, source: int, nbytes: int) -> Callable[[], None]:
+        def run() -> None:
+            self._check_alive(call, (goal, source))
+            ctypes.memmove(goal, source, nbytes)
 
-def _moving(goal: int, source: int, nbytes: int) -> Callable[[], None]:
-    return lambda: void(ctypes.memmove(goal, source, nbytes))
+        return run

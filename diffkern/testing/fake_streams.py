@@ -7,6 +7,7 @@ In: the calls of :class:`diffkern.runtime.cuda.driver.Driver` that order work. O
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 from diffkern.runtime.cuda.driver import LEGACY_STREAM
 from diffkern.testing.fake_base import FakeBase, call
@@ -46,6 +47,8 @@ class FakeStreams(FakeBase):
         if isinstance(mark, Node):
             self._time.join(stream, mark)
         elif mark is not None:
+            if self._time.capturing(stream) is not None:
+                raise self._failure("stream_wait_event", 905)
             self._enqueue("stream_wait_event", stream, "wait", lambda: None, needs=mark)
 
     @call
@@ -90,7 +93,7 @@ class FakeStreams(FakeBase):
     def capture_begin(self, stream: int) -> None:
         if stream == LEGACY_STREAM:
             raise self._failure("capture_begin", 900)
-        self._time.begin_capture(self._known(stream, "capture_begin"), Graph())
+        self._time.begin_capture(self._known(stream, "capture_begin"), Graph(self._rank))
 
     @call
     def capture_end(self, stream: int) -> int:
@@ -107,6 +110,27 @@ class FakeStreams(FakeBase):
 
     def is_capturing(self, stream: int) -> bool:
         return self._time.capturing(stream) is not None
+
+    @call
+    def capture_tail(self, stream: int) -> tuple[int, ...]:
+        heads = self._time.heads(stream)
+        if heads is None:
+            raise self._failure("capture_tail", 1)
+        return tuple(self._handle_of(node) for node in sorted(heads, key=lambda node: node.number))
+
+    @call
+    def capture_behind(self, stream: int, nodes: Sequence[int]) -> None:
+        graph = self._time.capturing(stream)
+        chosen = {self._nodes[handle] for handle in nodes}
+        if graph is None or len(chosen) < len(nodes) or any(node.graph is not graph for node in chosen):
+            raise self._failure("capture_behind", 1)
+        self._time.come_behind(stream, chosen)
+
+    def _handle_of(self, node: Node) -> int:
+        if not node.handle:
+            node.handle = self._handle()
+            self._nodes[node.handle] = node
+        return node.handle
 
     def graph_nodes(self, graph: int) -> int:
         return len(self._graphs[graph].nodes)
@@ -150,7 +174,7 @@ class FakeStreams(FakeBase):
 
     @call
     def conditional_body(self, stream: int, body_stream: int, context: int, handle: int, loop: bool) -> None:
-        body = Graph()
+        body = Graph(self._rank)
 
         def run() -> None:
             while self._conditions[handle]:

@@ -2,7 +2,7 @@
 
 In: pieces of work given to streams. Out: they run when somebody waits for them, with everything they need before them
 and nothing else; among what may run next the youngest comes first. That order is as unlike the order of the program as
-the streams allow, and always the same.
+the streams allow, and always the same. Another rank gives another order, for instance one by chance.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Any
 
 from diffkern.runtime.cuda.driver import LEGACY_STREAM
 
-__all__ = ["Graph", "Node", "Timeline", "Work"]
+__all__ = ["Graph", "Node", "Rank", "Timeline", "Work", "youngest_first"]
+
+Rank = Callable[[Any], float]
+"""Of what may run next, the piece with the lowest rank does."""
+
+
+def youngest_first(piece: Any) -> float:
+    """Return the rank by which the youngest piece comes first."""
+    return -float(piece.number)
 
 
 class Work:
@@ -33,7 +41,7 @@ class Work:
 class Node:
     """A piece of work in a graph."""
 
-    __slots__ = ("graph", "kind", "needs", "number", "run", "shape")
+    __slots__ = ("graph", "handle", "kind", "needs", "number", "run", "shape")
 
     def __init__(self, graph: Graph, kind: str, run: Callable[[], None], shape: Any, needs: set[Node]) -> None:
         self.graph = graph
@@ -42,12 +50,14 @@ class Node:
         self.run = run
         self.shape = shape
         self.needs = needs
+        self.handle = 0
 
 
 class Graph:
     """What was captured."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: Rank = youngest_first) -> None:
+        self._rank = rank
         self.nodes: list[Node] = []
         self.invalid = False
 
@@ -57,8 +67,8 @@ class Graph:
         return [(n.kind, (name, sorted(x.number for x in n.needs))) for n, name in zip(self.nodes, names, strict=True)]
 
     def run(self) -> None:
-        """Run all nodes, the youngest that may first."""
-        _in_order(self.nodes, lambda node: node.run())
+        """Run all nodes, of those that may run next always the one with the lowest rank."""
+        _in_order(self.nodes, lambda node: node.run(), self._rank)
 
 
 class _Stream:
@@ -75,7 +85,8 @@ class _Stream:
 class Timeline:
     """All streams of a driver."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: Rank = youngest_first) -> None:
+        self._rank = rank
         self.pending: set[Work] = set()
         self._streams: dict[int, _Stream] = {}
         self._legacy: dict[int, _Stream] = {}
@@ -137,7 +148,7 @@ class Timeline:
             if work not in wanted:
                 wanted.add(work)
                 stack += [w for w in work.needs if not w.done]
-        _in_order(wanted, self._run)
+        _in_order(wanted, self._run, self._rank)
 
     def _run(self, work: Work) -> None:
         work.run()
@@ -189,6 +200,15 @@ class Timeline:
         stream = self._streams.get(handle)
         return None if stream is None else stream.graph
 
+    def heads(self, handle: int) -> set[Node] | None:
+        """Return what the next node of a stream comes behind, None if it does not capture."""
+        stream = self._streams.get(handle)
+        return None if stream is None or stream.graph is None else set(stream.heads)
+
+    def come_behind(self, handle: int, nodes: set[Node]) -> None:
+        """Let the next node of a stream that captures come behind others."""
+        self._streams[handle].heads = nodes
+
     def blocks_legacy(self, context: int) -> bool:
         """Whether the default stream may not be used: it would have to wait for a stream that captures."""
         return any(s.graph is not None and s.blocking and s.context == context for s in self._streams.values())
@@ -227,8 +247,8 @@ def _mark(stream: _Stream) -> Node:
     return mark
 
 
-def _in_order(work: Iterable[Any], run: Callable[[Any], None]) -> None:
-    """Run pieces in an order that their needs allow, the one with the greatest number first."""
+def _in_order(work: Iterable[Any], run: Callable[[Any], None], rank: Rank) -> None:
+    """Run pieces in an order that their needs allow, of those that may run the one with the lowest rank first."""
     waiting: dict[Any, int] = {}
     followers: dict[Any, list[Any]] = {}
     every = set(work)
@@ -237,12 +257,12 @@ def _in_order(work: Iterable[Any], run: Callable[[Any], None]) -> None:
         waiting[piece] = len(needs)
         for need in needs:
             followers.setdefault(need, []).append(piece)
-    ready = [(-piece.number, piece) for piece, count in waiting.items() if not count]
+    ready = [(rank(piece), piece.number, piece) for piece in sorted(every, key=youngest_first) if not waiting[piece]]
     heapq.heapify(ready)
     while ready:
-        _, piece = heapq.heappop(ready)
+        *_, piece = heapq.heappop(ready)
         run(piece)
-        for other in followers.get(piece, ()):
+        for other in sorted(followers.get(piece, ()), key=youngest_first):
             waiting[other] -= 1
             if not waiting[other]:
-                heapq.heappush(ready, (-other.number, other))
+                heapq.heappush(ready, (rank(other), other.number, other))

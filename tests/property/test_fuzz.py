@@ -1,6 +1,7 @@
 """Random kernels: the adjoint against central differences in float64, thousands of programs if one asks for them.
 
-``DIFFKERN_FUZZ_EXAMPLES=N`` asks for N kernels per batch instead of the default, and for new ones each time. A kernel
+``DIFFKERN_FUZZ_EXAMPLES=N`` asks for N kernels per batch instead of the default, and for new ones each time; of kernels
+of tiles, which take longer to compile, for a twelfth as many. A kernel
 may be refused, with a reason, but not many may; a kernel whose point lies too near a kink is compared where it can be.
 """
 
@@ -21,18 +22,20 @@ from diffkern import frontend
 from diffkern.errors import AutodiffError
 from diffkern.passes.widen import widen
 from diffkern.testing.conflicts import ClashCollector, undeclared
-from diffkern.testing.fuzz import RandomKernel, load_module, random_kernel
+from diffkern.testing.fuzz import Choose, RandomKernel, load_module, random_kernel
+from diffkern.testing.fuzz_tiles import random_tile_kernel
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled, Interpreted, as_double
 
 BATCHES = 6
+TILE_SHARE = 12
 MAX_REFUSED = 0.10
 
 
 @st.composite
-def kernels(draw: st.DrawFn) -> RandomKernel:
+def kernels(draw: st.DrawFn, make: Callable[[Choose], RandomKernel]) -> RandomKernel:
     """Random kernels, which shrink towards few and simple statements."""
-    return random_kernel(lambda n: draw(st.integers(0, n - 1)))
+    return make(lambda n: draw(st.integers(0, n - 1)))
 
 
 class Tally:
@@ -86,12 +89,13 @@ def check_python(vjp: Vjp, kernel: RandomKernel, point: list[object]) -> None:
     assert not clashes, "\n".join(map(str, clashes[:5]))
 
 
-def batch(number: int) -> Callable[..., None]:
+def batch(number: int, make: Callable[[Choose], RandomKernel], share: int = 1) -> Callable[..., None]:
     def test(tmp_path_factory: pytest.TempPathFactory, record_property: Callable[[str, object], None]) -> None:
         directory: Path = tmp_path_factory.mktemp("fuzz")
         tally = Tally()
 
-        @given(kernels())
+        @settings(max_examples=max(1, settings.default.max_examples // share))
+        @given(kernels(make))
         def run(kernel: RandomKernel) -> None:
             try:
                 check(kernel, tally, str(directory))
@@ -105,10 +109,11 @@ def batch(number: int) -> Callable[..., None]:
         # a handful of kernels says nothing about a share
         assert refused <= max(2, MAX_REFUSED * (refused + tally.checked)), str(tally)
 
-    test.__name__ = f"test_random_kernels_{number}"
     test.__doc__ = f"Batch {number} of random kernels."
     return test
 
 
 for _number in range(BATCHES):
-    globals()[f"test_random_kernels_{_number}"] = batch(_number)
+    globals()[f"test_random_kernels_{_number}"] = batch(_number, random_kernel)
+
+test_random_kernels_of_tiles = batch(BATCHES, random_tile_kernel, TILE_SHARE)

@@ -46,7 +46,9 @@ def compare(record: Record, found: Mapping[str, list[int]], compilers: Mapping[s
     recorded: Mapping[str, list[int]] = record["programs"]
     for name in sorted(recorded.keys() ^ found.keys()):
         yield f"{name}: only {'recorded' if name in recorded else 'found'}"
-    exact = record["compilers"] == dict(compilers)
+    # libNVVM has no part in these programs but for its mathematical library, whose functions are few and old.
+    decisive = ("llvmlite", "nvidia-nvjitlink")
+    exact = all(record["compilers"].get(name) == compilers.get(name) for name in decisive)
     for name in sorted(recorded.keys() & found.keys()):
         (registers, instructions), (registers_now, instructions_now) = recorded[name], found[name]
         if exact:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grad.corpus import CASES
 
-TOO_MUCH = {"tiles.large_tiles", "tiles.from_threads", "tiles.from_threads_vectors"}
-"""Tiles beyond the shared memory of a block, and of single threads: CUDA refuses them."""
+TOO_MUCH = {"tiles.large_tiles"}
+"""Tiles beyond the shared memory of a block: CUDA refuses them."""
 
 CORPUS = sorted(set(CASES) - TOO_MUCH)

@@ -94,7 +94,7 @@ def test_a_cpu_program():
 
 
 def test_mistakes():
-    with pytest.raises(TypeError, match="no option 'fastmath'; take fast_math"):
+    with pytest.raises(TypeError, match=r"no option 'fastmath'; take .*fast_math"):
         dk.compile(scale, target="sm_90", fastmath=True)
     with pytest.raises(TypeError, match="one kernel, not 2"):
         dk.compile(scale, free, target="sm_90")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from conftest import require
+
+import diffkern
 
 ROOT = Path(__file__).parents[2]
 # What the programs of a page take for granted stands in a file of its own; ``cleanup`` is an ExitStack.
@@ -67,6 +70,36 @@ def test_generated_texts_are_current():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun: python tools/docs_output.py"
+
+
+def has_name(path: str) -> bool:
+    owner: object = diffkern
+    for count, name in enumerate(names := path.split("."), start=1):
+        if not hasattr(owner, name):
+            try:
+                importlib.import_module(".".join(["diffkern", *names[:count]]))
+            except ModuleNotFoundError:
+                return False
+        owner = getattr(owner, name)
+    return True
+
+
+def test_names_on_the_pages_exist():
+    pages = [
+        *(ROOT / "docs").glob("*.rst"),
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "benchmarks" / "README.md",
+    ]
+    named = {
+        (path.name, name)
+        for path in pages
+        for name in re.findall(
+            r"(?<![\w./])(?:dk|diffkern)\.([a-z]\w*(?:\.[a-z]\w*)*)", path.read_text(encoding="utf-8"), re.I
+        )
+    }
+    assert len(named) > 200
+    assert not [(page, name) for page, name in sorted(named) if not has_name(name)]
 
 
 def programs_of(page: Path) -> str:

@@ -123,14 +123,6 @@ def _scan(b: Builder, a: RuleArguments) -> Cotangents:
     return [b.one("tile_scan", a.ct, exclusive=exclusive, backwards=not backwards)]
 
 
-def _gather(b: Builder, a: RuleArguments) -> Cotangents:
-    return [b.one("tile_scatter", a.ct, a.x[1]), None]
-
-
-def _scatter(b: Builder, a: RuleArguments) -> Cotangents:
-    return [b.one("tile_gather", a.ct, a.x[1]), None]
-
-
 def _product(
     b: Builder, x: Value, y: Value, trans_x: bool, trans_y: bool, dtype: object, precision: str | None = None
 ) -> Value:
@@ -215,8 +207,6 @@ TILE_RULES: dict[str, Rule] = {
     "tile_replace": _replace,
     "tile_reduce": _reduce,
     "tile_scan": _scan,
-    "tile_gather": _gather,
-    "tile_scatter": _scatter,
     "tile_matmul": _matmul,
     "tile_cholesky": _cholesky,
     "tile_triangular_solve": _triangular_solve,

@@ -6,20 +6,30 @@ same, with atomic updates as the hardware has them: ``red`` where nothing asks f
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern.backends.cuda.lines import Lines
-from diffkern.backends.cuda.registers import add_and_fetch, shuffle_up, synchronize, update_quietly
+from diffkern.backends.cuda.mathdx import Product
+from diffkern.backends.cuda.product import emit_product
+from diffkern.backends.cuda.registers import (
+    add_and_fetch,
+    add_half_quietly,
+    shuffle_up,
+    synchronize,
+    update_quietly,
+    word_of_half,
+)
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.memory import ArrayRef, atomic_element, component, element_size
-from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, Builder, i32, i64, memory_type
+from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, Builder, i32, i64, memory_type, to_memory
 from diffkern.ir.nodes import Op
-from diffkern.ir.types import SHARED, STORAGE_ONLY, Array, Element, Kind, scalar_of
+from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
 
 SHARED_MEMORY = 3
 """The address space of the memory of a block."""
@@ -40,12 +50,19 @@ class CudaBody(BodyEmitter):
         Where the shared memory begins that the launch asks for; None where shared arrays are variables.
     shared_offset
         How many bytes of it have been given to arrays.
+    arch, threads
+        What the products of a library are made for.
+    products
+        Those that are called, in program order.
     """
 
     quiet: frozenset[int] = frozenset()
     lines: Lines | None = None
     dynamic_shared: Any = None
     shared_offset: int = 0
+    arch: str = ""
+    threads: int = 0
+    products: dict[Product, None] = field(default_factory=dict)
 
     def op(self, op: Op) -> None:
         if self.lines is not None and op.loc is not None:
@@ -57,6 +74,15 @@ class CudaBody(BodyEmitter):
 
     def barrier(self, op: Op) -> None:
         synchronize(self.builder)
+
+    def buffer_product(self, op: Op) -> None:
+        """A call of the library."""
+        known = dict(op.attrs)
+        add = known.pop("add")
+        product = Product(**known, threads=self.threads, arch=self.arch)
+        self.products[product] = None
+        c, a, b = (self.arrays[v].data for v in op.operands)
+        emit_product(self.builder, product, a, b, c, add=add)
 
     def lane_left(self, op: Op) -> None:
         b, distance = self.builder, i32(op.attrs["distance"])
@@ -85,8 +111,40 @@ class CudaBody(BodyEmitter):
         if isinstance(array, Array) and array.layout == SHARED:
             return atomic(self.builder, t, pointer, kind, parts)
         if op.name == "accumulate" or id(op) in self.quiet:
+            name = self.half(scalar_of(t)) if kind in ("add", "sub") else None
+            ref = self.arrays.get(op.operands[0])
+            if name and ref is not None and ref.type.dtype == t and ref.type.layout == "C":
+                return self.add_halves(ref, name, pointer, kind, parts)
             return add_element(self.builder, t, pointer, kind, parts)
         return atomic(self.builder, t, pointer, kind, parts)
+
+    def half(self, s: Scalar) -> str | None:
+        """The architecture's name of a 16-bit type to whose pairs it adds atomically."""
+        if s == FLOAT16:
+            return "f16"
+        return "bf16" if s == BFLOAT16 and int(self.arch.removeprefix("sm_")) >= 90 else None
+
+    def add_halves(self, ref: ArrayRef, name: str, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+        """An atomic addition to 16-bit numbers. What is added is rounded to them first, as the hardware wants it.
+
+        A number whose neighbour lies outside the array, where something else may be, is updated by itself.
+        """
+        b, s = self.builder, scalar_of(ref.type.dtype)
+        count = functools.reduce(b.mul, ref.shape, i64(element_size(ref.type.dtype) * s.itemsize))
+        start = b.ptrtoint(ref.data, I64)
+        end = b.add(start, count)
+        for k, part in enumerate(parts):
+            place = component(b, s, pointer, k)
+            word, upper = word_of_half(b, place)
+            address = b.ptrtoint(word, I64)
+            below = b.icmp_unsigned(">=", address, start)
+            inside = b.and_(below, b.icmp_unsigned("<=", b.add(address, i64(4)), end))
+            with b.if_else(inside, likely=True) as (then, otherwise):
+                with then:
+                    add_half_quietly(b, name, word, upper, to_memory(b, s, part if kind == "add" else b.fneg(part)))
+                with otherwise:
+                    atomic_element(b, s, place, kind, [part])
+        return list(parts)
 
 
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:

@@ -6,9 +6,10 @@ argument block of ``diffkern.abi`` by value.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import llvmlite
@@ -16,15 +17,15 @@ import llvmlite
 from diffkern.backends.cuda import toolchain
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
+from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Array, scalar_of
-from diffkern.ops.memory import ACCUMULATES, ATOMICS
 from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.siblings import hoist_common
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.passes.tile_products import TileProduct
 
 _SHARED_LIMIT = {
     arch: kib << 10
@@ -33,7 +34,21 @@ _SHARED_LIMIT = {
 }
 """Bytes of shared memory that a launch can ask for, for each block."""
 
-_NARROW_ATOMIC = re.compile(r"^ .*(?:cmpxchg|atomicrmw) .*\bi(?:8|16) ", re.MULTILINE)
+
+@dataclass(frozen=True)
+class ProductLibrary:
+    """Where the code of matrix products of tiles comes from.
+
+    Attributes
+    ----------
+    obtain : callable
+        Gives the LTO code of each of some products.
+    required : bool
+        Whether a product that the library does not have is an error; else it is loops.
+    """
+
+    obtain: Callable[[Sequence[Product]], Sequence[bytes]]
+    required: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,8 @@ class CudaObject:
         Shared memory of a block that the launch has to ask for, beyond the static ``shared_bytes``.
     block_dim : int or None
         The only number of threads in a block for which the code is right; None if any is.
+    products : tuple of Product
+        The matrix products that are linked in, in program order.
     """
 
     cubin: bytes
@@ -75,7 +92,7 @@ class CudaObject:
     sites: int = 0
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
-    _narrow: Op | None = None
+    products: tuple[Product, ...] = ()
 
     @functools.cached_property
     def llvm_ir(self) -> str:
@@ -84,14 +101,7 @@ class CudaObject:
 
     @functools.cached_property
     def ltoir(self) -> bytes:
-        """The kernel as LTO code, for linking with other such code.
-
-        Raises
-        ------
-        CompileError
-            If the compilers have no LTO code for an operation of the kernel on its architecture.
-        """
-        _check_lto(self._narrow)
+        """The kernel as LTO code, for linking with other such code."""
         return toolchain.ltoir(self._source, self.symbols[0], self.arch)
 
 
@@ -106,6 +116,8 @@ def compile_function(
     launch_bounds: tuple[int, int] | None = None,
     may_alias: bool = True,
     link_with: Sequence[bytes] = (),
+    block_dim: int | None = None,
+    products: ProductLibrary | None = None,
 ) -> CudaObject:
     """Compile a function for a GPU; no GPU and no driver is needed.
 
@@ -129,6 +141,10 @@ def compile_function(
         Whether array parameters may overlap. False promises that no two do.
     link_with : sequence of bytes, optional
         LTO code of functions that the kernel calls; it is inlined.
+    block_dim : int, optional
+        How many threads every block will have, where matrix products of tiles are to be a library's.
+    products : ProductLibrary, optional
+        Where the code of matrix products comes from; without, products are loops.
 
     Raises
     ------
@@ -136,11 +152,17 @@ def compile_function(
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
     limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
-    fn = expand_composites(lower_tiles_for_blocks(fn, limit))
+    if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
+        block_dim = None  # no launch can have it
+    wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
+    fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
     if checking is Checking.NONE:
         hoist_common(fn)
-    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
-    kernel = emit_kernel(
+    fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
+    if fixed:
+        launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
+    emit = functools.partial(
+        emit_kernel,
         fn,
         symbol,
         triple=toolchain.TRIPLE,
@@ -150,24 +172,24 @@ def compile_function(
         checking=checking,
         launch_bounds=launch_bounds,
         lineinfo=lineinfo,
+        arch=arch,
+        block_dim=fixed,
     )
+    kernel = emit()
+    if kernel.shared_bytes > SHARED_BYTES and not fn.attrs.get("dynamic_shared"):
+        # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
+        fn.attrs = {**fn.attrs, "dynamic_shared": True}
+        kernel = emit()
+    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
     if dynamic and kernel.shared_bytes > limit:
         raise CompileError(
-            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+            f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
             f"{kernel.shared_bytes - dynamic}; a block has {limit} on {arch}",
             loc=fn.loc,
             remedy="use smaller tiles, or a loop over parts of them",
         )
-    if dynamic and link_with:
-        raise CompileError(
-            f"the tiles of kernel {fn.name} take {dynamic} bytes of shared memory; with linked code a block has "
-            f"{SHARED_BYTES}",
-            loc=fn.loc,
-            remedy="use smaller tiles",
-        )
-    narrow = _narrow_atomic(fn, kernel.text, arch)
-    if link_with:
-        _check_lto(narrow)
+    if products is not None and kernel.products:
+        link_with = [*link_with, *products.obtain(kernel.products)]
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
     code = toolchain.ptx(module, arch)
@@ -186,36 +208,27 @@ def compile_function(
         kernel.stamped,
         kernel.sites,
         dynamic_shared_bytes=dynamic,
-        _narrow=narrow,
+        block_dim=fixed,
+        products=kernel.products,
     )
 
 
-def _narrow_atomic(fn: Function, text: str, arch: str) -> Op | None:
-    """The first atomic operation on less than 32 bits, where LTO has none: below compute capability 10."""
-    if int(arch.removeprefix("sm_")) >= toolchain.OPAQUE_SINCE or not _NARROW_ATOMIC.search(text):
-        return None
-    for op in walk(fn.body):
-        if op.name in ATOMICS or (op.name in ACCUMULATES and op.attrs["mode"] != "plain"):
-            array = op.operands[0].type
-            if isinstance(array, Array) and scalar_of(array.dtype).itemsize < 4:
-                return op
-    return None
+@dataclass(frozen=True)
+class _Wanted:
+    """Which products are the library's."""
 
+    library: ProductLibrary
+    arch: str
+    threads: int
 
-def _check_lto(op: Op | None) -> None:
-    """Raise if an operation of a kernel has no LTO code."""
-    if op is None:
-        return
-    array = op.operands[0].type
-    assert isinstance(array, Array)
-    s = scalar_of(array.dtype)
-    wide = "float32" if s.is_float else "int32"
-    raise CompileError(
-        f"atomic updates of {s} cannot be in one program with libmathdx's matrix products, or other LTO code, below "
-        f"sm_{toolchain.OPAQUE_SINCE}: NVIDIA's link-time compiler has atomic operations on 32 and 64 bits only there",
-        loc=op.loc,
-        remedy=f"make {op.operands[0].name!r} an array of {wide}, or update it in a kernel of its own",
-    )
+    def __call__(self, product: TileProduct) -> bool:
+        try:
+            Product(**dataclasses.asdict(product), threads=self.threads, arch=self.arch).check()
+        except CompileError:
+            if self.library.required:
+                raise
+            return False
+        return True
 
 
 @functools.cache

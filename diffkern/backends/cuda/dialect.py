@@ -36,6 +36,8 @@ _GEP = re.compile(rf"  ({_NAME}) = getelementptr (inbounds )?(.+?), {_POINTER} (
 _ALLOCA = re.compile(rf"  ({_NAME}) = alloca (.*)$")
 _RMW = re.compile(rf"  ({_NAME}) = atomicrmw (\w+) {_POINTER} ({_NAME}), (\w+) (\S+) (\w+)(.*)$")
 _CAS = re.compile(rf"  ({_NAME}) = cmpxchg {_POINTER} ({_NAME}), (\w+) (\S+), \w+ (\S+) (\w+) (\w+)(.*)$")
+_ATOMIC = re.compile(r"^(  .* = (?:cmpxchg|atomicrmw) .*?)(monotonic\b.*)$", re.MULTILINE)
+"""An atomic operation and its ordering: a launch is on one device, as for all other atomic operations."""
 _ACCESSES = ((_LOAD, 4, 3, 5), (_STORE, 2, None, 3), (_GEP, 4, 3, 5), (_RMW, 3, None, 4), (_CAS, 2, None, 3))
 """Patterns of lines with a pointer, and their groups: address space, type pointed to, pointer."""
 _NEGATION = re.compile(rf"  ({_NAME}) = fneg ((?:\w+ )*)(float|double) (\S+)$")
@@ -60,7 +62,7 @@ def convert(text: str, symbol: str, *, typed: bool) -> str:
     text = _intrinsics(text.replace("ptx_kernel ", ""))
     if typed:  # the cast of the kernel's parameter stands first in its body
         text = re.sub(r"(byval\(.*)\n\{\nentry:", r"\1", text)
-    lines = _typed_lines(text) if typed else text.splitlines()
+    lines = _typed_lines(text) if typed else _ATOMIC.sub(r'\1syncscope("device") \2', text).splitlines()
     kernel = re.search(rf'^define void @"{re.escape(symbol)}"\((.*?) (?:byval|%)', text, re.MULTILINE)
     if kernel is None:
         raise CompileError(f"there is no kernel {symbol} in the module")
@@ -94,9 +96,13 @@ def _intrinsics(text: str) -> str:
     for name, function in _LIBRARY.items():
         for width, suffix in (("f32", "f"), ("f64", "")):
             text = text.replace(f'@"llvm.{name}.{width}"', f'@"__nv_{function}{suffix}"')
-    # The same instruction under the name that takes its kind as an operand; 2 is "down".
-    text = re.sub(r'(declare .*)@"llvm.nvvm.shfl.sync.down.i32p"\(', r'\1@"llvm.nvvm.shfl.sync.i32"(i32 %".0", ', text)
-    text = re.sub(r'@"llvm.nvvm.shfl.sync.down.i32p"\(i32 -1, ', '@"llvm.nvvm.shfl.sync.i32"(i32 -1, i32 2, ', text)
+    # The same instruction under the name that takes its kind as an operand.
+    known = 'declare {i32, i1} @"llvm.nvvm.shfl.sync.i32"(i32 %".0", i32 %".1", i32 %".2", i32 %".3", i32 %".4")'
+    for kind, way in ((1, "up"), (2, "down")):
+        declared = rf'declare [^\n]*@"llvm.nvvm.shfl.sync.{way}.i32p"\([^\n]*'
+        text = re.sub(declared, "" if known in text else known, text)
+        used = f'@"llvm.nvvm.shfl.sync.{way}.i32p"(i32 -1, '
+        text = text.replace(used, f'@"llvm.nvvm.shfl.sync.i32"(i32 -1, i32 {kind}, ')
     shims = []
     for match in set(_SATURATING.finditer(text)):
         bits, sign, width = match.groups()

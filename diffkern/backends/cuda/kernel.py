@@ -27,10 +27,12 @@ from diffkern import abi
 from diffkern.backends.cuda.body import CudaBody, add_element
 from diffkern.backends.cuda.lines import Lines
 from diffkern.backends.cuda.math import CudaScalars
+from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.cuda.registers import WARP, shuffle_down, special, synchronize
 from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
 from diffkern.backends.llvm.function import not_unrolled
+from diffkern.backends.llvm.libm import TargetModule
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     address,
@@ -61,13 +63,15 @@ _SHARED_SUMS = 64
 
 @dataclass(frozen=True, slots=True)
 class CudaModule:
-    """An LLVM module as text, the shared memory of a block, what is checked while it runs, and the number of sums."""
+    """An LLVM module as text, the shared memory of a block, what is checked while it runs, the number of sums, and the
+    matrix products that it calls."""
 
     text: str
     shared_bytes: int
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
     sites: int = 0
+    products: tuple[Product, ...] = ()
 
 
 def emit_kernel(
@@ -81,6 +85,8 @@ def emit_kernel(
     checking: Checking = Checking.NONE,
     launch_bounds: tuple[int, int] | None = None,
     lineinfo: bool = False,
+    arch: str = "",
+    block_dim: int | None = None,
 ) -> CudaModule:
     """Spell a kernel in LLVM.
 
@@ -102,11 +108,16 @@ def emit_kernel(
         The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
     lineinfo
         Give the instructions the source lines they come from.
+    arch
+        The architecture, which products of a library are made for.
+    block_dim
+        How many threads every block has, if that is known.
     """
-    module = ir.Module(symbol)
+    module = TargetModule(symbol)
+    module.halves = True
     module.triple, module.data_layout = triple, data_layout
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
-    kernel = _Kernel(module, fn, symbol, flags)
+    kernel = _Kernel(module, fn, symbol, flags, arch, block_dim)
     if lineinfo and fn.loc is not None:
         kernel.lines = Lines(module, kernel.function, fn.loc)
     kernel.emit(noalias, checking)
@@ -114,9 +125,8 @@ def emit_kernel(
         _annotate(module, kernel.function, launch_bounds)
     checks, sites = kernel.checks, len(kernel.facts.reduced)
     text = _TYPED_POINTER.sub(r"ptr\1", str(module))
-    if checks is None:
-        return CudaModule(text, kernel.shared_bytes, sites=sites)
-    return CudaModule(text, kernel.shared_bytes, tuple(checks.sites), tuple(checks.stamps), sites)
+    found, stamped = ((), ()) if checks is None else (tuple(checks.sites), tuple(checks.stamps))
+    return CudaModule(text, kernel.shared_bytes, found, stamped, sites, tuple(kernel.products))
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
@@ -139,8 +149,18 @@ def alignment(t: Array) -> int:
 class _Kernel:
     """The kernel's function under construction."""
 
-    def __init__(self, module: ir.Module, fn: Function, symbol: str, flags: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        module: ir.Module,
+        fn: Function,
+        symbol: str,
+        flags: tuple[str, ...],
+        arch: str = "",
+        block_dim: int | None = None,
+    ) -> None:
         self.module, self.fn = module, fn
+        self.arch, self.block_dim = arch, block_dim
+        self.products: dict[Product, None] = {}
         self.facts: Facts = analyse(fn)
         used = used_values(fn)
         self.quiet = frozenset(id(op) for op in walk(fn.body) if op.name == "atomic" and op.result not in used)
@@ -182,6 +202,7 @@ class _Kernel:
     def body(self) -> CudaBody:
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
         body.quiet, body.lines = self.quiet, self.lines
+        body.arch, body.threads, body.products = self.arch, self.block_dim or 0, self.products
         return body
 
     def emit(self, noalias: bool, checking: Checking) -> None:
@@ -226,7 +247,7 @@ class _Kernel:
     def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
         """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""
         b = self.builder
-        ntid = special(b, "ntid.x")
+        ntid = special(b, "ntid.x") if self.block_dim is None else i32(self.block_dim)
         dims = [self.header(abi.DIMS + 8 * k) for k in range(len(tid))]
         flat = self.flat(list(zip(tid, dims, strict=True))) if tid else self.position
         index = b.trunc(flat if self.tiled else b.udiv(flat, b.zext(ntid, I64)), I32)

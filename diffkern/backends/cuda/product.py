@@ -2,8 +2,8 @@
 
 In: a :class:`Product`, and pointers to its factors and result in the memory of the block, each aligned to 16 bytes.
 Out: instructions for all threads of the block; the function's code is linked in later
-(``compile_function(…, link_with=…)``). The threads meet before it and after it, so what any of them wrote is
-multiplied, and any of them may read the result.
+(``compile_function(…, link_with=…)``). The threads have to meet before it, so that what any of them wrote is
+multiplied, and after it, so that any of them may read the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.backends.cuda.mathdx import Product
-from diffkern.backends.cuda.registers import function, synchronize
+from diffkern.backends.cuda.registers import function
 from diffkern.backends.llvm.types import F32, F64, PTR, VOID, Builder
 
 __all__ = ["emit_product"]
@@ -36,10 +36,8 @@ def emit_product(builder: Builder, product: Product, a: Any, b: Any, c: Any, *, 
     wide = F64 if product.c == "float64" else F32
     symbol = function(builder.module, product.symbol, VOID, [PTR] * 5)
     alpha, beta = _number(builder, wide, 1.0), _number(builder, wide, 1.0 if add else 0.0)
-    synchronize(builder)
     left, right, result = (builder.addrspacecast(p, PTR) for p in (a, b, c))
     builder.call(symbol, [alpha, left, right, beta, result])
-    synchronize(builder)
 
 
 def _number(builder: Builder, t: Any, value: float) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern.backends.llvm.types import F32, F64, I1, I32, I64, VOID, Builder, i32, i64
+from diffkern.backends.llvm.types import F32, F64, I1, I8, I32, I64, VOID, Builder, i32, i64
 
 FULL_WARP = -1
 WARP = 32
@@ -82,6 +82,25 @@ def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: b
     text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.{kind}.{name} [$0], $1;"
     fn = _instruction(b.module, f"dk_red_{kind}_{name}", VOID, pointer.type, value.type, text, f"l,{letter}")
     b.call(fn, [pointer, value])
+
+
+def word_of_half(b: Builder, pointer: Any) -> tuple[Any, Any]:
+    """The address of the 32 bits in which 16 bits lie, and whether they are the upper ones."""
+    upper = b.trunc(b.lshr(b.ptrtoint(pointer, I64), i64(1)), I1)
+    return b.gep(pointer, [b.select(upper, i64(-2), i64(0))], source_etype=I8), upper
+
+
+def add_half_quietly(b: Builder, name: str, word: Any, upper: Any, value: Any) -> None:
+    """Add 16 bits that are an ``f16`` or ``bf16`` to such a number in memory atomically, with one instruction.
+
+    The hardware adds pairs alone: the number's neighbour in its word gets -0, which changes no number.
+    """
+    wide = b.zext(value, I32)
+    pair = b.select(upper, b.or_(b.shl(wide, i32(16)), i32(0x8000)), b.or_(wide, i32(-0x80000000)))
+    # The instruction exists for subnormal numbers that are kept, and wants that to be said.
+    text = f"red.relaxed.{_PLACES[word.type.addrspace]}.add.noftz.{name}x2 [$0], $1;"
+    fn = _instruction(b.module, f"dk_red_add_{name}x2", VOID, word.type, I32, text, "l,r")
+    b.call(fn, [word, pair])
 
 
 def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:

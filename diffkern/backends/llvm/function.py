@@ -7,6 +7,7 @@ and a loop stack a ``StackRef``.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -213,6 +214,10 @@ class BodyEmitter:
         """Wait for the other threads of the block; a target whose threads are blocks has none."""
         raise CompileError("a barrier has no form on this target", loc=op.loc)
 
+    def buffer_product(self, op: Op) -> None:
+        """Call a library's product of matrices; a target with such a library does."""
+        raise CompileError("a library's matrix product has no form on this target", loc=op.loc)
+
     def lane_left(self, op: Op) -> None:
         """Ask another thread of the warp; a target whose threads are in warps has them."""
         raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
@@ -227,7 +232,15 @@ class BodyEmitter:
     def element(self, op: Op) -> tuple[ArrayRef, Any]:
         array = self.arrays[op.operands[0]]
         indices = [self.index(v) for v in index_operands(op)]
-        return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        pointer = address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        aligned = op.attrs.get("aligned")
+        return array if aligned is None else dataclasses.replace(array, align=aligned), pointer
+
+    def aligned(self, op: Op) -> None:
+        """Whether an array begins at a multiple of so many bytes."""
+        place = self.builder.ptrtoint(self.arrays[op.operands[0]].data, I64)
+        rest = self.builder.and_(place, i64(op.attrs["bytes"] - 1))
+        self.values[op.result] = (self.builder.icmp_unsigned("==", rest, i64(0)),)
 
     def load(self, op: Op) -> None:
         array, pointer = self.element(op)
@@ -441,6 +454,7 @@ _SPELLED: Mapping[str, str] = {
     "shared_new": "shared_new",
     "barrier": "barrier",
     "lane_left": "lane_left",
+    "aligned": "aligned",
     "shape": "shape",
     "load": "load",
     "store": "store",
@@ -450,6 +464,7 @@ _SPELLED: Mapping[str, str] = {
     "buffer_get": "buffer_get",
     "buffer_set": "buffer_set",
     "buffer_matmul": "buffer_matmul",
+    "buffer_product": "buffer_product",
     "stack_new": "stack_new",
     "stack_get": "stack_get",
     "stack_set": "stack_set",

@@ -12,6 +12,7 @@ asks for repeats the whole nest.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from diffkern.backends.llvm.checks import Checking, Checks
 from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.libm import TargetModule
+from diffkern.backends.llvm.loops import longest_loop
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     address,
@@ -59,7 +61,7 @@ class KernelModule:
     text: str
     symbols: tuple[str, ...]
     sites: int
-    weight: int  # instructions of the kernel with everything inlined, and its literals
+    weight: int  # instructions of the longest vectorised loop with everything inlined, and literals
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
 
@@ -73,6 +75,7 @@ def emit_kernel(
     fast_math: bool = False,
     noalias: bool = False,
     fma: bool | None = None,
+    halves: bool = False,
     checking: Checking = Checking.NONE,
     vector_bytes: int = 16,
 ) -> KernelModule:
@@ -92,13 +95,15 @@ def emit_kernel(
         The caller makes sure that no two array parameters overlap.
     fma
         Whether the target has fused multiply-add instructions; by default, whether this machine has them.
+    halves
+        Whether it has instructions that convert between float16 and float32.
     checking
         Which mistakes to look for at run time.
     vector_bytes
         How wide the target's vectors are.
     """
     module = TargetModule(symbol)
-    module.fma = fma
+    module.fma, module.halves = fma, halves
     module.triple, module.data_layout = triple, data_layout
     facts = analyse(fn)
     # A replayed value that is compared with a stored one must be the same to the last bit.
@@ -111,6 +116,8 @@ def emit_kernel(
         symbols += (f"{symbol}_finish",)
         _emit_finish(module, fn, facts, symbols[1])
     weight = _weight(module.globals[symbol], {}) + len(facts.literals)
+    if facts.buffers:
+        weight = math.ceil(weight * longest_loop(fn))
     if chunk.checks is None:
         return KernelModule(str(module), symbols, sites, weight)
     return KernelModule(str(module), symbols, sites, weight, tuple(chunk.checks.sites), tuple(chunk.checks.stamps))

@@ -15,9 +15,18 @@ _INTRINSICS = frozenset({"exp", "exp2", "log", "log2", "log10", "sin", "cos", "p
 
 
 class TargetModule(ir.Module):  # type: ignore[misc]
-    """A module that knows whether its target has fused multiply-add instructions; None: as this machine."""
+    """A module that knows its target.
+
+    Attributes
+    ----------
+    fma
+        Whether the target has fused multiply-add instructions; None: as this machine.
+    halves
+        Whether it has instructions that convert between float16 and float32.
+    """
 
     fma: bool | None = None
+    halves: bool = False
 
 
 def math_function(module: ir.Module, name: str, t: Scalar) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.backends.llvm.scalars import extremum
-from diffkern.backends.llvm.types import I8, I64, Builder, from_memory, i64, memory_type, to_memory
+from diffkern.backends.llvm.types import I8, I32, I64, Builder, from_memory, i32, i64, memory_type, on_gpu, to_memory
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import STORAGE_ONLY, Array, Element, Mat, Scalar, Vec, scalar_of
 
@@ -127,7 +127,7 @@ _NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
 
 
 def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
-    if t in STORAGE_ONLY or (t.bits == 8 and t.kind.value == "bool"):
+    if t in STORAGE_ONLY or t.kind.value == "bool" or (t.bits < 32 and on_gpu(b)):
         return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
     if t.is_float:
         if kind in _NATIVE_FLOAT:
@@ -158,20 +158,43 @@ def _compare_and_swap(
     def as_bits(x: Any) -> Any:
         return x if x.type == bits else b.bitcast(x, bits)
 
-    first = b.load(pointer, typ=bits)
+    # A GPU's link-time compiler has the operation on 32 and 64 bits alone: the word around the element takes part.
+    part = _Part(b, pointer, bits) if bits.width < 32 and on_gpu(b) else None
+    whole = I32 if part else bits
+    place = part.word if part else pointer
+    first = b.load(place, typ=whole)
     before = b.block
     loop, done = b.append_basic_block("cas"), b.append_basic_block("cas.done")
     b.branch(loop)
     b.position_at_end(loop)
-    seen = b.phi(bits)
+    seen = b.phi(whole)
     seen.add_incoming(first, before)
-    old = from_memory(b, t, seen if memory == bits else b.bitcast(seen, memory))
+    raw = part.get(seen) if part else seen
+    old = from_memory(b, t, raw if memory == bits else b.bitcast(raw, memory))
     wanted = as_bits(to_memory(b, t, combine(b, old, value)))
-    pair = b.cmpxchg(pointer, seen, wanted, "monotonic", "monotonic")
+    pair = b.cmpxchg(place, seen, part.put(seen, wanted) if part else wanted, "monotonic", "monotonic")
     seen.add_incoming(b.extract_value(pair, 0), b.block)
     b.cbranch(b.extract_value(pair, 1), done, loop)
     b.position_at_end(done)
     return old
+
+
+class _Part:
+    """An element of 8 or 16 bits in the aligned word of 32 bits around it."""
+
+    def __init__(self, b: Builder, pointer: Any, bits: Any) -> None:
+        self.b, self.bits = b, bits
+        address = b.ptrtoint(pointer, I64)
+        self.word = b.inttoptr(b.and_(address, i64(-4)), pointer.type)
+        self.shift = b.shl(b.and_(b.trunc(address, I32), i32(3)), i32(3))
+        self.others = b.not_(b.shl(i32((1 << bits.width) - 1), self.shift))
+
+    def get(self, word: Any) -> Any:
+        return self.b.trunc(self.b.lshr(word, self.shift), self.bits)
+
+    def put(self, word: Any, value: Any) -> Any:
+        b = self.b
+        return b.or_(b.and_(word, self.others), b.shl(b.zext(value, I32), self.shift))
 
 
 def load_array(b: Builder, block: Any, offset: int, t: Array, space: int = 0) -> ArrayRef:

@@ -98,6 +98,15 @@ def vector_bytes(t: Target) -> int:
     return 32 if "+avx" in t.features.split(",") else 16
 
 
+def converts_halves(t: Target) -> bool:
+    """Whether a target has instructions that convert between float16 and float32."""
+    return (
+        t.cpu in ("x86-64-v3", "x86-64-v4")
+        or t.triple.startswith(("aarch64", "arm64"))
+        or "+f16c" in t.features.split(",")
+    )
+
+
 def description() -> dict[str, str]:
     """Everything on which the code depends besides the program: target and compiler versions."""
     t = target()

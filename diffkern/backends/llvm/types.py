@@ -2,7 +2,8 @@
 
 A bool is ``i1`` as a value and one byte in memory. float16 and bfloat16 exist in memory alone, as 16-bit integers: they
 are widened and rounded here by integer arithmetic, because a processor without the instructions would make LLVM call
-helpers of a compiler's run time that a plain process does not have.
+helpers of a compiler's run time that a plain process does not have. Every GPU has the instructions for float16. An
+element that is stored as it was loaded is not rounded at all.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from diffkern.ir.types import BFLOAT16, BOOL, FLOAT16, STORAGE_ONLY, Kind, Scalar
+from diffkern.ir.types import BFLOAT16, BOOL, STORAGE_ONLY, Kind, Scalar
 
 I1 = ir.IntType(1)
 I8 = ir.IntType(8)
 I16 = ir.IntType(16)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
+F16 = ir.HalfType()
 F32 = ir.FloatType()
 F64 = ir.DoubleType()
 PTR = ir.PointerType()
@@ -70,29 +72,51 @@ def i64(value: int) -> Any:
     return ir.Constant(I64, value)
 
 
+def on_gpu(b: Builder) -> bool:
+    """Whether code is for NVIDIA's GPUs."""
+    return str(b.module.triple).startswith("nvptx")
+
+
 def from_memory(b: Builder, t: Scalar, raw: Any) -> Any:
     """The value of an element that was loaded as ``memory_type(t)``."""
     if t == BOOL:
         return b.icmp_unsigned("!=", raw, ir.Constant(I8, 0))
-    if t == FLOAT16:
-        return _half_to_float(b, raw)
+    if t not in STORAGE_ONLY:
+        return raw
     if t == BFLOAT16:
-        return b.bitcast(b.shl(b.zext(raw, I32), i32(16)), F32)
-    return raw
+        value = b.bitcast(b.shl(b.zext(raw, I32), i32(16)), F32)
+    elif on_gpu(b):
+        value = b.fpext(b.bitcast(raw, F16), F32)
+    else:
+        value = _half_to_float(b, raw)
+    value.widened = (t, raw)
+    return value
 
 
 def to_memory(b: Builder, t: Scalar, value: Any) -> Any:
     """What to store for a value: rounded to nearest, ties to even, where the element is narrower."""
     if t == BOOL:
         return b.zext(value, I8)
-    if t == FLOAT16:
-        return _float_to_half(b, value)
+    if t not in STORAGE_ONLY:
+        return value
+    source, raw = getattr(value, "widened", (None, None))
+    if source == t:
+        return raw
     if t == BFLOAT16:
         return _float_to_bfloat(b, value)
-    return value
+    if on_gpu(b):
+        return b.bitcast(b.fptrunc(value, F16), I16)
+    return _float_to_half(b, value)
+
+
+def _converts_halves(b: Builder) -> bool:
+    """Whether the target has the conversions; LLVM would call a library's functions where it has not."""
+    return getattr(b.module, "halves", False)
 
 
 def _half_to_float(b: Builder, raw: Any) -> Any:
+    if _converts_halves(b):
+        return b.fpext(b.bitcast(raw, ir.HalfType()), F32)
     bits = b.zext(raw, I32)
     sign = b.shl(b.and_(bits, i32(0x8000)), i32(16))
     magnitude = b.and_(bits, i32(0x7FFF))
@@ -106,6 +130,8 @@ def _half_to_float(b: Builder, raw: Any) -> Any:
 
 
 def _float_to_half(b: Builder, value: Any) -> Any:
+    if _converts_halves(b):
+        return b.bitcast(b.fptrunc(value, ir.HalfType()), I16)
     bits = b.bitcast(value, I32)
     sign = b.lshr(b.and_(bits, i32(-0x80000000)), i32(16))
     magnitude = b.and_(bits, i32(0x7FFFFFFF))

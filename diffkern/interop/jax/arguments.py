@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,39 +18,31 @@ import numpy as np
 from diffkern import abi
 from diffkern.errors import LaunchError
 from diffkern.interop.jax.call import Buffer
+from diffkern.interop.spec import Callee, CallSpec, Shape
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
-from diffkern.runtime.array import register_type
+from diffkern.runtime.type_keys import register_type
 
 __all__ = [
     "Arguments", "Callee", "Output", "Signature", "bytes_of_value", "components", "convert", "jax_type",
     "refuse_foreign", "resolve_dims", "signature_of", "static_form", "value_buffer",
 ]  # fmt: skip
 
-Dims = tuple[Any, ...]
-
 
 @dataclass(frozen=True)
 class Signature:
-    """Which parameters of a kernel are inputs, in-out and outputs.
-
-    Attributes
-    ----------
-    inputs
-        Positions of the parameters that are passed: inputs and in-out.
-    inouts
-        Positions of those that are also returned.
-    outputs
-        Positions of those that are returned only.
-    """
+    """Which parameters of a kernel are inputs, in-out and outputs."""
 
     kernel: str
     parameters: tuple[Parameter, ...]
-    inputs: tuple[int, ...]
-    inouts: tuple[int, ...]
-    outputs: tuple[int, ...]
+    spec: CallSpec
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Positions of the parameters that are passed: inputs and in-out."""
+        return self.spec.inputs
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,59 +57,25 @@ class Output:
     index: int
     element: Element
     axes: int
-    shape: Dims
+    shape: Shape
     dtype: Any
     is_inout: bool
 
 
-class Callee(Protocol):
-    """What is called: a kernel, or a function that launches kernels."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def parameters(self) -> Sequence[Parameter]: ...
-
-
-def signature_of(kernel: Callee, num_outputs: int, in_out_argnames: Sequence[str] | str | None) -> Signature:
-    """Divide a kernel's parameters; the last ones are the outputs.
+def signature_of(what: str, callee: Callee, num_outputs: int, in_out_argnames: Sequence[str] | str | None) -> Signature:
+    """Divide the parameters of a kernel, or of a function that launches kernels; the last ones are the outputs.
 
     Raises
     ------
     LaunchError
         If there are no such parameters, or they are of types that JAX has no arrays of.
     """
-    parameters = kernel.parameters
-    names = [p.name for p in parameters]
-    chosen = [in_out_argnames] if isinstance(in_out_argnames, str) else list(in_out_argnames or ())
-    unknown = [name for name in chosen if name not in names]
-    if unknown:
-        raise LaunchError(f"kernel {kernel.name!r} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
-    pure = num_outputs - len(set(chosen))
-    if num_outputs < 1 or pure < 0 or pure > len(names):
-        raise LaunchError(
-            f"kernel {kernel.name!r}: num_outputs={num_outputs} with {len(chosen)} in-out arguments and "
-            f"{len(names)} parameters",
-            remedy="num_outputs counts the in-out arguments and the last parameters, which are outputs; at least one",
-        )
-    count = len(names) - pure
-    inouts = tuple(k for k, name in enumerate(names) if name in chosen)
-    for p in parameters:
-        _check_parameter(p, p.index in inouts, p.index >= count)
-    return Signature(kernel.name, tuple(parameters), tuple(range(count)), inouts, tuple(range(count, len(names))))
-
-
-def _check_parameter(p: Parameter, is_inout: bool, is_output: bool) -> None:
-    element = p.annotation.dtype if isinstance(p.annotation, ArrayAnnotation) else p.annotation
-    if isinstance(element, Struct):
-        raise p.error("JAX has no arrays of structs", "pass the fields as arrays")
-    if is_inout and is_output:
-        raise p.error("an in-out argument stands before the outputs", "move the parameter, or leave out its name")
-    if is_output and not (isinstance(p.annotation, ArrayAnnotation) and p.annotation.dtype is not None):
-        raise p.error("an output needs an annotation that says what it is", "write dk.array(dtype=…, ndim=…)")
-    if is_inout and p.annotation is not None and not p.is_array:
-        raise p.error("an in-out argument is an array", "take it out of in_out_argnames")
+    spec = CallSpec(callee, num_outputs, in_out_argnames=in_out_argnames, what=what)
+    for p in callee.parameters:
+        element = p.annotation.dtype if isinstance(p.annotation, ArrayAnnotation) else p.annotation
+        if isinstance(element, Struct):
+            raise p.error("JAX has no arrays of structs", "pass the fields as arrays")
+    return Signature(callee.name, tuple(callee.parameters), spec)
 
 
 @dataclass(frozen=True)
@@ -129,41 +87,21 @@ class Arguments:
     elements: tuple[Element, ...]
     axes: tuple[int, ...]
 
-    def shape(self, k: int) -> Dims:
+    def shape(self, k: int) -> Shape:
         """The shape of an array without the axes of its elements."""
         return tuple(self.values[k].shape[: self.axes[k]])
 
-    def outputs(self, dims: Dims, output_dims: Any) -> tuple[Output, ...]:
+    def outputs(self, dims: Shape, output_dims: Any) -> tuple[Output, ...]:
         """Return what comes out of a launch over `dims`."""
-        s = self.signature
+        s, spec = self.signature, self.signature.spec
         out = []
-        for index in s.inouts:
-            value, k = self.values[index], index
-            out.append(Output(index, self.elements[k], self.axes[k], tuple(value.shape), value.dtype, True))
-        given = (
-            output_dims
-            if isinstance(output_dims, Mapping)
-            else dict.fromkeys(map(s.names.__getitem__, s.outputs), output_dims)
-        )
-        unknown = set(given) - {s.names[i] for i in s.outputs}
-        if unknown:
-            raise LaunchError(f"kernel {s.kernel!r} has no output {min(unknown)!r}")
-        for index in s.outputs:
-            p = s.parameters[index]
-            annotation = p.annotation
-            assert isinstance(annotation, ArrayAnnotation)
-            element = annotation.dtype
-            assert element is not None
-            assert not isinstance(element, Struct)
-            own = given.get(p.name)
-            shape = dims if own is None else _as_dims(own)
-            if len(shape) != annotation.ndim:
-                raise p.error(
-                    f"has {annotation.ndim} axes; {'output' if own is not None else 'launch'} dims are {shape}",
-                    "pass output_dims",
-                )
-            dtype = jax_type(scalar_of(element), p)
-            out.append(Output(index, element, annotation.ndim, (*shape, *components(element)), dtype, False))
+        for k in spec.in_outs:
+            value = self.values[k]
+            out.append(Output(k, self.elements[k], self.axes[k], tuple(value.shape), value.dtype, True))
+        for k, shape in spec.output_shapes(dims, spec.checked_output_dims(output_dims)).items():
+            element = spec.element(k)
+            dtype = jax_type(scalar_of(element), s.parameters[k])
+            out.append(Output(k, element, len(shape), (*shape, *components(element)), dtype, False))
         return tuple(out)
 
     def keys(self, outputs: Sequence[Output]) -> tuple[str, ...]:
@@ -307,7 +245,7 @@ def value_buffer(t: Element) -> Buffer:
 # -- dims --------------------------------------------------------------------------------------------------------------
 
 
-def resolve_dims(signature: Signature, args: Arguments, launch_dims: Any) -> Dims:
+def resolve_dims(signature: Signature, args: Arguments, launch_dims: Any) -> Shape:
     """Return the dims of the launch: those given, else the shape of the first array.
 
     Raises
@@ -317,36 +255,9 @@ def resolve_dims(signature: Signature, args: Arguments, launch_dims: Any) -> Dim
     """
     if callable(launch_dims):
         launch_dims = launch_dims(*args.values)
-    if launch_dims is None:
-        arrays = [k for k, n in enumerate(args.axes) if n >= 0]
-        if not arrays:
-            raise LaunchError(
-                f"kernel {signature.kernel!r}: no argument is an array, so the launch dims are not known",
-                remedy="pass launch_dims",
-            )
-        dims = args.shape(arrays[0])
-    else:
-        dims = _as_dims(launch_dims)
-    if not 1 <= len(dims) <= abi.MAX_DIMS:
-        raise LaunchError(f"kernel {signature.kernel!r}: a launch has 1 to 4 dims, not {len(dims)}")
-    for d in dims:
-        if isinstance(d, int) and not 0 <= d < 2**31:
-            raise LaunchError(
-                f"kernel {signature.kernel!r}: each launch dim is at least 0 and less than 2**31, not {d}"
-            )
-    return dims
-
-
-def _as_dims(dims: Any) -> Dims:
-    if isinstance(dims, (tuple, list)):
-        return tuple(_extent(d) for d in dims)
-    return (_extent(dims),)
-
-
-def _extent(d: Any) -> Any:
-    if isinstance(d, (float, str, bool)) or d is None:
-        raise LaunchError(f"dims are integers, not {d!r}")
-    return d.__index__() if isinstance(d, np.integer) else d
+    spec = signature.spec
+    shapes = {k: args.shape(k) for k, n in enumerate(args.axes) if n >= 0}
+    return spec.dims(shapes, None if launch_dims is None else spec.checked_dims(launch_dims, "launch_dims"))
 
 
 def static_form(dims: Any) -> Any:

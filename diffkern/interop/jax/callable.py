@@ -79,7 +79,7 @@ class JaxCallable:
             Parameter(self.name, k, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
             for k, p in enumerate(read_signature(function).params)
         )
-        self.signature = signature_of(_Function(self.name, parameters), num_outputs, in_out_argnames)
+        self.signature = signature_of("dk.jax_callable", _Function(self.name, parameters), num_outputs, in_out_argnames)
         self.enable_backward = enable_backward
         self._output_dims, self._method = output_dims, checked_method(vmap_method)
         self._compiled: dict[Any, Callable[..., Any]] = {}

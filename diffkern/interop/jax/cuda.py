@@ -12,15 +12,15 @@ import sys
 from array import array as words
 from typing import Any, Protocol
 
+from diffkern import abi
 from diffkern.cache.manifest import Entry
 from diffkern.errors import CudaError
 from diffkern.interop.jax.registry import HANDLER, REGISTRY, Registry, capsule, load_handler
 from diffkern.interop.jax.table import DeviceCode
+from diffkern.runtime.schedule import usual_block_dim
 
 __all__ = ["CudaRegistry", "Driver", "Gpu", "NativeDriver", "present"]
 
-THREADS = 256
-_MOST_BLOCKS = 2**31 - 1
 _FEW_BLOCKS = 2048  # of programs whose blocks add to sums: as many as the largest GPU keeps busy
 _DRIVER = "dk_xla_driver"
 
@@ -111,9 +111,8 @@ class Gpu:
         if symbol not in self._loaded:
             manifest = entry.program
             kernel = self._driver.load(entry.object_code, symbol)
-            blocks = _FEW_BLOCKS if manifest.get("sites") else _MOST_BLOCKS
-            shared = int(manifest.get("dynamic_shared_bytes", 0))
-            threads = int(manifest.get("block_dim", 0) or THREADS)
+            shared, threads = int(manifest["dynamic_shared_bytes"]), usual_block_dim(manifest)
+            blocks = _FEW_BLOCKS if manifest.get("sites") else abi.CUDA_GRID_THREADS // threads - 1
             self._loaded[symbol] = DeviceCode(kernel, blocks, shared, threads, manifest)
         return self._loaded[symbol]
 

@@ -60,7 +60,7 @@ class JaxKernel:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
         self.kernel = kernel
-        self.signature = signature_of(kernel, num_outputs, in_out_argnames)
+        self.signature = signature_of("dk.jax_kernel", kernel, num_outputs, in_out_argnames)
         self.enable_backward = enable_backward and kernel.enable_backward
         self._launch_dims = launch_dims
         self._output_dims = output_dims

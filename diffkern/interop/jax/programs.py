@@ -23,7 +23,8 @@ from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
-from diffkern.runtime.array import type_of_key
+from diffkern.runtime.schedule import usual_block_dim
+from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import (
     Specialization,
     artifact_key,
@@ -37,6 +38,7 @@ __all__ = ["Program", "enter_stored", "forward", "keep", "reverse"]
 
 _WHAT = "JAX call"
 _STATIC_SHARED = 48 << 10  # what a block has without being asked for more
+_REGISTERS = 1 << 16  # what the threads of a block share
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Program:
 def forward(kernel: Kernel, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Program:
     """Return the forward program for types of arguments, built if need be, for the CPU or a GPU."""
     if gpu is not None:
-        return _on_gpu(gpu, Specialization(kernel.func, _types(keys), _options(kernel)))
+        return _on_gpu(gpu, kernel, Specialization(kernel.func, _types(keys), _options(kernel)))
     return _program(kernel.forward(keys), Specialization(kernel.func, _types(keys), kernel.options))
 
 
@@ -69,7 +71,7 @@ def reverse(
 ) -> Program:
     """Return the adjoint program for types of arguments and active parameters, built if need be."""
     if gpu is not None:
-        return _on_gpu(gpu, Specialization(kernel.func, _types(keys), _options(kernel), active, accumulate))
+        return _on_gpu(gpu, kernel, Specialization(kernel.func, _types(keys), _options(kernel), active, accumulate))
     executable = kernel.adjoint(keys, active, accumulate)
     return _program(executable, Specialization(kernel.func, _types(keys), kernel.options, active, accumulate))
 
@@ -89,10 +91,12 @@ def _program(code: Code, specialization: Specialization) -> Program:
     return Program(key(fields), artifact_key(fields, NATIVE), code)
 
 
-def _on_gpu(gpu: cuda.Gpu, specialization: Specialization) -> Program:
+def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, specialization: Specialization) -> Program:
+    specialization = specialization.for_block(kernel.block_dim, kernel.enable_mathdx_gemm, gpu.target)
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
     _check_blocks(entry.program, specialization)
+    _check_device(entry.program, specialization)
     return Program(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
 
 
@@ -102,12 +106,23 @@ def _check_blocks(manifest: Mapping[str, Any], specialization: Specialization) -
             f"{specialization.pyfunc.__qualname__!r} works in blocks of threads, which calls from JAX do not have yet",
             remedy="launch it with dk.launch, or write it without blocks",
         )
-    needed = int(manifest.get("dynamic_shared_bytes", 0))
+
+
+def _check_device(manifest: Mapping[str, Any], specialization: Specialization) -> None:
+    """Refuse what the driver would, while the function is traced and not when it runs."""
+    name, threads = specialization.pyfunc.__qualname__, usual_block_dim(manifest)
+    needed = int(manifest["shared_bytes"])
     if needed > _STATIC_SHARED:
         raise LaunchError(
-            f"{specialization.pyfunc.__qualname__!r} needs {needed} bytes of shared memory for each block; calls from "
-            f"JAX have {_STATIC_SHARED}",
+            f"{name!r} needs {needed} bytes of shared memory for each block; calls from JAX have {_STATIC_SHARED}",
             remedy="launch it with dk.launch, or use smaller tiles",
+        )
+    # Registers are handed out to four warps at a time, each in pieces of 256.
+    warps = -(-threads // 128) * 4
+    if warps * (-(-32 * int(manifest["registers"]) // 256) * 256) > _REGISTERS:
+        raise LaunchError(
+            f"{name!r} takes {manifest['registers']} registers for each thread, too many for blocks of {threads}",
+            remedy=f"make it with @dk.kernel(launch_bounds={threads}), or with a smaller block_dim",
         )
 
 

@@ -18,8 +18,8 @@ from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
-from diffkern.runtime.array import MAX_NDIM, _make, array
-from diffkern.runtime.convert import component_shape
+from diffkern.runtime.array import _make, array
+from diffkern.runtime.convert import MAX_NDIM, component_shape
 from diffkern.runtime.cuda.memory import View
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.state import current

@@ -24,10 +24,11 @@ from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.adjoint import plan_of, plan_on_device
 from diffkern.runtime.arguments import Parameter, pack_value
-from diffkern.runtime.array import array, type_of_key
+from diffkern.runtime.array import array
 from diffkern.runtime.convert import component_shape
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.type_keys import type_of_key
 
 __all__ = ["Backward", "Forward", "home_of", "is_value", "result_type"]
 

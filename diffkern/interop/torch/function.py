@@ -142,9 +142,12 @@ class TorchFunction:
             ]
         )
 
-    def _wrong_count(self, count: int) -> TypeError:
+    def _wrong_count(self, count: int) -> LaunchError:
         names = ", ".join([self.kernel.parameters[k].name for k in self.spec.inputs])
-        return TypeError(f"dk.torch_function({self.kernel.name}) takes {self._count} arguments ({names}), not {count}")
+        return LaunchError(
+            f"dk.torch_function({self.kernel.name}) takes {self._count} arguments ({names}), not {count}",
+            remedy="pass the inputs and in-out arguments; the outputs are returned",
+        )
 
 
 def _floating(annotation: Any) -> torch.dtype | None:

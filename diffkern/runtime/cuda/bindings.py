@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from diffkern.errors import CudaError
@@ -261,6 +262,19 @@ class Bindings:
         status = self._call("cuStreamIsCapturing", stream)
         return bool(status != self._api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
+    def capture_tail(self, stream: int) -> tuple[int, ...]:
+        _, nodes, _ = self._capturing(stream)
+        return tuple(int(node) for node in nodes)
+
+    def capture_behind(self, stream: int, nodes: Sequence[int]) -> None:
+        chosen = [self._api.CUgraphNode(node) for node in nodes]
+        self._come_behind(stream, chosen)
+
+    def _come_behind(self, stream: int, nodes: list[Any]) -> None:
+        """Let the next node of a stream come behind these."""
+        flag = self._api.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
+        self._call("cuStreamUpdateCaptureDependencies", stream, nodes or None, None, len(nodes), int(flag))
+
     def graph_nodes(self, graph: int) -> int:
         return int(self._call("cuGraphGetNodes", graph, 0)[1])
 
@@ -305,8 +319,7 @@ class Bindings:
         body = params.conditional.phGraph_out[0]
         mode = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._call("cuStreamBeginCaptureToGraph", body_stream, body, None, None, 0, mode)
-        # 1: what the stream captures next comes behind the node.
-        self._call("cuStreamUpdateCaptureDependencies", stream, [node], None, 1, 1)
+        self._come_behind(stream, [node])
 
     def _capturing(self, stream: int) -> tuple[Any, Any, Any]:
         """Return the graph that a stream captures and what the next node comes behind."""

@@ -7,6 +7,7 @@ classes have this interface: :class:`diffkern.runtime.cuda.bindings.Bindings` ov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -171,6 +172,14 @@ class Driver(Protocol):
         ...
 
     def is_capturing(self, stream: int) -> bool: ...
+    def capture_tail(self, stream: int) -> tuple[int, ...]:
+        """Return the nodes that the next one of a stream that captures comes behind."""
+        ...
+
+    def capture_behind(self, stream: int, nodes: Sequence[int]) -> None:
+        """Let the next node of a stream that captures come behind these nodes alone."""
+        ...
+
     def graph_nodes(self, graph: int) -> int:
         """Return how many nodes a graph has."""
         ...

@@ -25,11 +25,10 @@ from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download_view
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM, Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
+from diffkern.runtime.schedule import Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
 
-__all__ = ["BLOCK_DIM", "CheckedCudaExecutable", "CudaExecutable", "executable"]
+__all__ = ["CheckedCudaExecutable", "CudaExecutable", "executable"]
 
-BLOCK_DIM = 256
 _header = struct.Struct(abi.HEADER_FORMAT).pack
 _STATIC_SHARED = 48 << 10
 _WAVES = 8
@@ -85,7 +84,7 @@ class CudaExecutable(Executable):
             limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
         except CudaError as error:
             raise self._named(error) from None
-        self._threads = limit
+        self._threads = min([limit, *(manifest.get("launch_bounds") or ())[:1]])
         self.tiled = bool(manifest.get("tiled", False))
         conflicts = manifest.get("conflicts", {}).values()
         self._adds_up = self.sites > 0 or any(entry["class"] == "reduce" for entry in conflicts)
@@ -117,8 +116,7 @@ class CudaExecutable(Executable):
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
         if self.blockwise:
-            config = (DEFAULT_BLOCK_DIM, 0) if config is None else config
-            check_whole_blocks(dims, int(self.manifest["tid_arity"]), config[0])
+            check_whole_blocks(dims, int(self.manifest["tid_arity"]), (config[0] if config else 0) or self.block_dim)
         key = dims, config
         found = self._grids.get(key)
         if found is None:
@@ -134,7 +132,7 @@ class CudaExecutable(Executable):
 
     def _grid(self, c: Cut, config: tuple[int, int] | None, dims: tuple[int, ...]) -> Geometry:
         threads, most = config or (0, 0)
-        threads = threads or min(BLOCK_DIM, self._threads)
+        threads = threads or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
         fixed = self.manifest.get("block_dim")
         if fixed and threads != fixed:
             raise ValueError(

@@ -64,6 +64,11 @@ def _within(device: CudaDevice, goal: array, source: array) -> None:
 
 def _between(here: CudaDevice, there: CudaDevice, goal: array, source: array) -> None:
     """Copy from one GPU to another, in the order of the current streams of both."""
+    if here.is_capturing or there.is_capturing:
+        raise LaunchError(
+            f"a copy from {there} to {here} cannot be part of a graph, which knows the order of one GPU's work",
+            remedy="copy before or after the graph's launch",
+        )
     if not source.is_contiguous:
         source = _contiguous_copy(there, source)
     direct = goal if goal.is_contiguous else new(goal.shape, goal._element, False, here)

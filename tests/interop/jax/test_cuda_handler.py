@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from dataclasses import replace
 
 import jax_kernels as k
 import numpy as np
@@ -163,8 +164,8 @@ def machine(monkeypatch):
     monkeypatch.setattr(cuda, "present", lambda: made.gpu)
     original = programs._on_gpu
 
-    def on_gpu(gpu, specialization):
-        program = original(gpu, specialization)
+    def on_gpu(gpu, kernel, specialization):
+        program = original(gpu, kernel, specialization)
         symbol = made.driver.loaded[program.code.kernel]
         # The CPU's form of the same program.
         made.driver.cpu[symbol] = load(specialization)
@@ -341,3 +342,39 @@ def test_on_a_gpu():
     for _ in range(3):
         for p, q in zip(jax.tree.leaves(loss(x, y, 1.5)), jax.tree.leaves(reference(x, y, 1.5)), strict=True):
             np.testing.assert_allclose(p, q, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("options", "threads"), [({"block_dim": 64}, 64), ({"launch_bounds": (96, 4)}, 96)])
+def test_blocks_are_the_kernels_own(machine, options, threads):
+    f = dk.jax_kernel(dk.kernel(**options)(k.wave.func))
+    x, y = np.linspace(-1, 2, 1000, dtype=np.float32), np.ones(1000, np.float32)
+    jax.jit(jax.grad(lambda x: f(x, jnp.asarray(y), jnp.float32(2.0))[0].sum())).trace(jnp.asarray(x)).lower(
+        lowering_platforms=("cuda",)
+    )
+    name = machine.calls[0][0]
+    out = np.zeros(1000, np.float32)
+    assert machine.run(name, [x, y, np.array(2.0, np.float32)], [out], [(1000,)]) is None
+    np.testing.assert_allclose(out, np.sin(2 * x), rtol=1e-5, atol=1e-6)
+    assert machine.driver.launches == [(-(-1000 // threads), threads, 0, (1000, 1, 1, 1))]
+    assert {code.threads for code in machine.gpu._loaded.values()} == {threads}
+
+
+def test_grids_have_no_more_threads_than_can_be_counted(machine):
+    f = dk.jax_kernel(k.wave)
+    lowered(f, jnp.ones(4), jnp.ones(4), jnp.float32(2.0))
+    (code,) = machine.gpu._loaded.values()
+    assert code.blocks * code.threads <= 2**31 - code.threads
+
+
+def test_what_cannot_be_launched_is_refused_while_tracing(machine, monkeypatch):
+    entry = programs.load_entry
+
+    def greedy(specialization, target):
+        found = entry(specialization, target)
+        return replace(found, program={**found.program, "registers": 72})
+
+    monkeypatch.setattr(programs, "load_entry", greedy)
+    given = jnp.ones(4), jnp.ones(4), jnp.float32(2.0)
+    with pytest.raises(dk.LaunchError, match=r"takes 72 registers .* blocks of 1024(?s:.+)launch_bounds=1024"):
+        lowered(dk.jax_kernel(dk.kernel(block_dim=1024)(k.wave.func)), *given)
+    lowered(dk.jax_kernel(dk.kernel(block_dim=512)(k.wave.func)), *given)

@@ -438,8 +438,8 @@ def test_launch_larger_than_the_output():
         ({"num_outputs": 0}, "num_outputs"),
         ({"num_outputs": 9}, "num_outputs"),
         ({"in_out_argnames": "z"}, "no parameter 'z'"),
-        ({"in_out_argnames": "a", "num_outputs": 2}, "is an array"),
-        ({"num_outputs": 2}, "annotation"),
+        ({"in_out_argnames": "a", "num_outputs": 2}, "is not an array"),
+        ({"num_outputs": 2}, "annotated"),
     ],
 )
 def test_parameters_are_checked(options, message):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cpu_harness import Compiled, agree, both, i32, kernel, load, store, tids
 
+from diffkern.backends.llvm import memory
 from diffkern.ir.nodes import Region
 from diffkern.ir.types import (
     BFLOAT16,
@@ -15,6 +16,7 @@ from diffkern.ir.types import (
     FLOAT16,
     FLOAT32,
     FLOAT64,
+    INT8,
     INT16,
     INT32,
     INT64,
@@ -165,6 +167,18 @@ ATOMIC_TYPES = [FLOAT32, FLOAT64, INT32, INT64, UINT32, FLOAT16, Vec(FLOAT32, 3)
 @pytest.mark.parametrize("t", ATOMIC_TYPES, ids=str)
 @pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "exch"])
 def test_atomics_return_the_old_value(kind, t):
+    check_atomics(kind, t)
+
+
+@pytest.mark.parametrize("t", [INT8, UINT8, INT16, FLOAT16], ids=str)
+@pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "exch"])
+def test_atomics_on_the_word_around_an_element(monkeypatch, kind, t):
+    """As code for GPUs updates narrow elements."""
+    monkeypatch.setattr(memory, "on_gpu", lambda b: True)
+    check_atomics(kind, t)
+
+
+def check_atomics(kind, t):
     def body(b, x, k, y, old):
         (i,) = tids(b)
         was = b.one("atomic", y, load(b, k, i), load(b, x, i), kind=kind, wrap=(False,))
@@ -180,7 +194,10 @@ def test_atomics_return_the_old_value(kind, t):
     agree(fn, args, 60)
 
 
-def test_atomics_of_concurrent_threads_lose_nothing():
+@pytest.mark.parametrize("by_word", [False, True])
+def test_atomics_of_concurrent_threads_lose_nothing(monkeypatch, by_word):
+    monkeypatch.setattr(memory, "on_gpu", lambda b: by_word)
+
     def body(b, y, z):
         (i,) = tids(b)
         k = b.one("mod", i, i32(b, 3))
@@ -196,6 +213,29 @@ def test_atomics_of_concurrent_threads_lose_nothing():
         t.join()
     assert y.tolist() == [600.0] * 3
     assert z.tolist() == [600.0] * 3
+
+
+@pytest.mark.parametrize("t", [FLOAT16, BFLOAT16], ids=str)
+@pytest.mark.parametrize("start", [1, 2])
+@pytest.mark.parametrize("length", [4, 5])
+def test_atomic_additions_to_halves_leave_their_neighbours(t, start, length):
+    """A neighbour in the same 32 bits may be no number at all: here one that arithmetic would change."""
+
+    def body(b, k, x, y):
+        (i,) = tids(b)
+        b.op("accumulate", y, load(b, k, i), load(b, x, i), mode="atomic", wrap=(False,))
+
+    fn = kernel({"k": I1, "x": F1, "y": Array(t, 1)}, body)
+    rng = np.random.default_rng(start)
+    k, x = rng.integers(0, length, 60).astype(np.int32), rng.integers(-2, 3, 60).astype(np.float32)
+    memory = np.full(16, 0x7C01 if t == FLOAT16 else 0x7F81, np.uint16)
+    whole = memory.view(np.float16) if t == FLOAT16 else memory
+    y = whole[start : start + length]
+    y[:] = 0
+    Compiled(fn)([k, x, y], 60)
+    bits = y if t == FLOAT16 else (y.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(bits.astype(np.float32), np.bincount(k, x, length).astype(np.float32))
+    assert (np.delete(memory, np.s_[start : start + length]) == (0x7C01 if t == FLOAT16 else 0x7F81)).all()
 
 
 @pytest.mark.parametrize("mode", ["plain", "atomic", "reduce"])

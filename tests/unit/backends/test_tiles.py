@@ -9,9 +9,10 @@ import pytest
 
 import diffkern as dk
 from diffkern.backends import cpu
+from diffkern.backends.llvm.loops import longest_loop
 from diffkern.ir.nodes import walk
 from diffkern.passes.tile_lower import lower_tiles
-from diffkern.pipeline import adjoint_ir, forward_ir
+from diffkern.pipeline import adjoint_ir, forward_ir, optimise, prepare
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)
@@ -144,6 +145,41 @@ def test_rows_of_tiles_are_moved_in_vectors() -> None:
     assert "memcheck" not in body  # no tile overlaps another, or an array
     assert len(re.findall(r"(load|store) float\b", body)) <= 8
     assert len(body.splitlines()) < 600
+
+
+def test_a_long_kernel_of_short_loops_is_vectorised() -> None:
+    """What the vectoriser's time grows with is its longest loop, not the kernel."""
+
+    @dk.func
+    def wave(x: float):
+        return dk.sin(x) * x
+
+    @dk.func
+    def often(t):
+        t = dk.tile_map(wave, t @ t)
+        t = dk.tile_map(wave, t @ t)
+        t = dk.tile_map(wave, t @ t)
+        return dk.tile_map(wave, t @ t)
+
+    @dk.kernel
+    def long(x: f2, y: f2):
+        t = dk.tile_load(x, shape=(16, 16))
+        dk.tile_store(y, often(often(t)))
+
+    @dk.kernel
+    def short_tiles(x: f1, y: f1):
+        t = dk.tile_load(x, shape=2)
+        dk.tile_store(y, dk.tile_map(wave, t + t[0]))
+
+    def of(k: dk.Kernel) -> tuple[float, int]:
+        fn = lower_tiles(optimise(prepare(forward_ir(k.func, k.argument_types(), {}))))
+        return longest_loop(fn), sum(1 for _ in walk(fn.body))
+
+    share, size = of(long)
+    assert size > 100
+    assert share * size < 20
+    share, size = of(short_tiles)  # its loops are unrolled, so the one over the threads is vectorised
+    assert share == 1.0
 
 
 def test_debug_mode_finds_nothing_in_checked_tiles() -> None:

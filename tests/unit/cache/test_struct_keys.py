@@ -18,7 +18,7 @@ from diffkern.lang import definition_of
 from diffkern.specialize import Specialization
 from diffkern.cache.key import key
 from diffkern.runtime.arguments import bind
-from diffkern.runtime.array import type_of_key
+from diffkern.runtime.type_keys import type_of_key
 
 @dk.struct
 class Inner:

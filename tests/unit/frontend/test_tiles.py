@@ -239,12 +239,3 @@ def test_blocks_are_checked() -> None:
         dk.launch_tiled(fine, dim=[3], inputs=[y], block_dim=0)
     with pytest.raises(dk.LaunchError, match="at most 3 axes"):
         dk.launch_tiled(fine, dim=[1, 1, 1, 1], inputs=[y], block_dim=32)
-
-
-def test_cuda_refuses_tiles_of_single_threads_with_their_line() -> None:
-    @dk.kernel
-    def tiled(y: f1):
-        dk.tile_store(y, dk.tile(y[dk.tid()]))
-
-    with pytest.raises(KernelError, match="not supported yet"):
-        tiled.source(target="cuda")

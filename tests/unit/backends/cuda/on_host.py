@@ -3,6 +3,7 @@
 The module's text is the one that goes to NVIDIA's compilers, but for what only a GPU has: the special registers become
 variables that the runner sets, ``red`` and ``atom`` become LLVM's own atomic operations, functions of libdevice those
 of libm. The approximate instructions err by one unit in the last place wherever they can, and flush subnormal numbers.
+The matrix products that libmathdx would make are three loops of the first thread, over the layouts and types asked for.
 
 The threads of a block take turns: each runs up to a barrier or a shuffle, in an order that changes every time, so that
 a missing barrier shows. Where threads of a block meet at different places, the launch fails.
@@ -16,11 +17,12 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from diffkern.backends.cuda.kernel import emit_kernel
+from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm import target
 from diffkern.ir.nodes import Function
 from diffkern.passes.expand import expand_composites
@@ -98,12 +100,85 @@ define internal {{i32, i1}} @host.shuffle.{way}(i32 %mask, i32 %value, i32 %dist
 }
 
 
-def host_text(text: str, symbol: str) -> str:
+_PRODUCT = """
+define internal void @"{symbol}"(ptr %alpha, ptr %a, ptr %b, ptr %beta, ptr %c) {{
+entry:
+  %scale = load {c}, ptr %alpha
+  %keep = load {c}, ptr %beta
+  %fresh = fcmp oeq {c} %keep, 0.0
+  %thread = call i32 @host.register.0()
+  %first = icmp eq i32 %thread, 0
+  br i1 %first, label %row, label %end
+row:
+  %i = phi i64 [ 0, %entry ], [ %i1, %done ]
+  br label %column
+column:
+  %j = phi i64 [ 0, %row ], [ %j1, %store ]
+  br label %term
+term:
+  %l = phi i64 [ 0, %column ], [ %l1, %term ]
+  %sum = phi {c} [ 0.0, %column ], [ %sum1, %term ]
+  %ia = mul i64 %i, {row_a}
+  %la = mul i64 %l, {column_a}
+  %at = add i64 %ia, %la
+  %lb = mul i64 %l, {row_b}
+  %jb = mul i64 %j, {column_b}
+  %bt = add i64 %lb, %jb
+  %pa = getelementptr {held}, ptr %a, i64 %at
+  %pb = getelementptr {held}, ptr %b, i64 %bt
+  %xa = load {held}, ptr %pa
+  %xb = load {held}, ptr %pb
+  {widen}
+  %xy = fmul {c} %wa, %wb
+  %sum1 = fadd {c} %sum, %xy
+  %l1 = add i64 %l, 1
+  %more = icmp slt i64 %l1, {k}
+  br i1 %more, label %term, label %store
+store:
+  %ic = mul i64 %i, {n}
+  %ct = add i64 %ic, %j
+  %pc = getelementptr {c}, ptr %c, i64 %ct
+  %old = load {c}, ptr %pc
+  %kept = fmul {c} %keep, %old
+  %base = select i1 %fresh, {c} 0.0, {c} %kept
+  %scaled = fmul {c} %scale, %sum1
+  %new = fadd {c} %base, %scaled
+  store {c} %new, ptr %pc
+  %j1 = add i64 %j, 1
+  %columns = icmp slt i64 %j1, {n}
+  br i1 %columns, label %column, label %done
+done:
+  %i1 = add i64 %i, 1
+  %rows = icmp slt i64 %i1, {m}
+  br i1 %rows, label %row, label %end
+end:
+  ret void
+}}"""
+
+
+def _product(p: Product) -> str:
+    """The reference of a product of the library."""
+    assert p.a == p.b
+    names = {"float16": "half", "bfloat16": "bfloat", "tf32": "float", "float32": "float", "float64": "double"}
+    held, c = names[p.a], names[p.c]
+    widen = "%w{0} = fadd {1} 0.0, %x{0}" if held == c else f"%w{{0}} = fpext {held} %x{{0}} to {{1}}"
+    row_a, column_a = (1, p.m) if p.columns_a else (p.k, 1)
+    row_b, column_b = (1, p.k) if p.columns_b else (p.n, 1)
+    return _PRODUCT.format(
+        symbol=p.symbol, held=held, c=c, m=p.m, n=p.n, k=p.k, row_a=row_a, column_a=column_a, row_b=row_b,
+        column_b=column_b, widen="\n  ".join(widen.format(x, c) for x in "ab"),
+    )  # fmt: skip
+
+
+def host_text(text: str, symbol: str, products: Sequence[Product] = ()) -> str:
     """The module for the host; its function ``<symbol>.set`` sets the special registers."""
+    text = re.sub(r"addrspacecast (ptr) addrspace\(3\)\s+(\S+) to ptr", r"bitcast ptr \2 to ptr", text)
     text = text.replace("ptx_kernel ", "")
     text = re.sub(r"byval\([^)]*\) ?", "", text)
     text = text.replace("addrspace(3)", "").replace("addrspace(4)", "")
-    shims = [_registers(symbol)]
+    shims = [_registers(symbol), *map(_product, products)]
+    for product in products:
+        text = re.sub(rf'declare [^\n]*@"{product.symbol}"[^\n]*', "", text)
     for k, name in enumerate(_REGISTERS):
         text, found = _replace_function(text, f"llvm.nvvm.read.ptx.sreg.{name}", f"host.register.{k}")
         if found:
@@ -123,6 +198,14 @@ def host_text(text: str, symbol: str) -> str:
     if found:
         shims.append("define internal void @host.barrier() {\n  call void @host.wait(i32 0)\n  ret void\n}")
     text = _atomics(text)
+    for name, ty in (("f16x2", "half"), ("bf16x2", "bfloat")):
+        called = re.compile(rf'asm sideeffect "red.relaxed.gpu.global.add.noftz.{name} [^"]*", "[^"]*"')
+        if called.search(text):
+            text = called.sub(f"@host.add.{name}", text)
+            shims.append(
+                f"define internal void @host.add.{name}(ptr %p, i32 %x) {{\n  %v = bitcast i32 %x to <2 x {ty}>\n"
+                f"  %ignored = atomicrmw fadd ptr %p, <2 x {ty}> %v monotonic\n  ret void\n}}"
+            )
     for name, body in _BODIES.items():
         instruction = f'asm  "{name}.approx.ftz.f32 $0, $1;", "=f,f"'
         if instruction in text:
@@ -208,7 +291,7 @@ class HostCuda:
         if "checking" not in options:
             hoist_common(fn)
         self.module = emit_kernel(fn, symbol, triple=t.triple, data_layout=t.data_layout, **options)
-        text = host_text(self.module.text, symbol)
+        text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)
         addresses = load_object(code, [symbol, f"{symbol}.set", f"{symbol}.meet"])
         self._entry = _ENTRY(addresses[symbol])

@@ -10,7 +10,7 @@ from diffkern.backends.cuda import toolchain
 from diffkern.backends.cuda.kernel import _TYPED_POINTER
 from diffkern.backends.cuda.mathdx import ITEMSIZE, Product
 from diffkern.backends.cuda.product import emit_product
-from diffkern.backends.cuda.registers import special
+from diffkern.backends.cuda.registers import special, synchronize
 
 I64 = ir.IntType(64)
 SHARED, GLOBAL = ir.PointerType(addrspace=3), ir.PointerType(addrspace=1)
@@ -40,7 +40,9 @@ def kernel_text(product: Product, *, add: bool = False) -> str:
         places.append((held, b.inttoptr(address, GLOBAL), ir.IntType(8 * ITEMSIZE[dtype]), count))
     for held, array, t, count in places[:2]:
         _copy(b, product, t, count, array, held)
+    synchronize(b)
     emit_product(b, product, *(held for held, *_ in places), add=add)
+    synchronize(b)
     held, array, t, count = places[2]
     _copy(b, product, t, count, held, array)
     b.ret_void()

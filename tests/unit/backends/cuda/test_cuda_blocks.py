@@ -6,8 +6,11 @@ import pytest
 from block_corpus import BLOCKS
 from conftest import require
 
+import diffkern as dk
 from diffkern import pipeline
 from diffkern.backends import cuda
+from diffkern.passes.blocks import SHARED_BYTES
+from diffkern.testing.fake_cuda import fake_cuda
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -35,3 +38,42 @@ def test_atomics_on_shared_memory_stay_there() -> None:
     ptx = compiled("histograms").ptx
     assert "atom.shared" in ptx or "atom.relaxed.sys.shared" in ptx or ".shared.add" in ptx
     assert "red.relaxed.gpu.global" not in ptx
+
+
+@dk.kernel
+def all_and_their_sum(x: dk.array(dtype=float), y: dk.array(dtype=float), out: dk.array(dtype=float)):
+    i = dk.tid()
+    shared = dk.shared_array(12288, float)  # 48 KiB to the byte
+    shared[dk.thread_index()] = x[i]
+    dk.syncthreads()
+    y[i] = shared[dk.block_dim() - 1 - dk.thread_index()]
+    dk.atomic_add(out, 0, x[i])
+
+
+@dk.kernel
+def tile_and_sum(
+    x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2), out: dk.array(dtype=float), a: float
+):
+    t = dk.tile_load(x, shape=(96, 128))
+    dk.tile_store(y, dk.tile_transpose(t))
+    dk.atomic_add(out, 0, a)
+
+
+@pytest.mark.parametrize("name", ["all_and_their_sum", "tile_and_sum"])
+def test_memory_of_sums_counts_beside_that_of_arrays(name: str) -> None:
+    """What fits the block without its sums alone is asked for at the launch."""
+    with fake_cuda(target="sm_90") as driver:
+        x, y = dk.zeros(256, device="cuda:0"), dk.zeros(256, device="cuda:0")
+        out = dk.zeros(1, device="cuda:0")
+        if name == "all_and_their_sum":
+            dk.launch(all_and_their_sum, 256, inputs=[x, y, out])
+        else:
+            x, y = dk.zeros((96, 128), device="cuda:0"), dk.zeros((128, 96), device="cuda:0")
+            dk.launch_tiled(tile_and_sum, 1, inputs=[x, y, out, 1.0])
+        dk.synchronize()
+        (launched,) = driver.launches
+    kernel = all_and_their_sum if name == "all_and_their_sum" else tile_and_sum
+    found = dk.compile(kernel, target="sm_90").manifest
+    assert launched.shared == found["dynamic_shared_bytes"] > 0
+    assert found["shared_bytes"] == found["dynamic_shared_bytes"] + 128  # 32 warps, a float each
+    assert found["shared_bytes"] > SHARED_BYTES

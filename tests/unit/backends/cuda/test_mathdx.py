@@ -2,6 +2,7 @@
 
 A product takes some 20 seconds of processor time, so nine are made (each type on one architecture, each architecture
 with one type, and what an adjoint needs) in continuous integration and with ``--full``; all others with ``--full``.
+Each is linked into a kernel of a few lines of LLVM code, and called by a kernel of tiles that the whole compiler makes.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import os
 import re
 from dataclasses import replace
 from itertools import product as combinations
+from typing import Any
 
 import pytest
 from conftest import require
 from product_kernel import NAME, kernel_text
 
-from diffkern.backends.cuda import mathdx, toolchain
-from diffkern.backends.cuda.cubin import resources
+import diffkern as dk
+from diffkern.backends.cuda import disassembler, mathdx, sass, toolchain
+from diffkern.backends.cuda.cubin import code_sections, resources
 from diffkern.backends.cuda.disassembler import disassemble
-from diffkern.backends.cuda.mathdx import Product
+from diffkern.backends.cuda.mathdx import ITEMSIZE, Product
 from diffkern.cache.environment import distribution_versions
-from diffkern.products import Products, obtain
+from diffkern.products import Products, generated, obtain
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -112,3 +115,114 @@ def matrix() -> Products:
 @pytest.mark.parametrize("product", MATRIX, ids=str)
 def test_every_type_layout_and_architecture(matrix: Products, product: Product) -> None:
     check(product, linked(product, matrix.code[product]))
+
+
+# -- kernels of tiles --------------------------------------------------------------------------------------------------
+
+
+def kernel_of(product: Product) -> tuple[Any, ...]:
+    """A kernel that multiplies two arrays by a product, with its types: halves give a tile of halves."""
+    m, n, k = product.m, product.n, product.k
+    shape_a, shape_b = (k, m) if product.columns_a else (m, k), (n, k) if product.columns_b else (k, n)
+
+    @dk.func
+    def left(a):
+        return dk.tile_load(a, shape=shape_a)
+
+    @dk.func
+    def left_transposed(a):
+        return dk.tile_transpose(dk.tile_load(a, shape=shape_a))
+
+    @dk.func
+    def right(b):
+        return dk.tile_load(b, shape=shape_b)
+
+    @dk.func
+    def right_transposed(b):
+        return dk.tile_transpose(dk.tile_load(b, shape=shape_b))
+
+    @dk.func
+    def times(x, y):
+        return dk.tile_matmul(x, y)
+
+    @dk.func
+    def times_tf32(x, y):
+        return dk.tile_matmul(x, y, precision="tf32")
+
+    first = left_transposed if product.columns_a else left
+    second = right_transposed if product.columns_b else right
+
+    multiplied = times_tf32 if product.a == "tf32" else times
+
+    @dk.kernel
+    def gemm(a, b, c):
+        dk.tile_store(c, multiplied(first(a), second(b)))
+
+    array = dk.array(dtype=getattr(dk, "float32" if product.a == "tf32" else product.a), ndim=2)
+    return gemm, array, array, array
+
+
+def compiled(product: Product, **options: Any) -> dk.Compiled:
+    item = kernel_of(product)
+    return dk.compile(item, target=product.arch, block_dim=product.threads, enable_mathdx_gemm=True, **options)
+
+
+def check_kernel(found: dk.Compiled, *products: Product) -> sass.Code:
+    """All products are inlined; what is not done on tensor cores is float32."""
+    assert found.manifest["products"] == [product.symbol for product in products]
+    assert found.manifest["block_dim"] == products[0].threads
+    assert list(code_sections(found.cubin)) == [found.manifest["symbol"]]
+    assert not any(product.symbol.encode() in found.cubin for product in products)
+    (functions,) = disassembler.codes([found.cubin])
+    code = sass.join(found.manifest["symbol"], functions)
+    # What calls has something that returns; the assembler also spells jumps to the end as calls.
+    assert not [i for i in code.instructions if i.opcode.startswith("RET")]
+    assert bool(code.count("tensor")) == (products[0].a in TENSOR_CORES)
+    return code
+
+
+def check_forward(product: Product) -> None:
+    found = compiled(product)
+    code = check_kernel(found, product)
+    assert found.manifest["stack_bytes"] == 0
+    # A half's sum is float32, and is rounded to a tile of its own.
+    rounded = -(-product.m * product.n * 2 // 16) * 16 if ITEMSIZE[product.a] == 2 else 0
+    static = resources(found.cubin)[found.manifest["symbol"]].shared_bytes
+    assert static == found.manifest["shared_bytes"] == product.shared_bytes + rounded
+    # After the loads, after the product, after the rounding, and before the block's next round.
+    assert sum(i.opcode.startswith("BAR.SYNC") for i in code.instructions) == 3 + bool(rounded)
+
+
+@pytest.mark.parametrize("product", [p for p in CASES if p not in (OF_A, OF_B)], ids=str)
+def test_a_kernel_of_tiles_calls_it(made: Products, product: Product) -> None:
+    check_forward(product)
+
+
+@pytest.mark.parametrize(
+    ("active", "products"),
+    [(["a", "c"], [OF_A]), (["b", "c"], [OF_B]), (["a", "b", "c"], [OF_A, OF_B])],
+    ids=["a", "b", "both"],
+)
+def test_an_adjoint_has_the_products_of_active_factors(made: Products, active: str, products: list[Product]) -> None:
+    found = compiled(HALF, adjoint=True, active=active)
+    check_kernel(found, *products)
+
+
+def test_what_nobody_wants_is_neither_made_nor_linked(made: Products) -> None:
+    """Counted: products made, symbols linked, bytes of the cubins."""
+    before = generated()
+    forward, of_a, both = (
+        compiled(HALF),
+        compiled(HALF, adjoint=True, active="ac"),
+        compiled(HALF, adjoint=True, active="abc"),
+    )
+    assert generated() == before  # all nine are known
+    assert [len(c.manifest["products"]) for c in (forward, of_a, both)] == [1, 1, 2]
+    assert len(of_a.cubin) < len(both.cubin)
+    assert len(forward.cubin) <= 0.5 * (len(forward.cubin) + len(both.cubin))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("product", MATRIX, ids=str)
+def test_kernels_of_every_type_layout_and_architecture(matrix: Products, product: Product) -> None:
+    check_forward(product)

@@ -23,15 +23,6 @@ def test_a_kernel_with_a_product_becomes_lto_code(product: Product, arch: str) -
     assert toolchain.ltoir(kernel_text(product), NAME, arch).startswith(b"\xedCN\x7f")
 
 
-def test_threads_meet_before_and_after_the_call() -> None:
-    lines = [line for line in kernel_text(HALF).splitlines() if "call void" in line]
-    assert [("barrier0" in line, HALF.symbol in line) for line in lines] == [
-        (True, False),
-        (False, True),
-        (True, False),
-    ]
-
-
 @pytest.mark.parametrize(("add", "beta"), [(False, "0x0"), (True, "0x3ff0000000000000")])
 def test_what_the_result_held_counts_only_when_added_to(add: bool, beta: str) -> None:
     stored = [line.split()[2].rstrip(",") for line in kernel_text(HALF, add=add).splitlines() if "store float" in line]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from grad.build import lower, values
 from grad.cases import Case, signed, spread, zeros
-from on_host import HostCuda
+from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
 from diffkern.abi import HEADER_FORMAT
@@ -19,6 +19,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, walk
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.tile_blocks import lower_tiles_for_blocks
+from diffkern.pipeline import forward_ir
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack
 
@@ -223,3 +224,47 @@ def solved_by_triangles(a: f2, y: f2, x: f2, z: f2, one: f2):
     dk.tile_store(z, dk.tile_upper_solve(dk.tile_transpose(t) + t, right))
     corner = dk.tile_view(t, offset=(0, 0), shape=(1, 1))
     dk.tile_store(one, dk.tile_lower_solve(corner, dk.tile_view(right, offset=(0, 0), shape=(1, 7))))
+
+
+# -- groups of neighbours ----------------------------------------------------------------------------------------------
+
+
+@case(2, 2, x=signed(40, 44), y=zeros(40, 44), z=zeros(44, 40), n=np.int32(0))
+def groups_and_edges(x: f2, y: f2, z: f2, n: int):
+    """Whole tiles with aligned rows, and tiles at the edges."""
+    i, j = dk.tid()
+    t = dk.tile_load(x, shape=(24, 24), offset=(i * 24, j * 24 + n))
+    dk.tile_store(y, t * t + 1.0, offset=(i * 24, j * 24))
+    dk.tile_store(z, dk.tile_transpose(t), offset=(j * 24, i * 24))
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2])
+@pytest.mark.parametrize("columns", [64, 66])
+@pytest.mark.parametrize("offset", [0, 4, 5])
+def test_vectors_where_memory_is_aligned_and_single_elements_elsewhere(shift: int, columns: int, offset: int) -> None:
+    memory = np.arange(20 * columns + shift, dtype=np.float32)
+    x = memory[shift:].reshape(20, columns)
+    y = np.zeros_like(x)
+    host = shifted_on_host()
+    for host.threads in (1, 70):
+        y[:] = 0
+        host.launch(cpu_harness.pack(shifted_ir(), [x, y, np.int32(offset)], (1,), 0, 0))
+        expected = np.zeros_like(x)
+        expected[2:18, offset : offset + 32] = 2 * x[2:18, offset : offset + 32]
+        np.testing.assert_array_equal(y, expected)
+
+
+@dk.kernel
+def shifted(x: f2, y: f2, k: int):
+    t = dk.tile_load(x, shape=(16, 32), offset=(2, k))
+    dk.tile_store(y, t + t, offset=(2, k))
+
+
+@functools.cache
+def shifted_ir() -> Function:
+    return lower_tiles_for_blocks(forward_ir(shifted.func, shifted.argument_types(), {}))
+
+
+@functools.cache
+def shifted_on_host() -> HostCuda:
+    return HostCuda(shifted_ir())

@@ -1,4 +1,4 @@
-"""The set-up of benchmarks/gpu.py, at small sizes on the fake driver: every case runs and agrees with the CPU."""
+"""The set-up of the GPU benchmarks, at small sizes on the fake driver: every case runs and agrees with the CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,20 @@ def gpu(monkeypatch):
     import gpu
 
     yield gpu
-    for name in ("gpu", "gpu_kernels", "kernels", "harness"):
+    _forget()
+
+
+@pytest.fixture
+def tiles_gpu(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import tiles_gpu
+
+    yield tiles_gpu
+    _forget()
+
+
+def _forget() -> None:
+    for name in ("tiles_gpu", "gpu", "gpu_kernels", "kernels", "harness"):
         sys.modules.pop(name, None)
 
 
@@ -53,3 +66,20 @@ def test_table(driver, gpu, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "wave, forward" in printed
     assert "GB/s" in printed
+
+
+def test_products_of_tiles(driver, tiles_gpu):
+    for precision in tiles_gpu.PRECISIONS:
+        (work,) = tiles_gpu.works(precision, 128, "cuda:0", peers=())
+        work.run()
+        a, b = tiles_gpu.factors(precision, 128)
+        expected = a.astype(np.float64) @ b
+        np.testing.assert_allclose(work.results()["c"], expected, atol=precision.rtol * np.abs(expected).max())
+
+
+def test_table_of_products(driver, tiles_gpu, monkeypatch, capsys):
+    monkeypatch.setattr(tiles_gpu, "optional", lambda name: None)
+    rows = list(tiles_gpu.rows_of(tiles_gpu.PRECISIONS[0], 64, "cuda:0", 1))
+    assert [row.top for row in rows] == ["diffkern"]
+    tiles_gpu.print_rates(rows, 64)
+    assert "64 x 64 x 64, float32        diffkern" in capsys.readouterr().out

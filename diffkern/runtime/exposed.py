@@ -1,0 +1,150 @@
+"""What other libraries see of an array: NumPy's, DLPack's and CUDA's protocols.
+
+In: an array with its memory. Out: the same memory in the form of a protocol, after the work on it that is under way; it
+is marked as exposed, as what others write to it is not seen. Of memory on a GPU NumPy gets a copy.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from diffkern.ir.structs import Stored, StructArray
+from diffkern.ir.types import Array
+from diffkern.runtime import dlpack
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.stream import settle
+
+__all__ = ["Exposed"]
+
+
+class Exposed:
+    """The part of an array that gives it to others."""
+
+    __slots__ = ()
+
+    _data: np.ndarray[Any, Any]
+    _element: Stored
+    _memory: Memory
+    _range: tuple[int, int]
+    _type: Array | StructArray
+    _writable: bool
+
+    @property
+    def device(self) -> Device:
+        """Where the array lies."""
+        return self._memory.device or get_device("cpu")
+
+    def _host(self) -> np.ndarray[Any, Any]:
+        """Return the elements in host memory: in place, or copied from a GPU."""
+        raise NotImplementedError
+
+    def _copied(self) -> Exposed:
+        """Return a copy in new memory."""
+        raise NotImplementedError
+
+    # -- NumPy -------------------------------------------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits.
+
+        Of an array on a GPU it is a copy, and all work that the GPU was given before is awaited.
+        """
+        if self._memory.device is not None:
+            return self._host()
+        settle()
+        self._memory.exposed = True
+        return self._data.view()
+
+    def list(self) -> builtins.list[Any]:
+        """Return the elements as nested Python lists."""
+        values: builtins.list[Any] = self._host().tolist()
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._memory.device is not None:
+            if copy is False:
+                raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
+            return self._host() if dtype is None else self._host().astype(dtype, copy=False)
+        settle()
+        self._memory.exposed = True
+        converted = self._data.view() if dtype is None else self._data.astype(dtype, copy=False)
+        return converted.copy() if copy else converted
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self._memory.device is not None:
+            raise AttributeError(f"{self!r} lies on {self.device}; .numpy() copies it to the host")
+        settle()
+        self._memory.exposed = True
+        return self._data.__array_interface__
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule over the same memory; components are its last axes. Pending work is waited for.
+
+        Parameters
+        ----------
+        stream : optional
+            The consumer's stream on a GPU, as the protocol writes it: it waits for the array's work. For the CPU None.
+        max_version : tuple of int, optional
+            The newest version of the protocol that the consumer knows.
+        dl_device : tuple of int, optional
+            Where the consumer wants it, which must be where it lies.
+        copy : bool, optional
+            True for a copy; False and None for the memory itself.
+
+        Raises
+        ------
+        BufferError
+            If the array cannot be given away in this way: structs, read-only memory for a consumer from before
+            version 1, another device.
+        """
+        here = self.__dlpack_device__()
+        if dl_device is not None and tuple(dl_device) != here:
+            raise BufferError(f"this array lies on {self.device}, device {here}, not on {tuple(dl_device)}")
+        device = self._memory.device
+        if device is None and stream is not None:
+            raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
+        given = self._copied() if copy else self
+        if device is None:
+            settle()
+        else:
+            from diffkern.runtime.cuda.exchange import let_wait
+
+            let_wait(device, stream)
+        given._memory.exposed = True
+        writable = given._writable
+        return dlpack.export(given._data, given._element, given, writable, max_version, given is not self, here)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
+        device = self._memory.device
+        return (dlpack.CPU, 0) if device is None else (dlpack.CUDA, device.ordinal)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Where a GPU's array lies, for other libraries; the work it was given so far is ordered before theirs."""
+        device = self._memory.device
+        if device is None:
+            raise AttributeError(f"{self!r} lies in host memory")
+        self._memory.exposed = True
+        data = self._data
+        described: dict[str, Any] = {
+            "shape": data.shape, "typestr": data.dtype.str, "strides": data.strides, "version": 3,
+            "data": (self._range[0] if data.flags.c_contiguous else int(data.ctypes.data), not self._writable),
+            # 1 stands for the default stream.
+            "stream": device.stream.cuda_stream or 1,
+        }  # fmt: skip
+        if data.dtype.names:
+            described["descr"] = data.dtype.descr
+        return described

@@ -1,0 +1,55 @@
+"""The types of arguments by their spellings, which stand for them in launches, records and manifests.
+
+In: types of elements and arrays. Out: one object for each type and one for its spelling, so that their identity makes
+look-ups quick; and from a spelling the type again.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from diffkern.ir.structs import Argument, Stored, Struct, StructArray, carries_gradient
+from diffkern.ir.types import Array, Element
+from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, DType
+
+__all__ = ["array_type", "dtype_of", "key_on", "register_type", "type_of_key"]
+
+_NAMED: tuple[DType | CompositeType, ...] = (*SCALARS.values(), *COMPOSITES.values())
+_TYPES: dict[str, Argument] = {str(d.ir): d.ir for d in _NAMED}
+# Of several names for one type, such as vec3 and vec3f, the first is shown.
+_DTYPES: dict[Element, DType | CompositeType] = {d.ir: d for d in reversed(_NAMED)}
+
+
+def dtype_of(element: Element) -> DType | CompositeType:
+    """Return the dtype that users know an element type by."""
+    return _DTYPES[element]
+
+
+@functools.cache
+def array_type(element: Stored, ndim: int, layout: str) -> tuple[Array | StructArray, str, bool]:
+    """Return an array type, its spelling, and whether it can have a gradient.
+
+    Type and spelling are one object each: their identity makes look-ups quick.
+    """
+    t = StructArray(element, ndim, layout) if isinstance(element, Struct) else Array(element, ndim, layout)
+    return t, register_type(t), carries_gradient(t)
+
+
+@functools.cache
+def key_on(key: str, alias: str) -> str:
+    """Return the spelling that stands for a type of arrays on a GPU: their launches have programs of their own."""
+    made = f"{key}@{alias}"
+    _TYPES[made] = _TYPES[key]
+    return made
+
+
+def register_type(t: Argument) -> str:
+    """Return the spelling that stands for the type of an argument in a launch."""
+    key = str(t)
+    _TYPES[key] = t
+    return key
+
+
+def type_of_key(key: str) -> Argument:
+    """Return the type of an argument from the spelling that stands for it in a launch."""
+    return _TYPES[key]
