@@ -11,6 +11,7 @@ from collections.abc import Hashable
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.ops.table import Effect, lookup
 from diffkern.passes.cse import freeze
 from diffkern.passes.dce import has_effect
@@ -64,8 +65,8 @@ def _shared(op: Op) -> list[Op]:
 
 
 def _movable(op: Op, writes: bool) -> bool:
-    if op.regions:
-        return False
+    if op.regions or not all(isinstance(r.type, (Scalar, Vec, Mat)) for r in op.results):
+        return False  # each branch keeps memory of its own
     effect = lookup(op.name).effect
     return effect is Effect.PURE or (effect is Effect.READ and not writes)
 

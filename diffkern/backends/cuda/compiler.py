@@ -22,6 +22,7 @@ from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.passes.blocks import shared_bytes
+from diffkern.passes.cse import eliminate_common
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.siblings import hoist_common
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
@@ -157,7 +158,7 @@ def compile_function(
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
     if checking is Checking.NONE:
-        hoist_common(fn)
+        eliminate_common(hoist_common(fn))
     fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)

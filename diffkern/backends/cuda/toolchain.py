@@ -71,7 +71,6 @@ def _passes() -> Any:
     by 4, where a loop has its condition at the end.
     """
     passes = llvm.create_new_module_pass_manager()
-    passes.add_new_gvn_pass()  # equal calls become one while they are calls
     passes.add_always_inliner_pass()
     passes.add_global_dead_code_eliminate_pass()
     passes.add_sroa_pass()

@@ -25,6 +25,7 @@ from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm import target
 from diffkern.ir.nodes import Function
+from diffkern.passes.cse import eliminate_common
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.siblings import hoist_common
 from diffkern.runtime.native.loader import load_object
@@ -289,7 +290,7 @@ class HostCuda:
         t = target.target()
         fn = expand_composites(fn)
         if "checking" not in options:
-            hoist_common(fn)
+            eliminate_common(hoist_common(fn))
         self.module = emit_kernel(fn, symbol, triple=t.triple, data_layout=t.data_layout, **options)
         text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)
