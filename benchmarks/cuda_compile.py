@@ -2,8 +2,9 @@
 
 In: generated kernels of 10 to 60 lines. Out: a table with seconds for one kernel, when the process has compiled another
 one before, and for 50 kernels at once. Each library runs in a process of its own with an empty cache; the two take
-turns, so that other work on the machine slows both. diffkern may use all cores; Warp compiles its module as it does. Processor
-seconds, of the process and its children, are shown beside the time that passes, which is what the targets are about.
+turns, so that other work on the machine slows both. diffkern may use all cores; Warp compiles its module as it does.
+Processor seconds, of the process and its children, are shown beside the time that passes, which is what the targets are
+about.
 """
 
 from __future__ import annotations

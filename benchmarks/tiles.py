@@ -137,7 +137,7 @@ def main() -> int:
     facts = machine()
     print_machine(facts)
     rows: list[Row] = []
-    blocks = 256
+    blocks = 1024  # a launch of a few milliseconds: shorter ones measure the scheduler of a busy machine
     if arguments.only in "network forward adjoint":
         peer, own = Network("warp", load_peer(), blocks), Network("diffkern", dk, blocks)
         for name, differentiated in (("network forward", False), ("network forward+adjoint", True)):

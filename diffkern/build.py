@@ -304,6 +304,7 @@ def target_named(name: str) -> str:
 def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
     """Make what is missing, as far as other processes can; what fails there is left to the caller."""
     missing = [one for one in work if not one.is_done()]
+    _make_products(missing, processes, progress)
     missing.sort(key=lambda one: one.specialization.active is None)  # adjoints take longer; they are not to be last
     count = min(len(missing), processes or processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
@@ -314,6 +315,20 @@ def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> 
     for start in range(0, len(missing), _ROUND):
         _make_in_processes(missing[start : start + _ROUND], count, shown)
     shown.end()
+
+
+def _make_products(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
+    """Make the matrix products of tiles that the programs want, all together, which keeps the processors busy."""
+    wanted: list[Any] = []
+    for one in work:
+        if is_gpu(one.target):
+            with contextlib.suppress(KernelError):  # told when the program is made
+                wanted += one.specialization.products(one.target)
+    if wanted:
+        from diffkern.products import obtain
+
+        with contextlib.suppress(KernelError):
+            obtain(wanted, processes=processes, progress=progress)
 
 
 def _warm_up(targets: Iterable[str]) -> None:

@@ -24,6 +24,7 @@ from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu, cuda
 from diffkern.backends.cuda.cubin import declared_local_bytes, resources
+from diffkern.backends.cuda.mathdx import Product
 from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
@@ -48,6 +49,7 @@ from diffkern.passes.ranges import clear_wraps
 from diffkern.passes.reference import values_by_reference
 from diffkern.passes.sink import sink_singular
 from diffkern.passes.tile_lower import has_tiles
+from diffkern.passes.tile_threads import threads_of
 from diffkern.passes.unroll import unroll
 from diffkern.passes.widen import widen
 from diffkern.passes.writers import one_writer_each
@@ -118,8 +120,11 @@ class Derivative:
 
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
-    fn = lower(pyfunc, types)
+    fn = lower(pyfunc, types, block_dim=(options.get("block_dim") or 1) if _is_cuda(options) else 1)
     check_blocks(fn)
+    threads = threads_of(fn)
+    if threads:
+        fn.attrs = {**fn.attrs, "threads": threads}
     if not _is_cuda(options):
         with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
@@ -260,7 +265,7 @@ def _build(
     compiled: cpu.CompiledObject | cuda.CudaObject
     files: dict[str, bytes] = {}
     if has_tiles(fn):
-        manifest["tiled"] = True  # what is launched are blocks
+        manifest["blockwise" if threads_of(fn) else "tiled"] = True  # what is launched are threads, or blocks
     bounds = _launch_bounds(options)
     if bounds is not None:
         manifest["launch_bounds"] = bounds
@@ -306,8 +311,23 @@ def _launch_bounds(options: Options) -> tuple[int, int] | None:
     return None if bounds is None else (bounds, 0) if isinstance(bounds, int) else (bounds[0], bounds[1])
 
 
-def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
+def products_for_gpu(
+    pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int] | None, options: Options
+) -> tuple[Product, ...]:
+    """The matrix products that a program for a GPU takes from a library, without compiling it or making them."""
+    library = _library(options)
+    if library is None:
+        return ()
+    fn = forward_ir(pyfunc, types, options) if active is None else adjoint_ir(pyfunc, types, active, options).fn
+    return cuda.products_of(fn, options["target"], options["block_dim"], library)
+
+
+def _library(options: Options) -> cuda.ProductLibrary | None:
     wish, obtain = options.get("mathdx_gemm"), options.get("obtain")
+    return cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None
+
+
+def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
     return cuda.compile_function(
         fn,
         symbol,
@@ -318,7 +338,7 @@ def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Che
         launch_bounds=_launch_bounds(options),
         may_alias=bool(options.get("may_alias", True)),
         block_dim=options.get("block_dim"),
-        products=cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None,
+        products=_library(options),
     )
 
 

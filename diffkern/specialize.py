@@ -106,7 +106,9 @@ class Specialization:
         return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
 
     def for_block(self, threads: int, library: bool | None, target: str = "") -> Specialization:
-        """Return the program for blocks of so many threads, if a library may make matrix products for it; else itself.
+        """Return the program for blocks of so many threads, if it depends on that; else itself.
+
+        It does where a library may make matrix products for it, and where it makes tiles of what threads hold.
 
         Parameters
         ----------
@@ -118,15 +120,17 @@ class Specialization:
             The architecture for which a program with such products, if there is one in a directory of shipped programs,
             is taken without libmathdx too.
         """
-        from diffkern.frontend.canonical import may_multiply_tiles
+        from diffkern.frontend.canonical import may_make_tiles_of_threads, may_multiply_tiles
 
-        if library is False or not may_multiply_tiles(self.pyfunc):
-            return self
-        made = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
+        multiplies = library is not False and may_multiply_tiles(self.pyfunc)
+        made = self.with_options(block_dim=threads) if may_make_tiles_of_threads(self.pyfunc) else self
+        if not multiplies:
+            return made
+        called = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
         if library is None and not has_mathdx():
-            shipped = any(_shipped_entry(one.fields(), target) for one in (made.for_arrays_apart(), made))
-            return made if shipped else self
-        return made
+            shipped = any(_shipped_entry(one.fields(), target) for one in (called.for_arrays_apart(), called))
+            return called if shipped else made
+        return called
 
     def with_atomics(self) -> Specialization:
         """Return the adjoint that adds to cotangents atomically wherever threads of any launch may meet."""
@@ -160,6 +164,15 @@ class Specialization:
         if self.active is None:
             return build_forward(self.pyfunc, self.types, symbol, options)
         return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
+
+    def products(self, target: str) -> tuple[Product, ...]:
+        """Return the matrix products that its program for a GPU takes from a library, without making them."""
+        if not self.options.get("mathdx_gemm"):
+            return ()
+        from diffkern.pipeline import products_for_gpu
+
+        options = {**self.options, "target": target, "obtain": _obtain}
+        return products_for_gpu(self.pyfunc, self.types, self.active, options)
 
     @property
     def title(self) -> str:

@@ -95,13 +95,24 @@ def has_cuda_driver() -> bool:
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
+def fakes_gpu() -> bool:
+    """Whether the GPU suite is to run on the fake driver, which shows that the suite works and nothing about a GPU."""
+    return os.environ.get("DIFFKERN_FAKE_GPU") == "1"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
         for item in items:
             if item.get_closest_marker("full"):
                 item.add_marker(pytest.mark.skip(reason="long exhaustive run; add --full"))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
-    if gpu_items and not has_cuda_driver():
+    if fakes_gpu():
+        for item in gpu_items:
+            if item.get_closest_marker("real_gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a real GPU"))
+            else:
+                item.fixturenames.insert(0, "two_devices")  # type: ignore[attr-defined]  # of a function
+    elif gpu_items and not has_cuda_driver():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 

@@ -7,6 +7,7 @@ are kept apart until the whole is asked for, so that no zero vectors are built a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
@@ -35,7 +36,8 @@ class Cotangents:
     def add_at(self, v: Value, index: Sequence[Value], ct: Value) -> None:
         """Add a contribution to one element of a tile's cotangent."""
         known = self._whole.get(v)
-        self._whole[v] = self.b.one("tile_add_at", known if known is not None else self.b.zero(v.type), ct, *index)
+        each: dict[str, Any] = {"each": True} if self.b.threads else {}
+        self._whole[v] = self.b.one("tile_add_at", known or self.b.zero(v.type), ct, *index, **each)
 
     def take(self, v: Value) -> Value | None:
         """The cotangent of a value, which is removed from the map; None if it is zero."""

@@ -30,6 +30,7 @@ from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.table import Diff, lookup
 from diffkern.passes.dce import eliminate
 from diffkern.passes.dependence import Source, classify_loads
+from diffkern.passes.tile_threads import threads_of
 
 Env = dict[Value, Value]
 
@@ -81,6 +82,7 @@ class _Reverse:
         self.level = level
         self.activity = Activity(fn, self.active_params)
         self.b = Builder()
+        self.b.threads = threads_of(fn)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
         self.ct_params: Env = {p: Value(_cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
         arrays = [p for p in fn.params if isinstance(p.type, Array)]

@@ -85,5 +85,8 @@ def reverse_sort(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activi
 def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> None:
     """Add to one element of a tile's cotangent."""
     ct = cts.take(op.result)
-    if ct is not None and activity.active(op.operands[0]):
+    threads = op.attrs.get("threads")
+    if ct is not None and activity.active(op.operands[0]) and threads is not None:
+        cts.add(op.operands[0], cts.b.one("tile_fill", ct, type=op.operands[0].type, threads=threads))
+    elif ct is not None and activity.active(op.operands[0]):
         cts.add_at(op.operands[0], [env[v] for v in op.operands[1:]], ct)

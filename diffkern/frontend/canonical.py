@@ -33,6 +33,7 @@ __all__ = [
     "encode_tree",
     "encode_value",
     "fingerprint",
+    "may_make_tiles_of_threads",
     "may_multiply_tiles",
     "positions",
 ]
@@ -294,6 +295,11 @@ def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
     if b"builtin:tile_matmul" in values:
         return True
     return any(v.startswith(b"builtin:tile") for v in values) and any(b"(MatMult)" in v for v in values)
+
+
+def may_make_tiles_of_threads(pyfunc: Callable[..., Any]) -> bool:
+    """Whether a kernel or a func it reaches may make a tile of what threads hold, or give threads elements of one."""
+    return any(value in (b"builtin:tile", b"builtin:untile") for _, value in fingerprint(pyfunc))
 
 
 def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:

@@ -70,6 +70,8 @@ class Context:
         Mistakes found so far.
     nonneg
         Integer values known not to be negative.
+    block_dim
+        How many threads of a block hold numbers of their own.
     shapes
         What loop-carried variables became in an earlier lowering of the same loop, to begin with next time.
     """
@@ -91,6 +93,7 @@ class Context:
         self.tile_views: dict[Value, frozenset[str]] = {}  # a view of a tile → variables that hold that tile
         self.tile_lines: dict[Value, int] = {}  # where a tile was made
         self.in_map = False
+        self.block_dim = 1
         self._uid = 0
 
     @property

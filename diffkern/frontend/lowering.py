@@ -24,7 +24,9 @@ from diffkern.ir.structs import Argument, flatten
 __all__ = ["lower"]
 
 
-def lower(pyfunc: Callable[..., Any], arg_types: Sequence[Argument], name: str | None = None) -> Function:
+def lower(
+    pyfunc: Callable[..., Any], arg_types: Sequence[Argument], name: str | None = None, block_dim: int = 1
+) -> Function:
     """Lower a kernel.
 
     Parameters
@@ -35,6 +37,8 @@ def lower(pyfunc: Callable[..., Any], arg_types: Sequence[Argument], name: str |
         One type per parameter, as :meth:`Signature.match` gives them. A struct becomes an IR parameter for each field.
     name : str, optional
         The function's name in the IR; the Python name by default.
+    block_dim : int, optional
+        How many elements ``dk.tile(x)`` has: the threads of a block.
 
     Raises
     ------
@@ -43,6 +47,7 @@ def lower(pyfunc: Callable[..., Any], arg_types: Sequence[Argument], name: str |
     """
     source = get_source(pyfunc)
     cx = Context(lower_expr, lower_block)
+    cx.block_dim = block_dim
     parameters = list(inspect.signature(pyfunc).parameters)
     if len(parameters) != len(arg_types):
         raise KernelTypeError(f"{pyfunc.__name__} takes {len(parameters)} arguments, not {len(arg_types)}")

@@ -119,14 +119,24 @@ def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
     flag(cx, given, "preserve_type")
     whole = isinstance(keep, ast.Constant) and bool(keep.value)
     if isinstance(t, T.Scalar) or whole:
-        return Val(cx.b.one("tile_fill", value, type=T.Tile(t, (1,)), threads=True))  # type: ignore[arg-type]
+        return Val(_of_threads(cx, value))
     if not isinstance(t, (T.Vec, T.Mat)):
         cx.type_error(node, f"{name} of {t}", "pass a number or a vector")
-    shape = (*t.shape, 1)
-    out = cx.b.one("tile_fill", cx.b.zero(t.dtype), type=T.Tile(t.dtype, (t.size,)), threads=True)
+    threads = cx.block_dim
+    out = cx.b.one("tile_fill", cx.b.zero(t.dtype), type=T.Tile(t.dtype, (t.size, threads)))
     for k, component in enumerate(cx.b.components(value)):
-        out = cx.b.one("tile_replace", out, component, cx.b.i32(k))
-    return Val(cx.b.one("tile_reshape", out, shape=shape))
+        row = cx.b.one("tile_reshape", _of_threads(cx, component), shape=(1, threads))
+        out = cx.b.one("tile_insert", out, row, cx.b.i32(k), cx.b.i32(0), steps=(1, 1))
+    return Val(cx.b.one("tile_reshape", out, shape=(*t.shape, threads)))
+
+
+def _of_threads(cx: Context, value: Value) -> Value:
+    t = T.Tile(value.type, (cx.block_dim,))  # type: ignore[arg-type]
+    return cx.b.one("tile_fill", value, type=t, threads=cx.block_dim)
+
+
+def _of_thread(cx: Context, v: Value) -> Value:
+    return cx.b.one("tile_extract", v, cx.b.i32(0), threads=cx.block_dim)
 
 
 def _untile(cx: Context, name: str, node: ast.Call) -> Term:
@@ -134,17 +144,21 @@ def _untile(cx: Context, name: str, node: ast.Call) -> Term:
     given = arguments(cx, name, node, ("a",))
     v = tile_argument(cx, given["a"], f"the argument of {name}")
     t = tile_type(v)
-    if t.shape[-1] != 1 or t.ndim > 2:
+    if t.shape[-1] != cx.block_dim or t.ndim > 2:
+        where = "which are 1 on the CPU" if cx.block_dim == 1 else f"which are {cx.block_dim}"
         cx.type_error(
             node,
-            f"{name}: {origin(cx, v)}, and the last axis must be the threads of the block, which are 1 on the CPU",
+            f"{name}: {origin(cx, v)}, and the last axis must be the threads of the block, {where}",
             "use it on a tile made by dk.tile(x)",
         )
     zero = cx.b.i32(0)
     if t.ndim == 1:
-        return Val(cx.b.one("tile_extract", v, zero))
+        return Val(_of_thread(cx, v))
     assert isinstance(t.dtype, T.Scalar)
-    parts = [cx.b.one("tile_extract", v, cx.b.i32(k), zero) for k in range(t.shape[0])]
+    parts = []
+    for k in range(t.shape[0]):
+        row = cx.b.one("tile_view", v, cx.b.i32(k), zero, shape=(1, cx.block_dim), steps=(1, 1))
+        parts.append(_of_thread(cx, cx.b.one("tile_reshape", row, shape=(cx.block_dim,))))
     wide = T.value_type(t.dtype)
     assert isinstance(wide, T.Scalar)
     return Val(cx.b.construct(T.Vec(wide, t.shape[0]), parts))

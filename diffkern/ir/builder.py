@@ -30,6 +30,7 @@ class Builder:
 
     def __init__(self, region: Region | None = None, loc: Loc | None = None) -> None:
         self.region = region if region is not None else Region()
+        self.threads = 0  # of a block, where each has numbers of its own beside the tiles
         self.loc = loc
 
     # -- structure ---------------------------------------------------------------------------------------------------

@@ -64,6 +64,8 @@ for _row in (
     OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL),  # attrs: type
     OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL),  # (buffer, index)
     OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),  # (buffer, index, value)
+    # (buffer, index, value): by any thread of a block at any time
+    OpDef("buffer_add", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),
     # (c, a, b): row-major c = a @ b, or c += a @ b; attrs: m, n, k, trans_a (a is stored k × m), add
     OpDef("buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL),
     # The same by all threads of a block, of buffers or shared arrays, a factor row by row or column by column; attrs:

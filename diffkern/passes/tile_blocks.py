@@ -6,7 +6,9 @@ threads, neighbours to neighbours, so that accesses of arrays are coalesced; all
 the first thread. Numbers are computed by every thread alike.
 
 The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
-spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it.
+spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes
+tiles of what threads hold (:mod:`tile_threads`) the index is that of the thread instead, and each one does by itself
+what concerns no tile; the function's attribute ``threads`` says for how many in a block it is made.
 
 A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
 program has begin and end with everything seen by all.
@@ -18,18 +20,19 @@ together: none of them may be at work on something else, so they meet before one
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from diffkern.errors import CompileError
-from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, Element, Tile, value_type
+from diffkern.ir.types import INT32, INT64, SHARED, Array, Buffer, Element, Stack, Tile, value_type
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
-from diffkern.passes import tile_fold, tile_ranks, tile_solve
+from diffkern.ops.table import lookup
+from diffkern.passes import tile_fold, tile_own, tile_ranks, tile_solve
 from diffkern.passes.tile_lower import Lowering, has_tiles
 from diffkern.passes.tile_products import TileProduct
+from diffkern.passes.tile_threads import check_threads, threads_of
 from diffkern.passes.tile_together import Together
 from diffkern.passes.tile_uses import Uses, uses
 
@@ -63,14 +66,18 @@ def lower_tiles_for_blocks(
     """
     if not has_tiles(fn):
         return fn
-    low = BlockLowering(uses(fn), library)
+    threads = threads_of(fn)
+    if threads:
+        check_threads(fn)
+    low = BlockLowering(uses(fn), library, threads)
     low.m.one_memory = may_alias
     region = Region()
     with low.b.into(region):
         low.threads()
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, {**fn.attrs, "tiled": True})
+    attrs = {**fn.attrs, **({"threads": threads} if threads else {"tiled": True})}
+    out = Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, attrs)
     if _share(out, limit) > SHARED_BYTES:
         out.attrs = {**out.attrs, "dynamic_shared": True}
     return out
@@ -106,6 +113,9 @@ def _share(fn: Function, limit: int) -> int:
             op.name, op.attrs = "load", {"wrap": (False,)}
         elif op.name == "buffer_set":
             op.name, op.attrs = "store", {"wrap": (False,)}
+        elif op.name == "buffer_add":
+            op.name, op.results = "atomic", (Value(op.operands[2].type),)
+            op.attrs = {"wrap": (False,), "kind": "add"}
     substitute(fn.body, arrays)
     return total
 
@@ -116,10 +126,11 @@ class BlockLowering(Lowering):
     m: Together
     made_twice = 16
 
-    def __init__(self, known: Uses, library: HasLibrary) -> None:
+    def __init__(self, known: Uses, library: HasLibrary, of_threads: int = 0) -> None:
         super().__init__(known)
         self.m = Together(self.b)
         self.library = library
+        self.of_threads = of_threads
 
     def threads(self) -> None:
         """The thread in its block."""
@@ -131,7 +142,9 @@ class BlockLowering(Lowering):
         if self.m.depth:
             super().op(op)
         elif op.name == "block_dim":
-            self.env[op.result] = b_one(self.b)
+            self.env[op.result] = self.b.const(self.of_threads or 1, INT32)
+        elif self.of_threads and lookup(op.name).family != "tile" and not any(map(_on_tiles, _all(op))):
+            self.m.step(lambda: Lowering.op(self, op))
         elif op.name in ("if", "for", "while"):
             if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
                 self.m.settle()
@@ -217,9 +230,16 @@ class BlockLowering(Lowering):
         self.m.together({a, b, c} if add else {a, b}, {c}, call)
 
 
-_TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS}
+_TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS, **tile_own.OPS}
 
 
-def b_one(b: Builder) -> Value:
-    """The number of threads that a block of tiles has in the language: one."""
-    return b.const(1, INT32)
+def _all(op: Op) -> Iterator[Op]:
+    """An op and those in its regions."""
+    yield op
+    for region in op.regions:
+        yield from walk(region)
+
+
+def _on_tiles(op: Op) -> bool:
+    values = (*op.operands, *op.results)
+    return lookup(op.name).family == "tile" or any(isinstance(v.type, (Tile, Stack)) for v in values)

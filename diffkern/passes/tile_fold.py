@@ -75,6 +75,9 @@ def _argreduce(low: BlockLowering, op: Op) -> None:
 
 def _fold(low: BlockLowering, op: Op, *, arg: bool) -> None:
     source, axis = low.sources[op.operands[0]], op.attrs["axis"]
+    if op.attrs.get("share"):
+        _known_to_all(low, op, _own_share(low, source))
+        return
     fold = _Fold(low, op.attrs["kind"], arg, source.dtype)
     if axis is None or source.shape == (source.shape[axis],):
         _known_to_all(low, op, _whole(fold, source)[-1])
@@ -111,6 +114,18 @@ def across_warp(low: BlockLowering, mine: State, join: Callable[[State, State], 
         mine = [b.select(there, x, v) for x, v in zip(join(others, mine), mine, strict=True)]
         distance *= 2
     return mine
+
+
+def _own_share(low: BlockLowering, source: Source) -> Value:
+    """The sum of those elements that a thread comes to."""
+    m, b, read = low.m, low.b, reader(low, source)
+    found: list[Value] = []
+
+    def add(i: Value, so_far: State) -> State:
+        return [combine(low, "add", so_far[0], read(i))]
+
+    m.step(lambda: found.extend(m.dealt(elements(source.shape), add, [b.zero(value_type(source.dtype))])))
+    return found[0]
 
 
 def _whole(fold: _Fold, source: Source) -> State:

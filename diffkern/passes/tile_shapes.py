@@ -17,7 +17,7 @@ from diffkern.passes.tile_source import Computed, Leaf, Source, Stored, elements
 if TYPE_CHECKING:
     from diffkern.passes.tile_lower import Lowering
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "changed", "checked"]
 
 
 def _fill(low: Lowering, op: Op) -> None:
@@ -154,7 +154,7 @@ def _mapped(low: Lowering, op: Op, sources: Sequence[Source | None]) -> list[Com
     return [result(k, dtype) for k, dtype in enumerate(op.attrs["dtypes"])]
 
 
-def _checked(low: Lowering, indices: Sequence[Value], shape: Sequence[int]) -> tuple[list[Value], Value | None]:
+def checked(low: Lowering, indices: Sequence[Value], shape: Sequence[int]) -> tuple[list[Value], Value | None]:
     """Indices of an element as int64, and the condition under which it exists if that is not certain."""
     m = low.m
     wide = [m.wide(low.value(v)) for v in indices]
@@ -164,7 +164,7 @@ def _checked(low: Lowering, indices: Sequence[Value], shape: Sequence[int]) -> t
 
 def _extract(low: Lowering, op: Op) -> None:
     source, m = low.sources[op.operands[0]], low.m
-    index, condition = _checked(low, op.operands[1:], source.shape)
+    index, condition = checked(low, op.operands[1:], source.shape)
 
     def read() -> None:
         if condition is None:
@@ -177,7 +177,7 @@ def _extract(low: Lowering, op: Op) -> None:
     m.step(read)
 
 
-def _changed(low: Lowering, op: Op) -> Stored:
+def changed(low: Lowering, op: Op) -> Stored:
     """The memory of a tile that differs little from the first operand, holding that operand."""
     source = low.sources[op.operands[0]]
     target = low.reuse(op.result, op.operands[:1])
@@ -188,8 +188,8 @@ def _changed(low: Lowering, op: Op) -> Stored:
 
 
 def _replace(low: Lowering, op: Op) -> None:
-    target, value = _changed(low, op), low.value(op.operands[1])
-    index, condition = _checked(low, op.operands[2:], target.shape)
+    target, value = changed(low, op), low.value(op.operands[1])
+    index, condition = checked(low, op.operands[2:], target.shape)
 
     def write() -> None:
         place, item = low.m.flat(index, target.shape), value
@@ -203,7 +203,7 @@ def _replace(low: Lowering, op: Op) -> None:
 def _insert(low: Lowering, op: Op) -> None:
     m = low.m
     part, borrowed = low.stored(op.operands[1])
-    target = _changed(low, op)
+    target = changed(low, op)
     starts, steps = [m.wide(low.value(v)) for v in op.operands[2:]], op.attrs["steps"]
 
     def at(index: list[Value]) -> None:

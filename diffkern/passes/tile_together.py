@@ -22,8 +22,8 @@ from diffkern.passes.tile_source import Index, Maker, elements
 
 __all__ = ["Together"]
 
-_READS = frozenset({"buffer_get", "load", "atomic", "accumulate"})
-_CHANGES = frozenset({"buffer_set", "store", "atomic", "accumulate"})
+_READS = frozenset({"buffer_get", "buffer_add", "load", "atomic", "accumulate"})
+_CHANGES = frozenset({"buffer_set", "buffer_add", "store", "atomic", "accumulate"})
 
 GROUP = 4
 """Neighbours that a thread takes together, where the elements of a tile can be cut into such groups."""

@@ -30,7 +30,7 @@ class Copies:
     ct : array
         The cotangent.
     count : int
-        How many.
+        How many, or 0.
 
     Attributes
     ----------
@@ -44,9 +44,10 @@ class Copies:
         buffer, self._memory = allocate((count, step), np.dtype(np.uint8), True)
         self._ct = ct
         self._parts = buffer[:, : like.nbytes].view(like.dtype).reshape(count, *like.shape)
-        start = buffer.ctypes.data
-        extents = self._copy(0)._packed[_address.size :]
-        self.packed = [_address.pack(start + k * step) + extents for k in range(count)]
+        self.packed: list[bytes] = []
+        if count:
+            start, extents = buffer.ctypes.data, self._copy(0)._packed[_address.size :]
+            self.packed = [_address.pack(start + k * step) + extents for k in range(count)]
 
     def _copy(self, k: int) -> array:
         return _make(self._parts[k], self._ct._element, self._memory, True)

@@ -130,6 +130,10 @@ class _Writer:
     def integer(self) -> str:
         return self.pick(("0", "1", "2", "j", "i", "m", *self.loop_vars, *self.loop_vars))
 
+    def start(self) -> str:
+        """Where a part of a tile begins; only what is known at run time may be outside it."""
+        return self.pick(("0", "0", "j", "i", "m", *self.loop_vars))
+
     def index(self) -> str:
         """An index into an axis, now and then outside it."""
         return self.pick(("0", "1", "2", "j % 3", "-1", f"({self.integer()} + 1) % 3", self.integer()))
@@ -233,7 +237,7 @@ class _Writer:
         if kind == 3:
             return f"({self.name('t')} @ dk.tile_transpose({self.tile('t', depth)}))"
         if kind == 4:
-            return f"dk.tile_view({self.name('t')}, offset=(0, {self.pick(('0', '1', self.integer()))}), shape=(R, R))"
+            return f"dk.tile_view({self.name('t')}, offset=(0, {self.pick(('1', self.start()))}), shape=(R, R))"
         if kind == 5:
             p = self.name("p")
             fill = self.pick(("", ", fill_mode='upper'"))
@@ -315,7 +319,7 @@ class _Writer:
     def change(self) -> None:
         """Change a tile in place."""
         t, p, r = (self.name(stem) for stem in "tpr")
-        kind = self.choose(13)
+        kind = self.choose(16)
         if kind == 0:
             self.emit(f"{t}[{self.index()}, {self.index()}] = {self.number()}")
         elif kind == 1:
@@ -327,7 +331,7 @@ class _Writer:
         elif kind == 4:
             self.emit(f"{t}[0:2, {self.pick(('1:3', '3:1:-1', '0:4:2'))}] = {self.number()}")
         elif kind == 5:
-            self.emit(f"dk.tile_assign({t}, {self.name('p')} * 0.8, offset=({self.integer()}, {self.integer()}))")
+            self.emit(f"dk.tile_assign({t}, {self.name('p')} * 0.8, offset=({self.start()}, {self.start()}))")
         elif kind == 6:
             self.emit(f"{t} {self.pick('+-*')}= {self.bounded('t', 1)}")
         elif kind == 7:
@@ -346,6 +350,14 @@ class _Writer:
             self.emit(f"dk.tile_sort({r}, {other})")
         elif kind == 11:
             self.emit(f"{t}[{self.index()}, {self.index()}] = {t}[{self.index()}, {self.index()}] * {self.number()}")
+        elif kind == 12:
+            side = self.pick(("lower", "upper"))
+            self.emit(f"dk.tile_{side}_solve_inplace({self.bounded('p', 1)} * 0.2 + one, {t})")
+        elif kind == 13:
+            self.emit(f"{p} = {p} @ dk.tile_transpose({p}) * 0.3 + one")
+            self.emit(f"dk.tile_cholesky_inplace({p}{self.pick(('', ', fill_mode=' + repr('upper')))})")
+        elif kind == 14:
+            self.emit(f"dk.tile_{self.pick(('add', 'sub'))}_inplace({t}, {self.bounded('t', 1)})")
         else:
             self.emit(f"{p} *= {self.bounded('p', 1)}")
 

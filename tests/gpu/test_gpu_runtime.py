@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import diffkern as dk
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "runtime" / "cuda"))
 
+from diffkern.testing.gradcheck import gradcheck  # noqa: I001
 from runtime_cuda_kernels import accumulate, beyond, countdown, neighbours, square, total
 
 pytestmark = pytest.mark.gpu
@@ -20,6 +22,26 @@ pytestmark = pytest.mark.gpu
 G = "cuda:0"
 
 
+@dk.kernel(mode="debug")
+def divides(x: dk.array(dtype=float), n: dk.array(dtype=int)):
+    i = dk.tid()
+    x[i] = float(7 // n[i])
+
+
+@dk.kernel(mode="debug")
+def steps(x: dk.array(dtype=float), n: dk.array(dtype=int)):
+    i = dk.tid()
+    for k in range(0, 4, n[i]):
+        x[i] += float(k)
+
+
+@dk.kernel(mode="debug")
+def meets(x: dk.array(dtype=float), n: dk.array(dtype=int)):
+    i = dk.tid()
+    x[n[i]] = float(i)
+
+
+@pytest.mark.real_gpu
 def test_device():
     gpu = dk.get_device(G)
     assert gpu.arch >= 75
@@ -131,6 +153,84 @@ def test_debug():
         dk.launch(beyond, 4, inputs=[x, y])
 
 
+@pytest.mark.parametrize("kernel", [divides, steps, meets], ids=lambda k: k.name)
+def test_mistakes_that_debug_mode_finds(kernel):
+    x, n = dk.zeros(8, device=G), dk.zeros(8, dtype=int, device=G)
+    with pytest.raises(dk.KernelRuntimeError) as there:
+        dk.launch(kernel, 8, inputs=[x, n])
+    with pytest.raises(dk.KernelRuntimeError) as here:
+        dk.launch(kernel, 8, inputs=[dk.zeros(8), dk.zeros(8, dtype=int)])
+    # Which of several threads is told of is the hardware's choice.
+    assert re.sub(r"\d+", "", str(there.value)) == re.sub(r"\d+", "", str(here.value))
+
+
+def test_gradcheck():
+    x, y = np.linspace(0.5, 1.5, 9, dtype=np.float32), np.zeros(9, np.float32)
+    gradcheck(square, 9, [x, y, 2.0], device=G)
+
+
+def test_overlapping_arrays():
+    x, y = dk.array(np.arange(65), dtype=float, device=G), dk.zeros(64, device=G)
+    dk.launch(square, 64, inputs=[x[:64], y, 1.0])
+    np.testing.assert_array_equal(y.numpy(), np.arange(64, dtype=np.float32) ** 2)
+    dk.launch(square, 64, inputs=[x[:64], x[:64], 1.0])
+    np.testing.assert_array_equal(x.numpy()[:64], np.arange(64, dtype=np.float32) ** 2)
+
+
+@pytest.mark.parametrize("options", [{"block_dim": 64}, {"launch_bounds": (96, 2)}, {"block_dim": 1024}])
+def test_blocks_of_the_kernels_own(options):
+    kernel = dk.kernel(**options)(square.func)
+    x, y = dk.full(1000, 3.0, device=G), dk.zeros(1000, device=G)
+    kernel[1000](x, y, 2.0)
+    assert y.list() == [18.0] * 1000
+
+
+def test_branches_of_a_graph():
+    """Many independent chains, joined at the end: whatever the GPU runs side by side, the sums are right."""
+    n, out = 1 << 16, dk.zeros(1, device=G)
+    chains = [(dk.full(n, float(k + 1), device=G), dk.zeros(n, device=G)) for k in range(8)]
+    with dk.record(run=False) as sequence:
+        out.zero_()
+        for x, y in chains:
+            dk.launch(square, n, inputs=[x, y, 1.0])
+            dk.launch(accumulate, n, inputs=[y, x, 1.0])
+            dk.launch(square, n, inputs=[y, x, 0.5])
+        for x, _ in chains:
+            dk.launch(total, n, inputs=[x, out])
+    graph = sequence.capture()
+    for _ in range(3):
+        for k, (x, _) in enumerate(chains):
+            x.fill_(float(k + 1))
+        graph.launch()
+        wanted = n * sum(0.5 * (k + 1) ** 4 for k in range(8))
+        assert abs(out.list()[0] - wanted) < 1e-5 * wanted
+
+
+def test_copies_between_gpus():
+    if len(dk.get_cuda_devices()) < 2:
+        pytest.skip("there is one GPU")
+    held = np.random.default_rng(2).normal(size=(300, 7)).astype(np.float32)
+    x, y = dk.array(held, device=G), dk.zeros((300, 7), device="cuda:1")
+    dk.copy(y, x)
+    np.testing.assert_array_equal(y.numpy(), held)
+    dk.copy(y[::2], x[1::2])
+    np.testing.assert_array_equal(y.numpy()[::2], held[1::2])
+    assert x.to("cuda:1").to("cpu").list() == x.list()
+
+
+def test_the_interfaces_of_other_libraries():
+    """DLPack and ``__cuda_array_interface__``, one memory from both sides."""
+    x = dk.array(np.arange(8.0), dtype=float, device=G)
+    seen = dk.from_dlpack(x)
+    seen.fill_(2.0)
+    assert x.list() == [2.0] * 8
+    y = dk.zeros(8, device=G)
+    theirs = type("Theirs", (), {"__cuda_array_interface__": y.__cuda_array_interface__})()
+    dk.launch(square, 8, inputs=[x, theirs, 1.0])
+    assert y.list() == [4.0] * 8
+
+
+@pytest.mark.real_gpu
 def test_memory_is_given_back():
     gpu = dk.get_device(G)
     held = dk.zeros(1 << 26, device=G)

@@ -20,6 +20,7 @@ from block_corpus import Case as Blocks
 from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
+from thread_tiles import softmax
 
 import diffkern as dk
 from diffkern import pipeline
@@ -28,7 +29,7 @@ from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.simulated import Simulated
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
-from .selection import CORPUS
+from .selection import CORPUS, OF_THREADS
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
@@ -73,6 +74,19 @@ def check_blocks(case: Blocks) -> None:
         compare(name, found, wanted, 1e-5)
 
 
+def check_threads() -> None:
+    """Tiles of what threads hold, against NumPy."""
+    options = {"target": "sm_90", "block_dim": THREADS}
+    fn = pipeline.forward_ir(softmax.func, softmax.argument_types(), options)
+    n = 3 * THREADS
+    x, scale = np.random.default_rng(4).normal(size=n).astype(np.float32), np.array([0.7, 1.3], np.float32)
+    y = np.zeros(n, np.float32)
+    Simulated(fn, blocks=2, block_dim=THREADS).run((n,), [x, scale, y])
+    e = np.exp(x * scale[0] * scale[1]).reshape(-1, THREADS)
+    expected = np.where(np.arange(n) % 2, 0.0, (e / e.sum(1, keepdims=True)).reshape(-1))
+    compare("the softmax of a block", y, expected, 1e-5)
+
+
 def check_fuzz(seed: int) -> None:
     """A random kernel whose threads work together, on the CPU and in the simulator."""
     text = kernel_text(seed)
@@ -101,9 +115,11 @@ def _results(size: int) -> tuple[Any, Any]:
 
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ]:
+    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS]:
         try:
-            if name.startswith("fuzz."):
+            if name == OF_THREADS:
+                check_threads()
+            elif name.startswith("fuzz."):
                 check_fuzz(int(name[5:]))
             elif name in BLOCKS:
                 check_blocks(BLOCKS[name])

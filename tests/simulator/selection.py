@@ -8,3 +8,6 @@ TOO_MUCH = {"tiles.large_tiles"}
 """Tiles beyond the shared memory of a block: CUDA refuses them."""
 
 CORPUS = sorted(set(CASES) - TOO_MUCH)
+
+OF_THREADS = "threads.softmax"
+"""A kernel that makes tiles of what the threads of a block hold."""

@@ -9,6 +9,7 @@ element pass their cotangent to the first one in row-major order where there are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.ir.builder import Builder
@@ -25,7 +26,14 @@ def _type(v: Value) -> Tile:
 
 
 def total(b: Builder, ct: Value) -> Value:
-    """The sum of all elements as a value."""
+    """The sum of all elements as a value.
+
+    Where each thread of a block holds the number that is wanted, it gets the sum of its share of the elements: the
+    threads' cotangents of one number add up to the whole.
+    """
+    if b.threads:
+        part = b.one("tile_reduce", ct, kind="add", axis=None, share=True)
+        return b.one("tile_extract", part, b.i32(0), share=True)
     return b.one("tile_extract", b.one("tile_reduce", ct, kind="add", axis=None), b.i32(0))
 
 
@@ -43,6 +51,9 @@ def indexed(
 
 
 def _fill(b: Builder, a: RuleArguments) -> Cotangents:
+    threads = a.op.attrs.get("threads")
+    if threads is not None:
+        return [b.one("tile_extract", a.ct, b.i32(0), threads=threads)]
     return [total(b, a.ct)]
 
 
@@ -87,9 +98,11 @@ def _reshape(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _replace(b: Builder, a: RuleArguments) -> Cotangents:
     index = a.x[2:]
+    first: dict[str, Any] = {"first": True} if b.threads else {}
     return [
         b.one("tile_replace", a.ct, b.zero(a.x[1].type), *index) if a.want[0] else None,
-        b.one("tile_extract", a.ct, *index) if a.want[1] else None,
+        # Of what several threads hold, the first one's is written.
+        b.one("tile_extract", a.ct, *index, **first) if a.want[1] else None,
         *(None for _ in index),
     ]
 

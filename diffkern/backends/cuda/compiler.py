@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import llvmlite
 
 from diffkern.backends.cuda import toolchain
+from diffkern.backends.cuda.body import called
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.cuda.mathdx import Product
@@ -159,7 +160,7 @@ def compile_function(
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
     if checking is Checking.NONE:
         eliminate_common(hoist_common(fn))
-    fixed = block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None
+    fixed = fn.attrs.get("threads") or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
     emit = functools.partial(
@@ -212,6 +213,14 @@ def compile_function(
         block_dim=fixed,
         products=kernel.products,
     )
+
+
+def products_of(fn: Function, arch: str, block_dim: int, library: ProductLibrary) -> tuple[Product, ...]:
+    """The products that :func:`compile_function` will ask the library for, without compiling anything."""
+    wanted = _Wanted(library, arch, block_dim)
+    low = lower_tiles_for_blocks(fn, _SHARED_LIMIT.get(arch, SHARED_BYTES), wanted)
+    found = [called(op, block_dim, arch) for op in walk(low.body) if op.name == "buffer_product"]
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,10 @@ def emit_product(builder: Builder, product: Product, a: Any, b: Any, c: Any, *, 
     """
     wide = F64 if product.c == "float64" else F32
     symbol = function(builder.module, product.symbol, VOID, [PTR] * 5)
+    symbol.attributes.add("convergent")  # no compiler may move the call to where some threads are not
     alpha, beta = _number(builder, wide, 1.0), _number(builder, wide, 1.0 if add else 0.0)
     left, right, result = (builder.addrspacecast(p, PTR) for p in (a, b, c))
-    builder.call(symbol, [alpha, left, right, beta, result])
+    builder.call(symbol, [alpha, left, right, beta, result], attrs=("convergent",))
 
 
 def _number(builder: Builder, t: Any, value: float) -> Any:

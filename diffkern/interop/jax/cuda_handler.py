@@ -17,11 +17,12 @@ from llvmlite import ir
 from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.emit import I32, I64, PTR, Code, Word
+from diffkern.interop.jax.frame import DESCRIPTION, ERROR, NUMBERS
 from diffkern.interop.jax.handler import DRIVER, CpuModule
 
 __all__ = ["cuda_handler_ir"]
 
-_DESCRIPTION, _ERROR, _STREAM = 0, 24, 40  # of the context; the stream stands where the CPU has numbers of a mistake
+_STREAM = NUMBERS  # of the context; the stream stands where the CPU has numbers of a mistake
 _MESSAGE_BYTES = 512
 
 
@@ -44,9 +45,9 @@ class _CudaModule(CpuModule):
 
     def note(self, c: Code, context: Word, status: Any) -> None:
         """Keep the first failure."""
-        failed = c.b.and_(c.compare("!=", c.b.zext(status, I64), 0), c.compare("==", c.load(context, _ERROR), 0))
+        failed = c.b.and_(c.compare("!=", c.b.zext(status, I64), 0), c.compare("==", c.load(context, ERROR), 0))
         with c.when(failed):
-            c.store(c.b.zext(status, I64), context, _ERROR)
+            c.store(c.b.zext(status, I64), context, ERROR)
 
     def copy_buffer(self, c: Code, context: Word, to: Word, source: Word, count: Word) -> None:
         stream = c.load(context, _STREAM)
@@ -61,7 +62,7 @@ class _CudaModule(CpuModule):
     def launch(self) -> Any:
         made, c = self.function("launch", ir.VoidType(), [I64] * 3)
         context, step, element = made.args
-        description = c.load(context, _DESCRIPTION)
+        description = c.load(context, DESCRIPTION)
         dims, n = self.dims(c, context, description, c.load(step, layout.LAUNCH_INDEX))
         with c.when(c.compare("==", n, 0)):
             c.b.ret_void()
@@ -125,7 +126,7 @@ class _CudaModule(CpuModule):
         c.b.call(elements, [context, c.word(0), count])
 
     def tell(self, c: Code, frame: Word, context: Word, error: Any) -> None:
-        self.refuse_failure(c, frame, c.load(context, _DESCRIPTION), c.load(context, _ERROR), error)
+        self.refuse_failure(c, frame, c.load(context, DESCRIPTION), c.load(context, ERROR), error)
 
     def refuse_failure(self, c: Code, frame: Word, description: Word, status: Word, error: Any) -> None:
         with c.when(c.compare("!=", status, 0)):

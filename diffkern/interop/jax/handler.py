@@ -1,4 +1,4 @@
-"""The handler that XLA calls, as LLVM code: it looks up the call's description and runs its steps.
+"""The handler that XLA calls on the CPU, as LLVM code: it runs the steps of the call that it was given.
 
 In: nothing but where the registry's address will stand. Out: a module that exports ``dk_xla_handler``, an
 ``XLA_FFI_Handler`` for the CPU. A call runs no Python and takes no lock; all that it needs stands on its stack, so any
@@ -11,38 +11,35 @@ launch dims of a call without the batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern import abi
-from diffkern.interop.jax import ffi_api, layout
+from diffkern.interop.jax import layout
 from diffkern.interop.jax.emit import I32, I64, PTR, VOID, Code, Word
+from diffkern.interop.jax.frame import (
+    BUFFER_WORDS,
+    BUFFERS,
+    DATA,
+    DESCRIPTION,
+    DIMS,
+    ERROR,
+    NUMBERS,
+    SHAPE,
+    STRIDE,
+    FrameModule,
+)  # fmt: skip
 
-__all__ = ["DRIVER", "EXTERNAL_NAMES", "HANDLER", "REGISTRY", "CpuModule", "handler_ir"]
+__all__ = ["DRIVER", "EXTERNAL_NAMES", "CpuModule", "handler_ir"]
 
-HANDLER = "dk_xla_handler"
-REGISTRY = "dk_xla_registry"
 DRIVER = "dk_xla_driver"
 EXTERNAL_NAMES = frozenset("malloc calloc free snprintf memcpy memset bzero __bzero".split())
 """What the module needs from the C library."""
 
 _MAX_CHUNKS = 256
 _ROUNDING = 64
-_MESSAGE_BYTES = 1024
 _RECORD = abi.RECORD_STAMPS * 8
-
-# The context of one call, on the handler's stack; in bytes.
-_DESCRIPTION, _BUFFERS, _DIMS, _ERROR, _STEP, _NUMBERS = 0, 8, 16, 24, 32, 40
-_CONTEXT_WORDS = 5 + 16
-# A buffer in a call: its data, bytes from one batch element to the next, its shape.
-_DATA, _STRIDE, _SHAPE, _BUFFER_WORDS = 0, 8, 16, 3
-
-_FRAME = ffi_api.OFFSETS["XLA_FFI_CallFrame"]
-_BUFFER = ffi_api.OFFSETS["XLA_FFI_Buffer"]
-_API = ffi_api.OFFSETS["XLA_FFI_Api"]
-_ARGS, _RETS, _ATTRS = (ffi_api.OFFSETS[f"XLA_FFI_{n}"] for n in ("Args", "Rets", "Attrs"))
 
 
 def handler_ir() -> str:
@@ -50,20 +47,14 @@ def handler_ir() -> str:
     return CpuModule().text()
 
 
-class CpuModule:
+class CpuModule(FrameModule):
     """The module while it is made."""
 
-    traits = 0
-
     def __init__(self) -> None:
-        self.module = ir.Module("diffkern.xla")
-        self.registry = ir.GlobalVariable(self.module, I64, REGISTRY)
-        self.registry.initializer = ir.Constant(I64, 0)
-        self.registry.type = PTR
+        super().__init__()
         self.malloc = self.external("malloc", I64, [I64])
         self.calloc = self.external("calloc", I64, [I64, I64])
         self.free = self.external("free", VOID, [I64])
-        self.snprintf = ir.Function(self.module, ir.FunctionType(I32, [I64, I64, I64], var_arg=True), "snprintf")
         self.memcpy = self.external("llvm.memcpy.p0.p0.i64", VOID, [PTR, PTR, I64, ir.IntType(1)])
         self.memset = self.external("llvm.memset.p0.i64", VOID, [PTR, ir.IntType(8), I64, ir.IntType(1)])
 
@@ -73,14 +64,6 @@ class CpuModule:
         error = self.error()
         self.handler(elements, error)
         return str(self.module)
-
-    def external(self, name: str, result: Any, arguments: Sequence[Any]) -> Any:
-        return ir.Function(self.module, ir.FunctionType(result, arguments), name)
-
-    def function(self, name: str, result: Any, arguments: Sequence[Any]) -> tuple[Any, Code]:
-        made = ir.Function(self.module, ir.FunctionType(result, arguments), name)
-        made.linkage = "internal"
-        return made, Code(made)
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -117,7 +100,7 @@ class CpuModule:
         chunks = self.chunks()
         made, c = self.function("launch", VOID, [I64] * 3)
         context, step, element = made.args
-        description = c.load(context, _DESCRIPTION)
+        description = c.load(context, DESCRIPTION)
         dims, n = self.dims(c, context, description, c.load(step, layout.LAUNCH_INDEX))
         with c.when(c.compare("==", n, 0)):
             c.b.ret_void()
@@ -148,7 +131,7 @@ class CpuModule:
         dims = c.words(abi.MAX_DIMS)
         for axis in range(abi.MAX_DIMS):
             c.store(1, dims, 8 * axis)
-        given = c.load(context, _DIMS)
+        given = c.load(context, DIMS)
         with c.either(c.compare("!=", given, 0)) as (static, carried):
             with static:
                 for axis in range(abi.MAX_DIMS):
@@ -156,8 +139,8 @@ class CpuModule:
             with carried:
                 # An operand without elements whose shape is (0, *dims), behind the others and the results.
                 place = c.add(c.add(c.load(description, layout.OPERANDS), c.load(description, layout.RESULTS)), index)
-                shape = c.load(self.buffer(c, context, place), _SHAPE)
-                with c.loop(c.load(self.buffer(c, context, place), _STRIDE), 1) as axis:
+                shape = c.load(self.buffer(c, context, place), SHAPE)
+                with c.loop(c.load(self.buffer(c, context, place), STRIDE), 1) as axis:
                     c.store(c.load(shape, c.mul(axis, 8)), dims, c.mul(c.sub(axis, 1), 8))
         n = c.word(1)
         for axis in range(abi.MAX_DIMS):
@@ -165,7 +148,7 @@ class CpuModule:
         return dims, n
 
     def buffer(self, c: Code, context: Word, index: Word) -> Word:
-        return c.add(c.load(context, _BUFFERS), c.mul(index, 8 * _BUFFER_WORDS))
+        return c.add(c.load(context, BUFFERS), c.mul(index, 8 * BUFFER_WORDS))
 
     def cut(self, c: Code, step: Word, dims: Word, n: Word) -> tuple[Word, Word, Word]:
         """Which program runs, in chunks of what length, and in how many colours.
@@ -220,7 +203,7 @@ class CpuModule:
         with c.loop(c.load(step, layout.LAUNCH_PARAMS)) as k:
             param = c.add(params, c.mul(k, layout.PARAM_BYTES))
             held = self.buffer(c, context, c.load(param, layout.PARAM_BUFFER))
-            data = c.add(c.load(held, _DATA), c.mul(element, c.load(held, _STRIDE)))
+            data = c.add(c.load(held, DATA), c.mul(element, c.load(held, STRIDE)))
             kind, count = c.load(param, layout.PARAM_KIND), c.load(param, layout.PARAM_COUNT)
             words = c.load(param, layout.PARAM_WORDS)
             constant = c.compare("==", kind, layout.CONSTANT)
@@ -232,7 +215,7 @@ class CpuModule:
                     at.set(c.add(at.get(), slot))
                 with array:
                     axes = c.mul(count, 8)
-                    shape = c.load(held, _SHAPE)
+                    shape = c.load(held, SHAPE)
                     with c.either(c.compare("==", kind, layout.VIEW)) as (view, whole):
                         with view:
                             c.store(c.add(data, c.load(param, layout.PARAM_START)), at.get())
@@ -280,10 +263,10 @@ class CpuModule:
                 site = c.load(record, 8 * abi.RECORD_SITE)
                 row = c.add(c.mul(c.sub(code, 1), c.load(step, layout.LAUNCH_SITES)), site)
                 message = c.add(c.load(step, layout.LAUNCH_MESSAGES), c.mul(row, layout.MESSAGE_BYTES))
-                place = c.pointer(c.add(context, _ERROR))
+                place = c.pointer(c.add(context, ERROR))
                 swapped = c.b.cmpxchg(place, c.word(0), message, "acq_rel", "monotonic")
                 with c.when(c.b.extract_value(swapped, 1)):
-                    numbers = c.add(context, _NUMBERS)
+                    numbers = c.add(context, NUMBERS)
                     for base, field in ((0, abi.RECORD_THREAD), (32, abi.RECORD_OTHER)):
                         rest = c.load(record, 8 * field)
                         for axis in reversed(range(abi.MAX_DIMS)):
@@ -301,7 +284,7 @@ class CpuModule:
         """``elements(context, low, high)``: all steps for a range of batch elements, in the form of a kernel."""
         made, c = self.function("elements", VOID, [I64] * 3)
         context, low, high = made.args
-        description = c.load(context, _DESCRIPTION)
+        description = c.load(context, DESCRIPTION)
         with c.loop(high, low) as element:
             step = c.variable(c.add(description, c.load(description, layout.FIRST_STEP)))
             with c.loop(c.load(description, layout.STEPS)):
@@ -324,8 +307,8 @@ class CpuModule:
         kind = c.add(c.add(description, c.load(description, layout.BUFFERS)), c.mul(index, layout.BUFFER_BYTES))
         size = c.variable(c.load(kind, layout.BUFFER_ITEM))
         with c.loop(c.load(kind, layout.BUFFER_RANK)) as axis:
-            size.set(c.mul(size.get(), c.load(c.load(held, _SHAPE), c.mul(axis, 8))))
-        return c.add(c.load(held, _DATA), c.mul(element, c.load(held, _STRIDE))), size.get(), held
+            size.set(c.mul(size.get(), c.load(c.load(held, SHAPE), c.mul(axis, 8))))
+        return c.add(c.load(held, DATA), c.mul(element, c.load(held, STRIDE))), size.get(), held
 
     def copy(self, c: Code, context: Word, description: Word, step: Word, element: Word) -> None:
         source, _, _ = self.place(c, context, description, c.load(step, layout.COPY_FROM), element)
@@ -340,161 +323,10 @@ class CpuModule:
         whole = c.variable(c.choose(c.b.and_(c.compare("!=", axes, 0), c.compare(">", n, 0)), 1, 0))
         with c.loop(axes) as axis:
             offset = c.mul(axis, 8)
-            same = c.compare("==", c.load(dims, offset), c.load(c.load(held, _SHAPE), offset))
+            same = c.compare("==", c.load(dims, offset), c.load(c.load(held, SHAPE), offset))
             whole.set(c.choose(same, whole.get(), 0))
         with c.when(c.compare("==", whole.get(), 0)):
             self.clear_buffer(c, context, at, size)
-
-    def error(self) -> Any:
-        """``error(frame, message, code)``: an XLA_FFI_Error with a copy of a C string."""
-        made, c = self.function("error", PTR, [I64] * 3)
-        frame, message, code = made.args
-        size = ffi_api.SIZES["XLA_FFI_Error_Create_Args"]
-        fields = ffi_api.OFFSETS["XLA_FFI_Error_Create_Args"]
-        arguments = c.words(size // 8 + 1)
-        c.store(size, arguments, fields["struct_size"])
-        c.store(0, arguments, fields["extension_start"])
-        c.store(message, arguments, fields["message"])
-        c.store32(code, arguments, fields["errc"])
-        create = c.load(c.load(frame, _FRAME["api"]), _API["XLA_FFI_Error_Create"])
-        c.leave(c.call(create, [c.pointer(arguments)], PTR))
-        return made
-
-    def handler(self, elements: Any, error: Any) -> None:
-        made = ir.Function(self.module, ir.FunctionType(PTR, [PTR]), HANDLER)
-        c = Code(made)
-        null = ir.Constant(PTR, None)
-        frame = c.address(made.args[0])
-
-        def refuse(condition: Any, code: str, text: str, *numbers: Word) -> None:
-            with c.when(condition):
-                buffer = c.words(_MESSAGE_BYTES // 8)
-                form = self.string(c, text)
-                c.b.call(self.snprintf, [buffer, c.word(_MESSAGE_BYTES), form, *numbers])
-                c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES[code])]))
-
-        self.metadata(c, frame, null)
-        self.skip(c, c.load32(frame, _FRAME["stage"]), null)
-        attributes = c.add(frame, _FRAME["attrs"])
-        short = c.compare("<", c.load(frame), ffi_api.SIZES["XLA_FFI_CallFrame"])
-        refuse(short, "UNIMPLEMENTED", "diffkern: this version of XLA passes calls in another form; update diffkern")
-        single = c.compare("==", c.load(attributes, _ATTRS["size"]), 1)
-        refuse(c.b.not_(single), "INVALID_ARGUMENT", "diffkern: the call has another form than this version's")
-        attribute = c.load(c.load(attributes, _ATTRS["attrs"]))
-        count, call = (c.load(attribute, ffi_api.OFFSETS["XLA_FFI_Array"][f]) for f in ("size", "data"))
-        refuse(c.compare("<", count, layout.CALL_DIMS), "INVALID_ARGUMENT", "diffkern: the attribute is too short")
-
-        description = self.look_up(c, call)
-        refuse(
-            c.compare("==", description, 0),
-            "NOT_FOUND",
-            "diffkern: program %016llx is not known in this process; call dk.jax.register() with the directory of "
-            "programs, or import and trace the function that made it",
-            c.load(call, layout.CALL_KEY),
-        )
-        self.load(c, frame, description, error, null)
-        name = c.load(description, layout.NAME)
-        dims = c.variable(c.add(call, 8 * layout.CALL_DIMS))
-        launches = c.load(description, layout.LAUNCHES)
-        static = c.sub(count, layout.CALL_DIMS)
-        has_dims = c.compare("==", static, c.mul(launches, abi.MAX_DIMS))
-        has_none = c.compare("==", static, 0)
-        refuse(
-            c.b.not_(c.b.or_(has_dims, has_none)), "INVALID_ARGUMENT", "diffkern: %s: wrong number of launch dims", name
-        )
-        carried = c.choose(c.b.and_(has_none, c.b.not_(has_dims)), launches, 0)
-        dims.set(c.choose(c.compare("!=", carried, 0), 0, dims.get()))
-
-        operands, results = c.load(description, layout.OPERANDS), c.load(description, layout.RESULTS)
-        arguments, returns = c.add(frame, _FRAME["args"]), c.add(frame, _FRAME["rets"])
-        given = c.load(arguments, _ARGS["size"])
-        refuse(
-            c.compare("!=", given, c.add(operands, carried)),
-            "INVALID_ARGUMENT",
-            "diffkern: %s: takes %lld operands, not %lld",
-            name, operands, given,
-        )  # fmt: skip
-        made_results = c.load(returns, _RETS["size"])
-        refuse(
-            c.compare("!=", made_results, results),
-            "INVALID_ARGUMENT",
-            "diffkern: %s: gives %lld results, not %lld",
-            name, results, made_results,
-        )  # fmt: skip
-
-        context = c.words(_CONTEXT_WORDS)
-        total = c.add(c.add(operands, results), carried)
-        buffers = c.words(c.add(c.mul(total, _BUFFER_WORDS), 1))
-        c.store(description, context, _DESCRIPTION)
-        c.store(buffers, context, _BUFFERS)
-        c.store(dims.get(), context, _DIMS)
-        c.store(0, context, _ERROR)
-        self.begin(c, frame, context)
-
-        batch = c.variable(1)
-        flags, mask = c.load(call, 8 * layout.CALL_FLAGS), c.load(call, 8 * layout.CALL_BATCHED)
-        is_batched = c.b.and_(flags, c.word(layout.HAS_BATCH))
-        kinds = c.add(description, c.load(description, layout.BUFFERS))
-        with c.loop(c.add(operands, results)) as k:
-            is_operand = c.compare("<", k, operands)
-            lists = c.choose(is_operand, c.load(arguments, _ARGS["args"]), c.load(returns, _RETS["rets"]))
-            place = c.choose(is_operand, k, c.sub(k, operands))
-            buffer = c.load(lists, c.mul(place, 8))
-            # The mask has no bits beyond 63 operands; results of a batch all have the axis.
-            bit = c.b.and_(c.b.lshr(mask, c.min(k, 63)), c.word(1))
-            batched = c.b.and_(c.choose(is_operand, bit, 1), is_batched)
-            kind = c.add(kinds, c.mul(k, layout.BUFFER_BYTES))
-            dtype, rank = c.load32(buffer, _BUFFER["dtype"]), c.load(buffer, _BUFFER["rank"])
-            wanted = c.add(c.load(kind, layout.BUFFER_RANK), batched)
-            same = c.b.and_(c.compare("==", dtype, c.load(kind, layout.BUFFER_TYPE)), c.compare("==", rank, wanted))
-            refuse(
-                c.b.not_(same),
-                "INVALID_ARGUMENT",
-                "diffkern: %s: buffer %lld has XLA data type %lld and rank %lld; %lld and %lld are wanted",
-                name, k, dtype, rank, c.load(kind, layout.BUFFER_TYPE), wanted,
-            )  # fmt: skip
-            shape = c.load(buffer, _BUFFER["dims"])
-            record = c.add(buffers, c.mul(k, 8 * _BUFFER_WORDS))
-            c.store(c.load(buffer, _BUFFER["data"]), record, _DATA)
-            c.store(c.add(shape, c.mul(batched, 8)), record, _SHAPE)
-            stride = c.variable(0)
-            with c.when(c.compare("!=", batched, 0)):
-                extent = c.load(shape)
-                has_other = c.b.and_(c.compare("!=", batch.get(), 1), c.compare("!=", batch.get(), extent))
-                refuse(has_other, "INVALID_ARGUMENT", "diffkern: %s: batches of different sizes", name)
-                batch.set(extent)
-                size = c.variable(c.load(kind, layout.BUFFER_ITEM))
-                with c.loop(c.load(kind, layout.BUFFER_RANK)) as axis:
-                    size.set(c.mul(size.get(), c.load(shape, c.add(c.mul(axis, 8), 8))))
-                stride.set(size.get())
-            c.store(stride.get(), record, _STRIDE)
-        with c.loop(carried) as k:
-            buffer = c.load(c.load(arguments, _ARGS["args"]), c.mul(c.add(operands, k), 8))
-            record = c.add(buffers, c.mul(c.add(c.add(operands, results), k), 8 * _BUFFER_WORDS))
-            rank = c.load(buffer, _BUFFER["rank"])
-            refuse(
-                c.b.or_(c.compare("<", rank, 2), c.compare(">", rank, 1 + abi.MAX_DIMS)),
-                "INVALID_ARGUMENT",
-                "diffkern: %s: a launch has 1 to 4 dims",
-                name,
-            )
-            c.store(c.load(buffer, _BUFFER["dims"]), record, _SHAPE)
-            c.store(rank, record, _STRIDE)
-
-        self.run(c, context, description, elements, batch.get())
-        self.tell(c, frame, context, error)
-        c.leave(null)
-
-    def skip(self, c: Code, stage: Word, null: Any) -> None:
-        """Do nothing but in the stage of execution."""
-        with c.when(c.compare("!=", stage, ffi_api.STAGE_EXECUTE)):
-            c.leave(null)
-
-    def load(self, c: Code, frame: Word, description: Word, error: Any, null: Any) -> None:
-        """Prepare for the call's programs."""
-
-    def begin(self, c: Code, frame: Word, context: Word) -> None:
-        """Prepare for the call."""
 
     def run(self, c: Code, context: Word, description: Word, elements: Any, count: Word) -> None:
         """Run all elements of the batch."""
@@ -507,59 +339,3 @@ class CpuModule:
                 c.call(pool, [run, context, c.word(0), count, chunk, c.word(0), c.word(1)], I32)
             with alone:
                 c.b.call(elements, [context, c.word(0), count])
-
-    def metadata(self, c: Code, frame: Word, null: Any) -> None:
-        """Answer the question for version and traits."""
-        extension = c.load(frame, _FRAME["extension_start"])
-        with c.when(c.compare("!=", extension, 0)):
-            kind = c.load32(extension, ffi_api.OFFSETS["XLA_FFI_Extension_Base"]["type"])
-            with c.when(c.compare("==", kind, ffi_api.METADATA_EXTENSION)):
-                at = c.load(extension, ffi_api.OFFSETS["XLA_FFI_Metadata_Extension"]["metadata"])
-                version = ffi_api.OFFSETS["XLA_FFI_Api_Version"]
-                base = c.add(at, ffi_api.OFFSETS["XLA_FFI_Metadata"]["api_version"])
-                # What is used here is in version 0.1, which later runtimes take as well.
-                c.store32(0, base, version["major_version"])
-                c.store32(1, base, version["minor_version"])
-                c.store32(self.traits, at, ffi_api.OFFSETS["XLA_FFI_Metadata"]["traits"])
-                c.leave(null)
-
-    def look_up(self, c: Code, call: Word) -> Word:
-        """The description of a program, or 0."""
-        registry = c.b.load_atomic(self.registry, "acquire", 8, typ=I64)
-        found = c.variable(0)
-        with c.when(c.compare("!=", registry, 0)):
-            mask = c.load(registry)
-            first, second = c.load(call, 0), c.load(call, 8)
-            at = c.variable(c.b.and_(first, mask))
-            # A table is never more than half full: there is an empty slot to end the search.
-            with c.forever() as stop:
-                slot = c.add(c.add(registry, 8), c.mul(at.get(), 8 * layout.SLOT_WORDS))
-                same = c.b.and_(c.compare("==", c.load(slot), first), c.compare("==", c.load(slot, 8), second))
-                found.set(c.choose(same, c.load(slot, 16), 0))
-                stop(c.b.or_(same, c.compare("==", c.load(slot, 16), 0)))
-                at.set(c.b.and_(c.add(at.get(), 1), mask))
-        return found.get()
-
-    def tell(self, c: Code, frame: Word, context: Word, error: Any) -> None:
-        """Return the mistake that a debug program found, if there is one."""
-        message = c.load(context, _ERROR)
-        with c.when(c.compare("!=", message, 0)):
-            numbers = c.add(context, _NUMBERS)
-            shown = []
-            for k in range(layout.MESSAGE_NUMBERS):
-                which = c.load(message, layout.MESSAGE_ORDER + 8 * k)
-                shown.append(c.load(numbers, c.mul(which, 8)))
-            buffer = c.words(_MESSAGE_BYTES // 8)
-            form = c.load(message, layout.MESSAGE_FORMAT)
-            c.b.call(self.snprintf, [buffer, c.word(_MESSAGE_BYTES), form, *shown])
-            c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES["INVALID_ARGUMENT"])]))
-
-    def string(self, c: Code, text: str) -> Word:
-        data = bytearray(text.encode() + b"\0")
-        kind = ir.ArrayType(ir.IntType(8), len(data))
-        name = f"text.{len(self.module.globals)}"
-        held = ir.GlobalVariable(self.module, kind, name)
-        held.linkage, held.global_constant = "internal", True
-        held.initializer = ir.Constant(kind, data)
-        held.type = PTR
-        return c.address(held)

@@ -112,3 +112,14 @@ def turned_in_blocks(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     s[t] = x[i]
     dk.syncthreads()
     y[i] = s[n - 1 - t]
+
+
+COLUMNS = dk.constant(12)
+
+
+@dk.kernel
+def softmax(x: dk.array(dtype=float, ndim=2), out: dk.array(dtype=float, ndim=2)):
+    i = dk.tid()
+    row = dk.tile_load(x[i], shape=COLUMNS)
+    e = dk.tile_map(dk.exp, row - dk.tile_max(row)[0])
+    dk.tile_store(out[i], e / dk.tile_sum(e)[0])

@@ -128,6 +128,16 @@ def test_what_jax_does_not_take_is_refused_by_name(make, message):
             call(*args)
 
 
+def test_a_kernel_of_tiles():
+    f = dk.jax_kernel(k.softmax, launch_dims=lambda x: x.shape[0], output_dims=(5, 12))
+    x = ramp(60).reshape(5, 12)
+    close(f(x)[0], jax.nn.softmax(x, axis=1))
+    close(jax.jit(f)(x)[0], jax.nn.softmax(x, axis=1))
+    ours = jax.grad(lambda x: (f(x)[0] ** 2).sum())(x)
+    close(ours, jax.grad(lambda x: (jax.nn.softmax(x, axis=1) ** 2).sum())(x))
+    close(jax.vmap(f)(x[None])[0][0], jax.nn.softmax(x, axis=1))
+
+
 def test_float64_against_differences():
     # JAX before 0.8, the newest for Python 3.10, has it in jax.experimental.
     with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):

@@ -505,6 +505,28 @@ def test_autocast_brings_tensors_to_the_annotated_type(how):
     assert x.grad.dtype == torch.bfloat16
 
 
+COLUMNS = dk.constant(12)
+
+
+@dk.kernel
+def softmax(x: dk.array(dtype=float, ndim=2), out: dk.array(dtype=float, ndim=2)):
+    i = dk.tid()
+    row = dk.tile_load(x[i], shape=COLUMNS)
+    e = dk.tile_map(dk.exp, row - dk.tile_max(row)[0])
+    dk.tile_store(out[i], e / dk.tile_sum(e)[0])
+
+
+def test_a_kernel_of_tiles(how):
+    f = how(dk.torch_function(softmax, launch_dims=5, output_dims=(5, 12)))
+    x = torch.linspace(-1.0, 2.0, 60).reshape(5, 12).requires_grad_()
+    (f(x) ** 2).sum().backward()
+    again = x.detach().clone().requires_grad_()
+    wanted = torch.softmax(again, 1)
+    (wanted**2).sum().backward()
+    torch.testing.assert_close(f(x), wanted)
+    torch.testing.assert_close(x.grad, again.grad)
+
+
 def test_an_in_out_argument_without_annotation(how):
     @dk.kernel
     def square(s, y: dk.array(dtype=float)):

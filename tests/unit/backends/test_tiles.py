@@ -147,6 +147,32 @@ def test_rows_of_tiles_are_moved_in_vectors() -> None:
     assert len(body.splitlines()) < 600
 
 
+@pytest.mark.parametrize("n", [3, 40])
+def test_blocks_that_overlap_and_share_a_factor(n: int) -> None:
+    """Few blocks that all meet in x are one chunk, which needs no copy of what they all add to."""
+
+    @dk.kernel
+    def rows(x: f2, w: f2, y: f2):
+        i = dk.tid()
+        t = dk.tile_load(x, shape=(24, 32), offset=(i, 0)) @ dk.tile_load(w, shape=(32, 32))
+        dk.tile_store(y, dk.tile_reshape(dk.tile_sum(t, axis=0), shape=(1, 32)), offset=(i, 0))
+
+    rng = np.random.default_rng(n)
+    x = dk.array(rng.normal(size=(n + 23, 32)).astype(np.float32), requires_grad=True)
+    w = dk.array(rng.normal(size=(32, 32)).astype(np.float32), requires_grad=True)
+    y = dk.zeros((n, 32), requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch_tiled(rows, dim=[n], inputs=[x, w], outputs=[y], block_dim=32)
+    ct = rng.normal(size=(n, 32)).astype(np.float32)
+    tape.backward(grads={y: dk.array(ct)})
+    windows = np.lib.stride_tricks.sliding_window_view(x.numpy().astype(np.float64), 24, axis=0)
+    np.testing.assert_allclose(w.grad.numpy(), windows.sum(-1).T @ ct, rtol=1e-4, atol=1e-3)
+    expected = np.zeros((n + 23, 32))
+    for i in range(n):
+        expected[i : i + 24] += ct[i].astype(np.float64) @ w.numpy().T
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_long_kernel_of_short_loops_is_vectorised() -> None:
     """What the vectoriser's time grows with is its longest loop, not the kernel."""
 

@@ -9,7 +9,7 @@ from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat,
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, all_ops, lookup, register
 
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "tile_load", "tile_store", "tile_atomic"}
-BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_matmul", "buffer_product"}
+BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_add", "buffer_matmul", "buffer_product"}
 PURE_INTERNAL = {"next_checkpoint", "tile_add_at", "tile_scatter"}
 INTERNAL = {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate"} | BUFFERS | PURE_INTERNAL
 # Their cotangents are collected by the reverse pass itself.

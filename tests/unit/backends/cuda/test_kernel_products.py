@@ -170,6 +170,23 @@ def test_products_are_the_library_s_where_it_can(
     assert len(program.manifest["products"]) == len(made) == (1 if block_dim == 32 else 0)
 
 
+@pytest.mark.parametrize(("arch", "mode"), [("sm_80", "release"), ("sm_100", "debug")])
+def test_products_stand_beside_everything_else(made: list[Product], arch: str, mode: str) -> None:
+    @dk.kernel
+    def much(a: half, c: f2, total: dk.array(dtype=float), count: dk.array(dtype=dk.int16)):
+        i = dk.tid()
+        x = dk.tile_load(a, shape=(T, T), offset=(i * T, 0))
+        y = dk.tile_scan_inclusive(dk.tile_astype(x @ dk.tile_transpose(x), dtype=float))
+        dk.tile_atomic_add(c, y)
+        total[0] += dk.tile_sum(y)[0]
+        dk.atomic_add(count, 0, dk.int16(1))
+        dk.tile_store(a, dk.tile_astype(dk.tile_map(dk.exp, y), dtype=dk.float16), offset=(i * T, 0))
+
+    program = dk.compile(much, target=arch, mode=mode, block_dim=64, enable_mathdx_gemm=True)
+    assert made == [replace(FORWARD, threads=64, arch=arch, columns_b=True)]
+    assert program.manifest["products"] == [made[0].symbol]
+
+
 def test_kernels_without_products_of_tiles_are_for_any_block(made: list[Product]) -> None:
     @dk.kernel
     def rotated(m: dk.array(dtype=dk.mat22), v: dk.array(dtype=dk.vec2)):

@@ -7,6 +7,7 @@ from conftest import require
 from product_kernel import NAME, kernel_text
 
 from diffkern.backends.cuda import toolchain
+from diffkern.backends.cuda.dialect import convert
 from diffkern.backends.cuda.mathdx import Product
 from diffkern.errors import CompileError
 
@@ -27,6 +28,14 @@ def test_a_kernel_with_a_product_becomes_lto_code(product: Product, arch: str) -
 def test_what_the_result_held_counts_only_when_added_to(add: bool, beta: str) -> None:
     stored = [line.split()[2].rstrip(",") for line in kernel_text(HALF, add=add).splitlines() if "store float" in line]
     assert stored == ["0x3ff0000000000000", beta]
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_compilers_keep_the_call_where_all_threads_are(typed: bool) -> None:
+    text = convert(kernel_text(HALF), NAME, typed=typed)
+    lines = [line for line in text.splitlines() if HALF.symbol in line]
+    assert [line.split()[0] for line in lines] == ["call", "declare"]
+    assert all(line.endswith("convergent") for line in lines)
 
 
 def test_a_function_that_is_not_linked_is_named() -> None:

@@ -28,7 +28,7 @@ f2 = dk.array(dtype=float, ndim=2)
 i1 = dk.array(dtype=int)
 
 CASES: dict[str, Case] = {}
-THREADS = (1, 5, 32, 70)
+THREADS = (1, 5, 70)
 
 
 def case(*dim: int, rtol: float = 1e-5, **arguments: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

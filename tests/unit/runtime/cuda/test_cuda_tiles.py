@@ -199,8 +199,8 @@ def test_programs_for_gpus_are_launched_in_the_same_way(adjoint):
 
 @dk.kernel
 def large(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2)):
-    t = dk.tile_load(x, shape=(96, 96))
-    dk.tile_store(y, dk.tile_transpose(t) + t)
+    t, u = dk.tile_load(x, shape=(96, 96)), dk.tile_load(y, shape=(96, 96))
+    dk.tile_store(y, dk.tile_transpose(t) + dk.tile_transpose(u))
 
 
 def test_a_launch_asks_for_shared_memory():
