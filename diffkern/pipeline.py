@@ -24,6 +24,7 @@ from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.backends import cpu, cuda
 from diffkern.backends.cuda.cubin import declared_local_bytes, resources
+from diffkern.backends.cuda.mathdx import Product
 from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
@@ -310,8 +311,23 @@ def _launch_bounds(options: Options) -> tuple[int, int] | None:
     return None if bounds is None else (bounds, 0) if isinstance(bounds, int) else (bounds[0], bounds[1])
 
 
-def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
+def products_for_gpu(
+    pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int] | None, options: Options
+) -> tuple[Product, ...]:
+    """The matrix products that a program for a GPU takes from a library, without compiling it or making them."""
+    library = _library(options)
+    if library is None:
+        return ()
+    fn = forward_ir(pyfunc, types, options) if active is None else adjoint_ir(pyfunc, types, active, options).fn
+    return cuda.products_of(fn, options["target"], options["block_dim"], library)
+
+
+def _library(options: Options) -> cuda.ProductLibrary | None:
     wish, obtain = options.get("mathdx_gemm"), options.get("obtain")
+    return cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None
+
+
+def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
     return cuda.compile_function(
         fn,
         symbol,
@@ -322,7 +338,7 @@ def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Che
         launch_bounds=_launch_bounds(options),
         may_alias=bool(options.get("may_alias", True)),
         block_dim=options.get("block_dim"),
-        products=cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None,
+        products=_library(options),
     )
 
 

@@ -128,6 +128,31 @@ def test_of_two_that_want_the_same_product_one_makes_it(tmp_path: Path) -> None:
     assert found[0].code == found[1].code
 
 
+@pytest.mark.parametrize(("processes", "count", "together"), [(2, 3, 3), (2, 4, 2), (1, 3, 1), (4, 2, 2)])
+def test_the_last_products_share_the_processors(tmp_path: Path, processes: int, count: int, together: int) -> None:
+    """Two at a time would leave one processor idle while the third is made."""
+    waits = (
+        "import os, sys, time\n"
+        "folder, wanted = sys.argv[2], int(sys.argv[3])\n"
+        "os.mkdir(os.path.join(folder, sys.argv[1]))\n"
+        "end = time.monotonic() + 30\n"
+        "while len(os.listdir(folder)) < wanted and time.monotonic() < end: time.sleep(0.01)\n"
+        "seen = len(os.listdir(folder))\n"
+        "sys.stdout.write(str(seen))"
+    )
+    started = tmp_path / "started"
+    started.mkdir()
+    products = [dataclasses.replace(HALF, k=16 * (n + 1)) for n in range(count)]
+    found = obtain(
+        products,
+        store=Store(tmp_path / "cache"),
+        processes=processes,
+        command=lambda p: [sys.executable, "-S", "-c", waits, p.symbol, str(started), str(together)],
+    )
+    # The first one has seen all that were begun with it, and no more.
+    assert min(int(code) for code in found.code.values()) == together
+
+
 def test_a_failure_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
 
     def command(product: Product) -> list[str]:
