@@ -3,6 +3,9 @@
 In: the products that kernels call. Out: their code. What a product is decides its key (with the versions of libmathdx
 and of the compiler it uses), so kernels share code, and so do processes. Making one takes seconds to a minute; several
 are made at once, each in a process of its own, with a progress bar on a terminal once that takes more than a second.
+
+They take about equally long, so that one after another for each processor would leave processors idle at the end: of
+three products on two processors, one for a third of the time. The last ones therefore share the processors.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ __all__ = ["Products", "codes", "generated", "obtain", "product_key"]
 
 _CODE = "kernel.ltoir"
 _BAR_AFTER_S = 1.0
+_MEMORY = 2 << 30
+"""Bytes that a process takes at most: 16 x 16 x 16 float16 takes 2.1 GB."""
 
 Command = Callable[[Product], list[str]]
 
@@ -99,7 +104,7 @@ def obtain(
     store : Store, optional
         Where code is kept; the cache directory by default.
     processes : int, optional
-        How many to make at once; as many as processors by default.
+        How many to make at once, the last ones excepted; by default as many as processors, and as fit into the memory.
     progress : bool, optional
         Whether to show a progress bar on standard error; by default where that is a terminal.
     command : callable, optional
@@ -133,12 +138,21 @@ def obtain(
                 code[product] = entry.more[_CODE]
         missing = [product for product in missing if product not in code]
         before = os.times()
-        errors = _Makers(missing, code, kept, processes or processors(), shown, command or _command).run()
+        errors = _Makers(missing, code, kept, processes or _processes(), shown, command or _command).run()
         after = os.times()
     _count(len(missing) - len(errors))
     raise_all(errors)
     spent = after.children_user - before.children_user + after.children_system - before.children_system
     return Products(code, tuple(missing), spent, symbols)
+
+
+def _processes() -> int:
+    """One for each processor, as long as twice as many fit into the memory."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # only libmathdx's own systems can tell
+        return processors()
+    return max(1, min(processors(), memory // (2 * _MEMORY)))
 
 
 def _count(made: int) -> None:
@@ -180,7 +194,7 @@ class _Makers:
     def run(self) -> list[KernelError]:
         try:
             while self.waiting or self.running:
-                while self.waiting and len(self.running) < self.limit:
+                while self.waiting and len(self.running) < self.room():
                     self.running.append(self.start(self.waiting.pop(0)))
                 for maker in [m for m in self.running if m.process.poll() is not None]:
                     self.running.remove(maker)
@@ -196,6 +210,11 @@ class _Makers:
             if self.bar is not None:
                 self.bar.close()
         return self.errors
+
+    def room(self) -> int:
+        """How many processes there may be: all that are left, if the processors have no two for each."""
+        left = len(self.waiting) + len(self.running)
+        return left if left < 2 * self.limit else self.limit
 
     def show(self, done: int) -> None:
         if self.bar is not None:

@@ -165,6 +165,15 @@ class Specialization:
             return build_forward(self.pyfunc, self.types, symbol, options)
         return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
 
+    def products(self, target: str) -> tuple[Product, ...]:
+        """Return the matrix products that its program for a GPU takes from a library, without making them."""
+        if not self.options.get("mathdx_gemm"):
+            return ()
+        from diffkern.pipeline import products_for_gpu
+
+        options = {**self.options, "target": target, "obtain": _obtain}
+        return products_for_gpu(self.pyfunc, self.types, self.active, options)
+
     @property
     def title(self) -> str:
         """What it is, for messages and lists."""

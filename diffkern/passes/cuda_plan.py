@@ -15,17 +15,18 @@ On a GPU there are no chunks that run in order, so neither two colours nor priva
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, value_type
 from diffkern.ops.memory import ACCUMULATES
-from diffkern.passes.blocks import blockwise_op
+from diffkern.passes.blocks import blockwise_op, of_single_threads
 from diffkern.passes.conflicts import Conflict, use_atomics
+from diffkern.passes.shared_updates import settle_shared_updates
 from diffkern.passes.sums import invariant_values, needed_for, uniform_sums, used_values
 
-__all__ = ["CudaPlan", "Update", "cuda_plan", "settle_updates"]
+__all__ = ["CudaPlan", "Update", "cuda_plan", "settle_updates", "update_of"]
 
 
 class Update(enum.Enum):
@@ -87,6 +88,8 @@ def settle_updates(
         if accumulate == "atomic" or c.kind in ("bounded", "general") or b in summed
     ]
     use_atomics(fn, meeting)
+    if of_single_threads(fn):
+        settle_shared_updates(fn)
 
 
 def cuda_plan(fn: Function) -> CudaPlan:
@@ -95,12 +98,28 @@ def cuda_plan(fn: Function) -> CudaPlan:
     sums = tuple(uniform_sums(fn, invariant, used))
     updates: dict[Op, Update] = {}
     for op in walk(fn.body):
-        if op.name == "accumulate":
-            updates[op] = Update.PLAIN if op.attrs["mode"] == "plain" else Update.RED
-        elif op.name == "atomic":
-            updates[op] = Update.ATOMIC if op.result in used else Update.RED
+        update = update_of(op, used)
+        if update is not None:
+            updates[op] = update
     updates.update(dict.fromkeys(sums, Update.SUM))
     return CudaPlan(sums, updates, invariant, blockwise_op(fn) is not None)
+
+
+def update_of(op: Op, used: Set[Value]) -> Update | None:
+    """How an update is made that is no sum; None for other ops.
+
+    Parameters
+    ----------
+    op
+        Any op of a function whose modes are settled.
+    used
+        The values that something reads.
+    """
+    if op.name == "accumulate":
+        return Update.PLAIN if op.attrs["mode"] == "plain" else Update.RED
+    if op.name == "atomic":
+        return Update.ATOMIC if op.result in used else Update.RED
+    return None
 
 
 def summed_type(op: Op) -> Element:

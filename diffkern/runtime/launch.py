@@ -413,6 +413,8 @@ def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
     """Return the shape of a GPU's grid that was asked for, None where nothing was."""
     if (block_dim is not None and type(block_dim) is not int) or type(max_blocks) is not int:
         raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
+    if block_dim is not None and block_dim < 1:
+        raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}")
     return None if block_dim is None and not max_blocks else (block_dim or 0, max_blocks)
 
 

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import products_made
+from conftest import products_made, require
 
+import diffkern as dk
 from diffkern.backends.cuda import mathdx
 from diffkern.backends.cuda.mathdx import Product
+from diffkern.build import Work, make, specializations
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError
@@ -128,6 +130,31 @@ def test_of_two_that_want_the_same_product_one_makes_it(tmp_path: Path) -> None:
     assert found[0].code == found[1].code
 
 
+@pytest.mark.parametrize(("processes", "count", "together"), [(2, 3, 3), (2, 4, 2), (1, 3, 1), (4, 2, 2)])
+def test_the_last_products_share_the_processors(tmp_path: Path, processes: int, count: int, together: int) -> None:
+    """Two at a time would leave one processor idle while the third is made."""
+    waits = (
+        "import os, sys, time\n"
+        "folder, wanted = sys.argv[2], int(sys.argv[3])\n"
+        "os.mkdir(os.path.join(folder, sys.argv[1]))\n"
+        "end = time.monotonic() + 30\n"
+        "while len(os.listdir(folder)) < wanted and time.monotonic() < end: time.sleep(0.01)\n"
+        "seen = len(os.listdir(folder))\n"
+        "sys.stdout.write(str(seen))"
+    )
+    started = tmp_path / "started"
+    started.mkdir()
+    products = [dataclasses.replace(HALF, k=16 * (n + 1)) for n in range(count)]
+    found = obtain(
+        products,
+        store=Store(tmp_path / "cache"),
+        processes=processes,
+        command=lambda p: [sys.executable, "-S", "-c", waits, p.symbol, str(started), str(together)],
+    )
+    # The first one has seen all that were begun with it, and no more.
+    assert min(int(code) for code in found.code.values()) == together
+
+
 def test_a_failure_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
 
     def command(product: Product) -> list[str]:
@@ -223,3 +250,24 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     with pytest.raises(CompileError) as caught:
         mathdx.generate(HALF)
     assert "diffkern[tiles]" in str(caught.value)
+
+
+def test_a_build_makes_the_products_of_all_programs_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    require("cuda.bindings.nvjitlink", "nvidia")
+    half = dk.array2d(dtype=dk.float16)
+
+    @dk.kernel(enable_mathdx_gemm=True, block_dim=32)
+    def gemm(a, b, c):
+        x, y = dk.tile_load(a, shape=(16, 16)), dk.tile_load(b, shape=(16, 16))
+        dk.tile_store(c, dk.tile_matmul(x, y))
+
+    asked: list[Product] = []
+    monkeypatch.setattr("diffkern.products.obtain", lambda wanted, **options: asked.extend(wanted))
+    programs = [s.for_block(32, True) for s in specializations(gemm, [half] * 3, True, None)]
+    make([Work(s, s.fields(), "sm_90", Store(tmp_path)) for s in programs], 1, False)
+    product = Product(16, 16, 16, "float16", "float16", "float32", 32, "sm_90")
+    turned = [dataclasses.replace(product, columns_b=True), dataclasses.replace(product, columns_a=True)]
+    assert asked == [product, *turned]
+    asked.clear()
+    make([Work(s, s.fields(), "native", Store(tmp_path)) for s in programs], 1, False)
+    assert asked == []

@@ -1,6 +1,12 @@
 """The CUDA target: IR to LLVM code for NVIDIA's virtual machine, PTX, LTO code and cubins. No driver is needed."""
 
-from diffkern.backends.cuda.compiler import CudaObject, ProductLibrary, compile_function, target_description
+from diffkern.backends.cuda.compiler import (
+    CudaObject,
+    ProductLibrary,
+    compile_function,
+    products_of,
+    target_description,
+)
 from diffkern.backends.cuda.kernel import alignment
 
-__all__ = ["CudaObject", "ProductLibrary", "alignment", "compile_function", "target_description"]
+__all__ = ["CudaObject", "ProductLibrary", "alignment", "compile_function", "products_of", "target_description"]

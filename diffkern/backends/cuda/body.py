@@ -43,7 +43,7 @@ class CudaBody(BodyEmitter):
     Attributes
     ----------
     quiet
-        Results of atomic ops that nothing uses, by identity of the op.
+        The ops, by identity, that change an element atomically where nothing uses what was there before.
     lines
         What gives instructions their source lines; None without.
     dynamic_shared
@@ -69,17 +69,18 @@ class CudaBody(BodyEmitter):
             self.builder.debug_metadata = self.lines.at(op.loc)
         BodyEmitter.op(self, op)
 
+    def goes_on(self, count: Any, trips: Any) -> Any:
+        return self.builder.icmp_unsigned("!=", count, trips)  # as the assembler wants it for unrolling
+
     def barrier(self, op: Op) -> None:
         synchronize(self.builder)
 
     def buffer_product(self, op: Op) -> None:
         """A call of the library."""
-        known = dict(op.attrs)
-        add = known.pop("add")
-        product = Product(**known, threads=self.threads, arch=self.arch)
+        product = called(op, self.threads, self.arch)
         self.products[product] = None
         c, a, b = (self.arrays[v].data for v in op.operands)
-        emit_product(self.builder, product, a, b, c, add=add)
+        emit_product(self.builder, product, a, b, c, add=op.attrs["add"])
 
     def lane_left(self, op: Op) -> None:
         b, distance = self.builder, i32(op.attrs["distance"])
@@ -107,7 +108,7 @@ class CudaBody(BodyEmitter):
         array = op.operands[0].type
         if isinstance(array, Array) and array.layout == SHARED:
             return atomic(self.builder, t, pointer, kind, parts)
-        if op.name == "accumulate" or id(op) in self.quiet:
+        if id(op) in self.quiet:
             name = self.half(scalar_of(t)) if kind in ("add", "sub") else None
             ref = self.arrays.get(op.operands[0])
             if name and ref is not None and ref.type.dtype == t and ref.type.layout == "C":
@@ -142,6 +143,12 @@ class CudaBody(BodyEmitter):
                 with otherwise:
                     atomic_element(b, s, place, kind, [part])
         return list(parts)
+
+
+def called(op: Op, threads: int, arch: str) -> Product:
+    """The product of the library that a ``buffer_product`` calls."""
+    known = {name: value for name, value in op.attrs.items() if name != "add"}
+    return Product(**known, threads=threads, arch=arch)
 
 
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:

@@ -30,23 +30,19 @@ from diffkern.backends.cuda.math import CudaScalars
 from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.cuda.registers import WARP, shuffle_down, special, synchronize
 from diffkern.backends.llvm.checks import Checking, Checks
-from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops, used_values
+from diffkern.backends.llvm.facts import analyse, used_values
+from diffkern.backends.llvm.frame import Frame, summed_type, width
 from diffkern.backends.llvm.function import not_unrolled
 from diffkern.backends.llvm.libm import TargetModule
 from diffkern.backends.llvm.memory import (
-    ArrayRef,
-    address,
-    element_size,
-    load_array,
-    load_element,
     with_scopes,
 )
 from diffkern.backends.llvm.scalars import compare
 from diffkern.backends.llvm.types import F32, F64, I8, I32, I64, VOID, constant, i32, i64, value_type
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Array, Element, Scalar, scalar_of
-from diffkern.ir.types import value_type as held_type
+from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.passes.blocks import blockwise_op, shared_bytes
+from diffkern.passes.cuda_plan import Update, update_of
 
 _TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
 """llvmlite still spells the types of some pointers: of stack slots, globals and by-value parameters."""
@@ -146,7 +142,7 @@ def alignment(t: Array) -> int:
     return math.gcd(t.dtype.itemsize, 16)
 
 
-class _Kernel:
+class _Kernel(Frame):
     """The kernel's function under construction."""
 
     def __init__(
@@ -158,46 +154,27 @@ class _Kernel:
         arch: str = "sm_90",
         block_dim: int | None = None,
     ) -> None:
-        self.module, self.fn = module, fn
         self.arch, self.block_dim = arch, block_dim
         self.products: dict[Product, None] = {}
-        self.facts: Facts = analyse(fn)
         used = used_values(fn)
-        self.quiet = frozenset(id(op) for op in walk(fn.body) if op.name == "atomic" and op.result not in used)
-        fields, size = abi.layout([p.type for p in fn.params])
+        self.quiet = frozenset(id(op) for op in walk(fn.body) if update_of(op, used) is Update.RED)
+        _, size = abi.layout([p.type for p in fn.params])
         block_type = ir.PointerType(ir.ArrayType(I64, size // 8))
         self.function = ir.Function(module, ir.FunctionType(VOID, [block_type]), symbol)
         self.function.calling_convention = "ptx_kernel"
         self.function.attributes.add("nounwind")
-        (self.block,) = self.function.args
-        self.block.add_attribute("byval")
-        self.block.attributes.align = 8
-        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.scalars = CudaScalars(self.builder, module, flags)
+        (block,) = self.function.args
+        block.add_attribute("byval")
+        block.attributes.align = 8
+        builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+        super().__init__(module, fn, analyse(fn), builder, block, CudaScalars(builder, module, flags), GLOBAL)
+        self.arrays = {p: dataclasses.replace(a, align=alignment(a.type)) for p, a in self.arrays.items()}
         self.checks: Checks | None = None
         self.lines: Lines | None = None
         self.together = blockwise_op(fn) is not None
         self.tiled = bool(fn.attrs.get("tiled"))
         self.shared_bytes = shared_bytes(fn)
         self.position: Any = None
-        self.arrays: dict[Value, ArrayRef] = {}
-        self.values: dict[Value, tuple[Any, ...]] = {}
-        for p, place in zip(fn.params, fields, strict=True):
-            if isinstance(p.type, Array):
-                array = load_array(self.builder, self.block, place.offset, p.type, GLOBAL)
-                self.arrays[p] = dataclasses.replace(array, align=alignment(p.type))
-            else:
-                self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
-
-    def header(self, offset: int) -> Any:
-        b = self.builder
-        return b.load(b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8), typ=I64)
-
-    def by_value(self, t: Element, offset: int) -> tuple[Any, ...]:
-        b = self.builder
-        passed = abi.passed_type(t)
-        pointer = b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8)
-        return tuple(load_element(b, passed, pointer))  # type: ignore[arg-type]
 
     def body(self) -> CudaBody:
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
@@ -216,13 +193,7 @@ class _Kernel:
                 p: a if p in written else dataclasses.replace(a, invariant=nothing)
                 for p, a in with_scopes(self.module, self.arrays).items()
             }
-        stacks = {
-            level: b.alloca(ir.ArrayType(I64, (size + 7) // 8))
-            for level, size in sorted(self.facts.stack_bytes.items())
-        }
-        for slot in stacks.values():
-            slot.type = ir.PointerType()
-        sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
+        stacks, sums = self.stacks(), self.accumulators()
         with self.threads() as tid:
             body = self.body()
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
@@ -255,13 +226,6 @@ class _Kernel:
 
     # -- sums into uniform addresses -----------------------------------------------------------------------------------
 
-    def accumulators(self, op: Op) -> list[Any]:
-        b, s = self.builder, _summed_type(op)
-        slots = [b.alloca(value_type(s)) for _ in range(_width(op))]
-        for slot in slots:
-            b.store(constant(s, 0), slot)
-        return slots
-
     def finish(self, sums: dict[int, list[Any]]) -> None:
         """Add up the threads' sums of a block; its first thread adds the totals to their destinations."""
         if not sums:
@@ -271,7 +235,7 @@ class _Kernel:
         lane, first = b.and_(tid, i32(WARP - 1)), b.and_(tid, i32(-WARP))
         lanes = b.sub(ntid, first)  # the last warp of a block may be short
         last = b.sub(b.select(b.icmp_unsigned("<", lanes, i32(WARP)), lanes, i32(WARP)), i32(1))
-        slots = [(slot, _summed_type(op)) for op in self.facts.reduced for slot in sums[id(op)]]
+        slots = self.summed(sums)
         values = [self.warp_sum(s, b.load(slot, typ=value_type(s)), last) for slot, s in slots]
         if len(values) <= _SHARED_SUMS:
             values = self.block_sums(values, [s for _, s in slots], tid, lane, ntid)
@@ -280,7 +244,7 @@ class _Kernel:
             chosen = b.icmp_unsigned("==", lane, i32(0))
         with b.if_then(chosen):
             for op in self.facts.reduced:
-                count = _width(op)
+                count = width(op)
                 self.deliver(op, values[:count])
                 values = values[count:]
 
@@ -310,18 +274,13 @@ class _Kernel:
 
     def deliver(self, op: Op, totals: list[Any]) -> None:
         """Add a total to its destination."""
-        b, s = self.builder, _summed_type(op)
+        b, s = self.builder, summed_type(op)
         # Nothing to add may mean that no thread reached the site, for instance because the element does not exist.
         wanted: Any = ir.Constant(ir.IntType(1), 0)
         for total in totals:
             wanted = b.or_(wanted, b.not_(compare(b, s, "==", total, constant(s, 0))))
         with b.if_then(wanted):
-            body = self.body()
-            for needed in invariant_ops(op, self.facts):
-                body.op(needed)
-            array = self.arrays[op.operands[0]]
-            indices = [body.index(v) for v in index_operands(op)]
-            pointer = address(b, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+            array, pointer = self.destination(op, self.body())
             add_element(b, array.type.dtype, pointer, "add", totals)
 
     def warp_sum(self, s: Scalar, value: Any, last: Any) -> Any:
@@ -429,18 +388,6 @@ class _Kernel:
         """Tell the checks the flattened index of the thread."""
         if self.checks is not None:
             self.checks.thread = thread
-
-
-def _width(op: Op) -> int:
-    array = op.operands[0].type
-    assert isinstance(array, Array)
-    return element_size(array.dtype)
-
-
-def _summed_type(op: Op) -> Scalar:
-    array = op.operands[0].type
-    assert isinstance(array, Array)
-    return scalar_of(held_type(array.dtype))
 
 
 __all__ = ["GLOBAL", "CudaModule", "emit_kernel"]

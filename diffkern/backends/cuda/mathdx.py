@@ -54,6 +54,7 @@ SHARED_LIMIT: Final = {
 
 _INSTALL = 'run: pip install "diffkern[tiles]"; without it products of tiles are loops'
 _PRECISION: Final = {"bfloat16": 2, "float16": 3, "tf32": 4, "float32": 5, "float64": 6}
+_CHANGE = "change the sizes of the tiles, their dtypes or block_dim, or take loops: enable_mathdx_gemm=False"
 _NVRTC = "DIFFKERN_NVRTC"
 LOG_LEVEL: Final = "LIBMATHDX_LOG_LEVEL"
 _TOO_NEW: Final = (13, 5)
@@ -195,7 +196,7 @@ class _Library:
 
 def _remedy(status: int) -> str:
     if status == 1:
-        return "change the sizes of the tiles, their dtypes or block_dim"
+        return _CHANGE
     return f"set the environment variable {LOG_LEVEL}=1 to see what the library says"
 
 
@@ -215,7 +216,7 @@ def explain(error: CompileError, log: str, nvrtc: tuple[int, int] | None) -> Com
     if line is None:
         found = _LIBRARY_ERROR.search(log)
         return CompileError(f"{error.message}: {found[1].strip()}", remedy=error.remedy) if found else error
-    message, remedy = f"{error.message}: {line.strip()}", "change the sizes of the tiles, their dtypes or block_dim"
+    message, remedy = f"{error.message}: {line.strip()}", _CHANGE
     if nvrtc is not None:
         message += f" (NVRTC {nvrtc[0]}.{nvrtc[1]})"
     if "cannot open source file" in line:

@@ -22,22 +22,18 @@ from llvmlite import ir
 from diffkern import abi
 from diffkern.backends.llvm.buffers import Scratch
 from diffkern.backends.llvm.checks import Checking, Checks
-from diffkern.backends.llvm.facts import Facts, analyse, index_operands, invariant_ops
+from diffkern.backends.llvm.facts import Facts, analyse
+from diffkern.backends.llvm.frame import Frame, width
 from diffkern.backends.llvm.function import BodyEmitter
 from diffkern.backends.llvm.libm import TargetModule
 from diffkern.backends.llvm.loops import longest_loop
 from diffkern.backends.llvm.memory import (
     ArrayRef,
-    address,
     atomic_element,
-    element_size,
-    load_array,
-    load_element,
     with_scopes,
 )
 from diffkern.backends.llvm.scalars import ScalarEmitter, compare
 from diffkern.backends.llvm.types import (
-    I8,
     I32,
     I64,
     PTR,
@@ -48,7 +44,7 @@ from diffkern.backends.llvm.types import (
     value_type,
 )
 from diffkern.ir.nodes import Function, Op, Value
-from diffkern.ir.types import Array, Element, Scalar, scalar_of
+from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
 
 _SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
@@ -108,7 +104,7 @@ def emit_kernel(
     facts = analyse(fn)
     # A replayed value that is compared with a stored one must be the same to the last bit.
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
-    sites = sum(_width(op) for op in facts.reduced)
+    sites = sum(width(op) for op in facts.reduced)
     chunk = _Chunk(module, fn, facts, flags, noalias, vector_bytes)
     chunk.emit(symbol, checking)
     symbols: tuple[str, ...] = (symbol,)
@@ -136,41 +132,16 @@ def _weight(function: Any, known: dict[str, int]) -> int:
     return known[function.name]
 
 
-def _width(op: Op) -> int:
-    array = op.operands[0].type
-    assert isinstance(array, Array)
-    return element_size(array.dtype)
-
-
-class _Frame:
-    """A function with the signature of a kernel, and its parameters read from the argument block."""
+class _Frame(Frame):
+    """A function with the signature of a kernel."""
 
     def __init__(self, module: ir.Module, fn: Function, facts: Facts, symbol: str, flags: tuple[str, ...]) -> None:
-        self.module, self.fn, self.facts = module, fn, facts
         function = ir.Function(module, _SIGNATURE, symbol)
         function.attributes.add("nounwind")
-        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self.address, self.lo, self.hi = function.args
-        self.block = self.builder.inttoptr(self.address, PTR)
-        self.scalars = ScalarEmitter(self.builder, module, flags)
-        self.arrays: dict[Value, ArrayRef] = {}
-        self.values: dict[Value, tuple[Any, ...]] = {}
-        fields, _ = abi.layout([p.type for p in fn.params])
-        for p, place in zip(fn.params, fields, strict=True):
-            if isinstance(p.type, Array):
-                self.arrays[p] = load_array(self.builder, self.block, place.offset, p.type)
-            else:
-                self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
-
-    def header(self, offset: int) -> Any:
-        b = self.builder
-        return b.load(b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8), typ=I64)
-
-    def by_value(self, t: Element, offset: int) -> tuple[Any, ...]:
-        b = self.builder
-        passed = abi.passed_type(t)
-        pointer = b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8)
-        return tuple(load_element(b, passed, pointer))  # type: ignore[arg-type]
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        block, self.lo, self.hi = function.args
+        pointer = builder.inttoptr(block, PTR)
+        super().__init__(module, fn, facts, builder, pointer, ScalarEmitter(builder, module, flags))
 
     def body(self) -> BodyEmitter:
         return BodyEmitter(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
@@ -200,12 +171,6 @@ class _Frame:
         b.position_at_end(done)
 
 
-def _untyped(slot: Any) -> Any:
-    """A stack slot as an opaque pointer: llvmlite still gives ``alloca`` a typed one."""
-    slot.type = PTR
-    return slot
-
-
 class _Chunk(_Frame):
     """The chunk function."""
 
@@ -230,11 +195,7 @@ class _Chunk(_Frame):
         if self.noalias:
             self.arrays = with_scopes(self.module, self.arrays)
         b = self.builder
-        stacks = {
-            level: _untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8)))
-            for level, size in sorted(self.facts.stack_bytes.items())
-        }
-        sums = {id(op): self.accumulators(op) for op in self.facts.reduced}
+        stacks, sums = self.stacks(), self.accumulators()
         scratch = Scratch(self.module, b, self.facts.buffers)
         self.arrays = scratch.apart_from(self.arrays)
         for tid in self.threads():
@@ -247,21 +208,13 @@ class _Chunk(_Frame):
         self.write_partials(sums)
         b.ret_void()
 
-    def accumulators(self, op: Op) -> list[Any]:
-        b = self.builder
-        s = _summed_type(op)
-        slots = [b.alloca(value_type(s)) for _ in range(_width(op))]
-        for slot in slots:
-            b.store(constant(s, 0), slot)
-        return slots
-
     def write_partials(self, sums: dict[int, list[Any]]) -> None:
         if not sums:
             return
         b = self.builder
         size = self.header(abi.CHUNK)
         chunk = b.udiv(self.lo, b.select(b.icmp_signed(">", size, i64(0)), size, i64(1)))
-        slots = [(slot, _summed_type(op)) for op in self.facts.reduced for slot in sums[id(op)]]
+        slots = self.summed(sums)
         for site, (slot, s) in enumerate(slots):
             b.store(b.load(slot, typ=value_type(s)), self.partial(chunk, len(slots), site))
 
@@ -328,26 +281,14 @@ class _Chunk(_Frame):
         return b.select(b.icmp_signed(">", x, i64(0)), b.add(up, i64(1)), i64(0))
 
 
-def _summed_type(op: Op) -> Scalar:
-    """The scalar type in which a site is summed: that of its values."""
-    array = op.operands[0].type
-    assert isinstance(array, Array)
-    return scalar_of(held_type(array.dtype))
-
-
 def _emit_finish(module: ir.Module, fn: Function, facts: Facts, symbol: str) -> None:
     frame = _Frame(module, fn, facts, symbol, ())
     b = frame.builder
-    total = sum(_width(op) for op in facts.reduced)
+    total = sum(width(op) for op in facts.reduced)
     site = 0
     for op in facts.reduced:
-        body = frame.body()
-        for needed in invariant_ops(op, facts):
-            body.op(needed)
-        array = frame.arrays[op.operands[0]]
-        indices = [body.index(v) for v in index_operands(op)]
-        pointer = address(b, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
-        for k in range(_width(op)):
+        array, pointer = frame.destination(op, frame.body())
+        for k in range(width(op)):
             _finish_site(frame, array, pointer, k, total, site)
             site += 1
     b.ret_void()

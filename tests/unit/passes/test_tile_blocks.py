@@ -167,6 +167,63 @@ def test_a_result_does_not_take_the_place_of_a_factor() -> None:
     assert op.operands[0] not in op.operands[1:]
 
 
+@dk.kernel
+def summed(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_sum(dk.tile_load(x, shape=1024)))
+
+
+@dk.kernel
+def scanned(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_scan_inclusive(dk.tile_load(x, shape=1024)))
+
+
+@dk.kernel
+def factored(a: f2, f: f2):
+    dk.tile_store(f, dk.tile_cholesky(dk.tile_load(a, shape=(16, 16))))
+
+
+@dk.kernel
+def solved(a: f2, y: f2):
+    right = dk.tile_load(y, shape=(16, 8))
+    dk.tile_store(y, dk.tile_lower_solve(dk.tile_load(a, shape=(16, 16)), right))
+
+
+def barriers(fn: Function) -> tuple[int, int]:
+    """How many stand in no loop, and in loops."""
+    every = count(fn, "barrier")
+    outside = sum(op.name == "barrier" for op in fn.body.ops)
+    return outside, every - outside
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (summed, (1, 0)),  # before the sums of the warps are read
+        (scanned, (3, 0)),  # of the tile, of the threads' sums, of the result
+        (factored, (1, 2)),  # a column is put aside, and then used
+        (solved, (1, 1)),  # an unknown is taken out of the rows that are left
+    ],
+    ids=lambda value: value.key if isinstance(value, dk.Kernel) else "",
+)
+def test_barriers_of_what_a_block_does_together(kernel: dk.Kernel, expected: tuple[int, int]) -> None:
+    assert barriers(lowered(kernel)) == expected
+
+
+@pytest.mark.parametrize(("kernel", "shuffles"), [(summed, True), (scanned, True), (factored, False)])
+def test_what_a_block_does_together_stays_in_registers(kernel: dk.Kernel, shuffles: bool) -> None:
+    require("cuda.bindings", "nvidia")
+    from diffkern.backends.cuda import compile_function
+    from diffkern.backends.cuda.cubin import resources
+
+    types = kernel.argument_types()
+    d = adjoint_ir(kernel.func, types, frozenset({0, 1}), {"target": "sm_90"})
+    for fn in (forward_ir(kernel.func, types, {}), d.fn):
+        made = compile_function(fn, "together", arch="sm_90", may_alias=False)
+        assert resources(made.cubin)["together"].stack_bytes == 0
+        if fn is not d.fn or kernel is scanned:
+            assert ("shfl.sync.up" in made.ptx) == shuffles
+
+
 def test_tiles_beyond_a_block_are_refused_with_name_and_bytes() -> None:
     @dk.kernel
     def large(x: f2, y: f2):

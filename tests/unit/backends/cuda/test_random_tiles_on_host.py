@@ -20,6 +20,7 @@ from diffkern import frontend
 from diffkern.errors import AutodiffError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
+from diffkern.passes import tile_fold, tile_ranks, tile_together
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.widen import widen
 from diffkern.testing.fuzz import load_module
@@ -34,6 +35,15 @@ FROM_THE_CORPUS = [
     "tiles.parts_replaced",
 ]
 THREADS = 5
+
+
+@pytest.fixture(autouse=True)
+def _as_for_large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiles here are small: what is done for large ones is to be done for them."""
+    monkeypatch.setattr(tile_together, "_MANY", 4)
+    for module, names in ((tile_fold, ("_ALIKE", "_ALIKE_COMPUTED")), (tile_ranks, ("_FEW", "_COUNTED"))):
+        for name in names:
+            monkeypatch.setattr(module, name, 1)
 
 
 def agrees_with_the_cpu(vjp: Vjp, dim: Sequence[int], point: list[Any], rtol: float) -> None:

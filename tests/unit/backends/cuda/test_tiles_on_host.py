@@ -28,7 +28,7 @@ f2 = dk.array(dtype=float, ndim=2)
 i1 = dk.array(dtype=int)
 
 CASES: dict[str, Case] = {}
-THREADS = (1, 5, 32, 70)
+THREADS = (1, 5, 70)
 
 
 def case(*dim: int, rtol: float = 1e-5, **arguments: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -164,6 +164,17 @@ def sums_in_a_loop(x: f2, y: f1, n: int):
         t = t * (1.0 / (1.0 + dk.tile_sum(t * t)[0]))
         t = t + dk.tile_broadcast(dk.tile_sum(t, axis=0), shape=(6, 30)) * 0.1
     dk.tile_store(y, dk.tile_sum(t, axis=0))
+
+
+@dk.func
+def both(a: float, b: float):
+    return a + b - 0.1 * a * b
+
+
+@case(1, x=signed(9, 33, most=0.4), y=zeros(1))
+def combined_by_a_function(x: f2, y: f1):
+    t = dk.tile_load(x, shape=(9, 33))
+    dk.tile_store(y, dk.tile_reduce(both, t * t))
 
 
 # -- scans and sorts ---------------------------------------------------------------------------------------------------
