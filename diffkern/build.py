@@ -12,13 +12,15 @@ systems, compile one program after the other.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import select
 import struct
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, overload
@@ -303,6 +305,7 @@ def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> 
     """Make what is missing, as far as other processes can; what fails there is left to the caller."""
     missing = [one for one in work if not one.is_done()]
     _make_products(missing, processes, progress)
+    missing.sort(key=lambda one: one.specialization.active is None)  # adjoints take longer; they are not to be last
     count = min(len(missing), processes or processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
@@ -338,6 +341,7 @@ def _warm_up(targets: Iterable[str]) -> None:
 
 
 def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> None:
+    """Make programs in this process and in its children; what this one loads for it serves the next time as well."""
     queue_out, queue_in = os.pipe()
     done_out, done_in = os.pipe()
     # All of the queue fits into the pipe; its end is the end of the work.
@@ -345,32 +349,42 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
     os.close(queue_in)
     children = []
     try:
-        for _ in range(count):
+        for _ in range(count - 1):
             child = _fork()
             if child == 0:
                 _work_as_child(work, queue_out, done_in)
             children.append(child)
+        for _ in _worked_off(work, queue_out):
+            shown.step()
+            while select.select([done_out], [], [], 0)[0]:
+                os.read(done_out, _index.size)
+                shown.step()
     finally:
+        while os.read(queue_out, _ROUND * _index.size):  # after an error nobody begins anything more
+            pass
         os.close(queue_out)
         os.close(done_in)
-    try:
         while os.read(done_out, _index.size):
             shown.step()
-    finally:
         os.close(done_out)
         for child in children:
             os.waitpid(child, 0)
+
+
+def _worked_off(work: Sequence[Work], queue: int) -> Iterator[bytes]:
+    """Do work from the queue until it is empty; yield what was taken from it."""
+    while taken := os.read(queue, _index.size):
+        with contextlib.suppress(KernelError):  # told by the parent's caller, who meets it again
+            work[_index.unpack(taken)[0]].do()
+        yield taken
 
 
 def _work_as_child(work: Sequence[Work], queue: int, done: int) -> None:
     """Take work from the queue until it is empty, and end the process."""
     status = 1
     try:
-        while taken := os.read(queue, _index.size):
-            try:
-                work[_index.unpack(taken)[0]].do()
-            except KernelError:  # told by the parent, who meets it again
-                pass
+        gc.freeze()  # looking at the parent's objects would copy their memory
+        for taken in _worked_off(work, queue):
             os.write(done, taken)
         status = 0
     finally:

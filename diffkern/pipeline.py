@@ -13,7 +13,7 @@ Everything up to ``differentiate`` is target-free. A :class:`Program` is all tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -35,8 +35,8 @@ from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
-from diffkern.passes.blocks import blockwise_op, check_blocks, with_blocks_of_one
-from diffkern.passes.conflicts import Conflict, analyse_conflicts, use_atomics
+from diffkern.passes.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
+from diffkern.passes.conflicts import Conflict, analyse_conflicts, settle_blocks, use_atomics
 from diffkern.passes.cost import thread_cost
 from diffkern.passes.coverage import overwritten_whole
 from diffkern.passes.cse import eliminate_common
@@ -120,11 +120,11 @@ class Derivative:
 
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
-    fn = lower(pyfunc, types, block_dim=(options.get("block_dim") or 1) if _is_cuda(options) else 1)
+    threads = options.get("threads") or (options.get("block_dim") if _is_cuda(options) else None)
+    fn = lower(pyfunc, types, block_dim=threads or 1)
     check_blocks(fn)
-    threads = threads_of(fn)
-    if threads:
-        fn.attrs = {**fn.attrs, "threads": threads}
+    if threads_of(fn):
+        fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
     if not _is_cuda(options):
         with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
@@ -153,20 +153,16 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
-    together = blockwise_op(fn)
-    if together is not None:
-        raise AutodiffError(
-            f"kernel {fn.name} is not differentiated: its threads work together through shared memory or barriers",
-            loc=together.loc,
-            remedy="write it with tiles, whose operations have adjoints, or launch it with record_tape=False",
-        )
     default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
     tiles = CUDA_TILE_STACK_BYTES if _is_cuda(options) else DEFAULT_TILE_STACK_BYTES
     own = options.get("stack_bytes")
     budget = StackBudget(own or default, options.get("stack_slots"), own or tiles)
+    if _is_cuda(options):
+        budget = replace(budget, block_bytes=CUDA_TILE_STACK_BYTES, thread_bytes=budget.bytes)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     adjoint = reverse(fn, chosen, budget)
     eliminate(eliminate_common(fold(adjoint.fn), loads=True))
+    check_adjoint(adjoint.fn, cuda=_is_cuda(options))
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
     return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
 
@@ -192,6 +188,8 @@ def build_adjoint(
         settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
     elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
+    elif of_single_threads(d.fn):
+        d = replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
@@ -402,11 +400,12 @@ def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]
         **_accesses(fn),
         "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
     }
-    return manifest if blockwise_op(fn) is None or has_tiles(fn) else {**manifest, "blockwise": True}
+    return {**manifest, "blockwise": True} if of_single_threads(fn) else manifest
 
 
 def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:
     arguments = _arguments(types)
+    together = {"blockwise": True} if of_single_threads(d.fn) else {}
     a, count = d.adjoint, len(primal.params)
     roles = [("param", k) for k in range(count)]
     roles += [("saved", k) for k in a.saved] + [("cotangent", k) for k in a.cotangents]
@@ -419,4 +418,5 @@ def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]
         "post": [k for k in a.final if isinstance(d.fn.params[k].type, Array)],
         "cotangents": list(a.cotangents),
         "conflicts": {str(k): c.to_json() for k, c in zip(a.cotangents, d.conflicts, strict=True)},
+        **together,
     }

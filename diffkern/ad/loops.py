@@ -15,21 +15,30 @@ memory is bounded whatever the number of trips::
         pop if the top is snapshot `it`
 
 The first trip through the inner loop stores every state when slots suffice, and later ones do not advance at all.
+
+Where the iterations are those of a block of threads (``ReverseLoop.memory``), what they find in shared memory is part
+of the state: it is kept and restored with the snapshots, in arrays that the block shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from diffkern.ad.blocks import LoopMemory
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
-from diffkern.passes.dce import eliminate_region, needed_params
+from diffkern.passes.dce import eliminate_region
+from diffkern.passes.replays import find_needs, remove_dead_replays
 
 Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
 """Emit one primal iteration: (iteration number, carried state) -> next carried state."""
+
+
+_BLOCK_SLOTS = 12
+"""Snapshots of shared memory: reductions by halves make 10 trips at most, and C(14, 3) trips run three times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +48,36 @@ class StackBudget:
     bytes: int
     slots: int | None = None
     tile_bytes: int = 2 * 1024 * 1024  # where the state has tiles, which are those of a block of threads
+    block_bytes: int = 128 * 1024  # for snapshots of shared memory
+    thread_bytes: int = 128  # for the state of a thread in a loop around barriers
 
-    def slots_for(self, fields: Sequence[StackField]) -> int:
-        """Snapshots of these fields that fit, at least 2; those with tiles have room for more bytes."""
+    def per_level(self, depth: int) -> StackBudget:
+        """The part of each of ``depth`` nested loops."""
+        parts = (n // depth for n in (self.bytes, self.tile_bytes, self.block_bytes, self.thread_bytes))
+        room, tiles, block, thread = parts
+        return StackBudget(room, self.slots, tiles, block, thread)
+
+    def slots_for(self, fields: Sequence[StackField], *, block: bool = False, shared: int = 0) -> int:
+        """Snapshots that fit, at least 2.
+
+        Parameters
+        ----------
+        fields
+            What a thread keeps; for tiles there is room for more bytes.
+        block
+            Whether the loop is around barriers.
+        shared
+            Bytes of shared memory that the block keeps.
+        """
         if self.slots is not None:
             return max(2, self.slots)
         size = sum((f.itemsize + 7) // 8 * 8 for f in fields)
-        room = self.tile_bytes if any(isinstance(f, Tile) for f in fields) else self.bytes
-        return max(2, room // size)
+        tiled = any(isinstance(f, Tile) for f in fields)
+        room = self.tile_bytes if tiled else self.thread_bytes if block else self.bytes
+        slots = room // size
+        if shared:
+            slots = min(slots, self.block_bytes // shared, _BLOCK_SLOTS)
+        return max(2, slots)
 
 
 @dataclass(slots=True)
@@ -68,6 +99,8 @@ class ReverseLoop:
         Emits one primal iteration.
     carried
         Initial values of the cotangents that the reversed loop carries.
+    memory
+        The shared memory that the iterations replay in; None if they are those of a single thread.
     """
 
     trips: Value
@@ -78,42 +111,70 @@ class ReverseLoop:
     carried: Sequence[Value]
     names: Sequence[str]
     level: int
+    memory: LoopMemory | None = None
+
+    @property
+    def tracked(self) -> set[Value]:
+        """Shared arrays in which primal values are replayed."""
+        return self.memory.memory.tracked if self.memory is not None else set()
 
 
 def emit_reverse_loop(b: Builder, loop: ReverseLoop, budget: StackBudget) -> tuple[Value, ...]:
     """Append the reversed loop; returns the final values of the carried cotangents."""
+    found: set[Value] = set()
+    if loop.memory is not None:
+        remove_dead_replays(loop.body, loop.tracked)
+        found = _found(loop, find_needs(loop.body, loop.body.yields, loop.tracked).arrays)
     live = eliminate_region(loop.body)
-    needed = _closure(b, loop, {k for k, v in enumerate(loop.state) if v in live})
+    needed, arrays = _closure(b, loop, {k for k, v in enumerate(loop.state) if v in live}, found)
     counter = loop.trips.type
     assert isinstance(counter, Scalar)
     one = b.const(1, counter)
     first, stop, step = b.sub(loop.trips, one), b.const(-1, counter), b.const(-1, counter)
-    if not needed:
+    if not needed and not arrays:
+        if loop.memory is not None:
+            start = Region()
+            with b.into(start):
+                loop.memory.begin(None, ())
+            loop.body.ops[:0] = start.ops
         return b.for_(first, stop, step, loop.carried, loop.body, loop.names)
-    return _with_stack(b, loop, needed, budget, (first, stop, step))
+    return _with_stack(b, loop, needed, arrays, budget, (first, stop, step))
 
 
-def _closure(b: Builder, loop: ReverseLoop, needed: set[int]) -> list[int]:
-    """The carried values that must be stored: those needed, and those from which the body computes them."""
+def _found(loop: ReverseLoop, arrays: Iterable[Value]) -> set[Value]:
+    """Those of the arrays in which an iteration finds contents."""
+    return set() if loop.memory is None else {a for a in arrays if a in loop.memory.stacks}
+
+
+def _closure(b: Builder, loop: ReverseLoop, needed: set[int], arrays: set[Value]) -> tuple[list[int], set[Value]]:
+    """The carried values and shared arrays that must be stored: those needed, and what the body computes them from."""
     probe = Region((Value(loop.trips.type), *(Value(v.type) for v in loop.state)))
     with b.into(probe):
         probe.yields = tuple(loop.advance(probe.params[0], probe.params[1:]))
     while True:
-        wanted = {probe.yields[k] for k in needed}
-        used = needed_params(probe, probe.params, wanted)
-        wider = needed | {k for k, p in enumerate(probe.params[1:]) if p in used}
-        if wider == needed:
-            return sorted(needed)
-        needed = wider
+        used = find_needs(probe, {probe.yields[k] for k in needed}, loop.tracked, arrays)
+        wider = needed | {k for k, p in enumerate(probe.params[1:]) if p in used.values}
+        more = arrays | _found(loop, used.arrays)
+        if wider == needed and more == arrays:
+            return sorted(needed), arrays
+        needed, arrays = wider, more
 
 
 def _with_stack(
-    b: Builder, loop: ReverseLoop, needed: list[int], budget: StackBudget, bounds: tuple[Value, Value, Value]
+    b: Builder,
+    loop: ReverseLoop,
+    needed: list[int],
+    arrays: set[Value],
+    budget: StackBudget,
+    bounds: tuple[Value, Value, Value],
 ) -> tuple[Value, ...]:
     counter = loop.trips.type
     assert isinstance(counter, Scalar)
     fields: list[Element] = [counter, *(loop.state[k].type for k in needed)]  # type: ignore[list-item]
-    type_ = Stack(tuple(fields), budget.slots_for(fields), loop.level)
+    shared = loop.memory.size(arrays) if loop.memory is not None else 0
+    type_ = Stack(tuple(fields), budget.slots_for(fields, block=loop.memory is not None, shared=shared), loop.level)
+    if loop.memory is not None:
+        loop.memory.limit(type_.slots)
     stack = b.one("stack_new", type=type_, hint="stack")
     bottom = b.i32(0)
     b.op("stack_set", stack, bottom, b.const(0, counter), *(loop.init[k] for k in needed))
@@ -121,7 +182,9 @@ def _with_stack(
     body = Region((loop.body.params[0], Value(INT32, "top"), *loop.body.params[1:]))
     it, top = body.params[:2]
     with b.into(body):
-        restored = _advance_to(b, loop, needed, stack, type_, it, top)
+        if loop.memory is not None:
+            loop.memory.begin(top, arrays)
+        restored = _advance_to(b, loop, needed, arrays, stack, type_, it, top)
         top_now, states = restored[0], restored[1:]
         body.ops.extend(loop.body.ops)
         position = b.one("stack_get", stack, top_now, field=0)
@@ -135,7 +198,14 @@ def _with_stack(
 
 
 def _advance_to(
-    b: Builder, loop: ReverseLoop, needed: list[int], stack: Value, type_: Stack, it: Value, top: Value
+    b: Builder,
+    loop: ReverseLoop,
+    needed: list[int],
+    arrays: set[Value],
+    stack: Value,
+    type_: Stack,
+    it: Value,
+    top: Value,
 ) -> tuple[Value, ...]:
     """From the snapshot on top to the state before iteration ``it``; returns the new top and the state."""
     counter = type_.fields[0]
@@ -166,6 +236,8 @@ def _advance_to(
         with b.into(push):
             above = b.add(now, b.i32(1))
             b.op("stack_set", stack, above, cur_next, *kept)
+            if loop.memory is not None:
+                loop.memory.save(above, arrays)
             push.yields = (above, _next_checkpoint(b, type_.slots, cur_next, it, above))
         skip.yields = (now, planned)
         top_next, planned_next = b.if_(hit, push, skip, ("top", "planned"))

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from diffkern.ad.activity import Activity, HiddenPaths
+from diffkern.ad.block_replay import BlockReplay, LiveReplay
+from diffkern.ad.blocks import BlockMemory, BlockPlan
 from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
 from diffkern.ad.replay import Replay, ReplayContext, used_poison
@@ -25,11 +27,13 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, value_type
+from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, is_shared, value_type
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.table import Diff, lookup
+from diffkern.passes.blocks import of_single_threads
 from diffkern.passes.dce import eliminate
 from diffkern.passes.dependence import Source, classify_loads
+from diffkern.passes.replays import has_barrier, merge_barriers, remove_dead_replays
 from diffkern.passes.tile_threads import threads_of
 
 Env = dict[Value, Value]
@@ -77,14 +81,15 @@ class _Reverse:
         self.fn = fn
         self.active_params = [fn.params[k] for k in active]
         self.cotangents = tuple(active)
-        depth = max(1, _loop_depth(fn.body))
-        self.budget = StackBudget(budget.bytes // depth, budget.slots, budget.tile_bytes // depth)
+        self.budget = budget.per_level(max(1, _loop_depth(fn.body)))
         self.level = level
-        self.activity = Activity(fn, self.active_params)
         self.b = Builder()
+        self.memory = BlockMemory(self.b, BlockPlan(fn)) if of_single_threads(fn) else None
         self.b.threads = threads_of(fn)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
         self.ct_params: Env = {p: Value(_cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
+        self.roots = [*self.active_params, *self.active_shared()]
+        self.activity = Activity(fn, self.roots)
         arrays = [p for p in fn.params if isinstance(p.type, Array)]
         self.saved: Env = {self.params[p]: Value(p.type, f"saved_{p.name}") for p in arrays}
         saved_of = {p: self.saved[self.params[p]] for p in arrays}
@@ -93,10 +98,38 @@ class _Reverse:
 
     # -- whole function ----------------------------------------------------------------------------------------------
 
+    def active_shared(self) -> list[Value]:
+        """Shared arrays on a path from an active parameter to an active parameter; each gets an array of cotangents."""
+        if self.memory is None or not self.memory.plan.shared:
+            return []
+        hidden = HiddenPaths(self.fn, self.active_params)
+        loads = [op for op in self.memory.plan.place if op.name in LOADS | ATOMICS and is_shared(op.operands[0].type)]
+        found = {op.operands[0] for op in loads if hidden.through(op)}
+        for op in self.memory.plan.shared:
+            if op.result in found:
+                ct = self.memory.array(op.result, f"ct_{op.result.name}", cotangent=True)
+                self.memory.cotangents[op.result] = self.ct_params[op.result] = ct
+        return list(self.memory.cotangents)
+
+    def replay(self, env: Env) -> Replay:
+        """What executes ops of a thread again."""
+        if self.memory is None:
+            return Replay(self.b, env, self.context)
+        return BlockReplay(self.b, env, self.context, self.memory)
+
+    def replay_scope(self, env: Env, scope: Op | None) -> None:
+        """Execute the kernel's body, or that of a loop around barriers, with the sweep through it to follow."""
+        region = self.fn.body if scope is None else scope.regions[-1]
+        if self.memory is None:
+            Replay(self.b, env, self.context).ops(region.ops)
+            return
+        env.update(self.memory.instance(scope))
+        LiveReplay(self.b, env, self.context, self.memory, sweep=True).ops(region.ops)
+
     def run(self) -> Adjoint:
         self.check_memory()
         env: Env = dict(self.params)
-        Replay(self.b, env, self.context).ops(self.fn.body.ops)
+        self.replay_scope(env, None)
         cts = Cotangents(self.b)
         self.ops(self.fn.body.ops, env, cts, self.level)
         self.b.loc = self.fn.loc
@@ -131,6 +164,8 @@ class _Reverse:
             f"{self.fn.name}_adjoint", everything, self.b.region, self.fn.loc, self.fn.tid_arity,
             self.fn.source_lines, self.fn.attrs,
         )  # fmt: skip
+        if self.memory is not None:
+            self.finish_memory(out, self.memory)
         eliminate(out)
         error = used_poison(out.body, self.context)
         if error is not None:
@@ -142,10 +177,18 @@ class _Reverse:
         out.params = (*params, *kept, *(self.ct_params[p] for p in self.active_params))
         return Adjoint(out, saved, final, self.cotangents)
 
+    def finish_memory(self, out: Function, memory: BlockMemory) -> None:
+        """Make the shared arrays, and leave out what is executed again for nothing."""
+        prologue = memory.prologue()
+        remove_dead_replays(out.body, memory.tracked)
+        eliminate(out)
+        merge_barriers(out.body, memory.tracked)
+        out.body.ops[:0] = prologue
+
     def check_memory(self) -> None:
         """Refuse what the sweep through memory cannot get right, whatever the values are."""
         self.check_atomics()
-        hidden = HiddenPaths(self.fn, self.active_params)
+        hidden = HiddenPaths(self.fn, self.roots)
         for op in walk(self.fn.body):
             if op.name not in LOADS | ATOMICS or not is_differentiable(op.result.type):
                 continue
@@ -173,6 +216,8 @@ class _Reverse:
                 kind = op.attrs.get("kind", "store")
                 updates.setdefault(op.operands[0], set()).add("add" if kind == "sub" else kind)
         for op in walk(self.fn.body):
+            if is_shared(op.operands[0].type) if op.operands else False:
+                continue  # barriers keep the two apart
             if op.name in ATOMICS and len(updates.get(op.operands[0], ())) > 1:
                 name = op.operands[0].name
                 mixed = (
@@ -208,6 +253,8 @@ class _Reverse:
             self.for_(op, env, cts, level)
         elif op.name == "while":
             self.while_(op, env, cts, level)
+        elif op.name == "barrier":
+            self.barrier()
         elif lookup(op.name).diff is Diff.RULE:
             self.pure(op, env, cts)
 
@@ -233,6 +280,11 @@ class _Reverse:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
+    def barrier(self) -> None:
+        """A barrier between the accesses to shared cotangents before and after it."""
+        if self.memory is not None and self.memory.cotangents:
+            self.b.op("barrier")
+
     def load(self, op: Op, env: Env, cts: Cotangents) -> None:
         ct = cts.take(op.result)
         buffer = self.ct_params.get(op.operands[0])
@@ -249,10 +301,20 @@ class _Reverse:
         value = op.operands[-1]
         index = [env[v] for v in op.operands[1:-1]]
         if self.activity.active(value):
+            self.check_one_writer(op)
             ct = self.b.one("load", buffer, *index, wrap=op.attrs["wrap"], hint=_ct_name(value))
             cts.add(value, ct)
         zero = self.b.zero(value.type)
         self.b.op("store", buffer, *index, zero, wrap=op.attrs["wrap"])
+
+    def check_one_writer(self, store: Op) -> None:
+        """Refuse a store of all threads of a block to one element: each would take the cotangent."""
+        if self.memory is not None and self.memory.plan.by_all_threads(store):
+            raise AutodiffError(
+                f"all threads of a block store to the same element of {store.operands[0].name}",
+                loc=store.loc,
+                remedy="let one thread store it: if dk.thread_index() == 0",
+            )
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
         buffer = self.ct_params.get(op.operands[0])
@@ -286,6 +348,11 @@ class _Reverse:
     def extremum(self, op: Op, env: Env, buffer: Value, index: list[Value]) -> Value:
         """The winner takes the element's cotangent, the old content first in a tie, and leaves zero for the rest."""
         b, wrap = self.b, op.attrs["wrap"]
+        if is_shared(op.operands[0].type):
+            raise AutodiffError(
+                f"atomic_{op.attrs['kind']} on a shared array has no derivative", loc=op.loc,
+                remedy="compare the elements one with another, as in a reduction by halves, or use a global array",
+            )  # fmt: skip
         array = self.params[op.operands[0]]
         value = env[op.operands[-1]]
         if value.type != array.type.dtype:  # type: ignore[union-attr]
@@ -353,13 +420,15 @@ class _Reverse:
     def branch(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not self.touches_cotangents(op):
+            if has_barrier(op):
+                self.barrier()  # what stands before it and after it stays apart
             return
         built: list[tuple[Region, dict[Value, Value]]] = []
         for sub in op.regions:
             region = Region()
             with self.b.into(region):
                 inner_env = dict(env)
-                Replay(self.b, inner_env, self.context).ops(sub.ops)
+                self.replay(inner_env).ops(sub.ops)
                 inner = Cotangents(self.b)
                 for y, seed in zip(sub.yields, seeds, strict=True):
                     if seed is not None and self.activity.active(y):
@@ -431,7 +500,10 @@ class _Reverse:
         b, body = self.b, op.regions[-1]
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not self.touches_cotangents(op):
+            if has_barrier(op):
+                self.barrier()
             return
+        memory = self.memory.loop(op) if self.memory is not None and has_barrier(op) else None
         chain = [k for k, p in enumerate(shape.params) if self.activity.active(p)]
         outside = [v for v in free_values(body) if self.activity.active(v)]
         entry = [seeds[k] or b.zero(shape.params[k].type) for k in chain] + [b.zero(v.type) for v in outside]
@@ -446,7 +518,10 @@ class _Reverse:
         with b.into(region):
             inner_env = dict(env)
             inner_env.update(zip(body.params, shape.bind(it, state), strict=True))
-            Replay(b, inner_env, self.context).ops(body.ops)
+            if memory is None:
+                self.replay(inner_env).ops(body.ops)
+            else:
+                self.replay_scope(inner_env, op)
             inner = Cotangents(b)
             for v, so_far in zip(outside, carried[len(chain) :], strict=True):
                 if isinstance(v.type, Tile):  # the trips add to one tile, rather than each to a tile of zeros
@@ -458,10 +533,13 @@ class _Reverse:
             region.yields = self.carry_over(shape, chain, outside, inner, carried)
 
         def advance(at: Value, now: Sequence[Value]) -> Sequence[Value]:
-            return Replay(b, dict(env), self.context).inline(body, shape.bind(at, now))
+            if memory is None:
+                return self.replay(dict(env)).inline(body, shape.bind(at, now))
+            there = {**env, **memory.memory.instance(op)}
+            return LiveReplay(b, there, self.context, memory.memory, sweep=False).inline(body, shape.bind(at, now))
 
         reversed_loop = ReverseLoop(
-            shape.trips(), [env[v] for v in shape.init], region, state, advance, entry, names, level
+            shape.trips(), [env[v] for v in shape.init], region, state, advance, entry, names, level, memory
         )
         results = emit_reverse_loop(b, reversed_loop, self.budget)
         for k, ct in zip(chain, results, strict=False):

@@ -229,20 +229,30 @@ def _reduce(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _folded(cx: Context, function: Term, a: Value, node: ast.Call, name: str) -> Value:
-    """Any other function: a loop over the elements, in row-major order."""
+    """Any other function: of neighbours, then of the results of neighbours, and so on. What is left over comes last."""
     t = tile_type(a)
-    flat = cx.b.one("tile_reshape", a, shape=(t.size,))
-    first = cx.b.one("tile_extract", flat, cx.b.i32(0))
-    index, carried = Value(T.INT32), Value(first.type)
-    body = Region((index, carried))
-    with cx.b.into(body):
-        item = cx.b.one("tile_extract", flat, index)
-        out = apply(cx, function, (Val(carried), Val(item)), node)
-        if not isinstance(out, Val) or out.value.type != first.type:
-            cx.type_error(node, f"the function of {name} makes {describe(out)} of two {first.type}")
-        body.yields = (out.value,)
-    (total,) = cx.b.for_(cx.b.i32(1), cx.b.i32(t.size), cx.b.i32(1), (first,), body)
-    return cx.b.one("tile_fill", total, type=T.Tile(t.dtype, (1,)))
+    out = cx.b.one("tile_reshape", a, shape=(t.size,))
+
+    element = T.value_type(t.dtype)
+
+    def body(x: list[Term]) -> Term:
+        made = apply(cx, function, x, node)
+        if not isinstance(made, Val) or made.value.type != element:
+            cx.type_error(node, f"the function of {name} makes {describe(made)} of two {element}")
+        return made
+
+    size = t.size
+    while size > 1:
+        half, rest = divmod(size, 2)
+        sides = [cx.b.one("tile_view", out, cx.b.i32(k), shape=(half,), steps=(2,)) for k in (0, 1)]
+        joined = map_terms(cx, [Val(v) for v in sides], body, node, name).value
+        if rest:
+            last = cx.b.one("tile_view", out, cx.b.i32(size - 1), shape=(1,), steps=(1,))
+            whole = cx.b.zero(T.Tile(t.dtype, (half + 1,)))
+            whole = cx.b.one("tile_insert", whole, joined, cx.b.i32(0), steps=(1,))
+            joined = cx.b.one("tile_insert", whole, last, cx.b.i32(half), steps=(1,))
+        out, size = joined, half + rest
+    return out
 
 
 def _arg(kind: str) -> Call:

@@ -228,6 +228,11 @@ def is_differentiable(t: Type) -> bool:
     return not isinstance(t, (Stack, Buffer)) and scalar_of(t).is_float
 
 
+def is_shared(t: Type) -> bool:
+    """Whether this is memory that the threads of a block share."""
+    return isinstance(t, Array) and t.layout == SHARED
+
+
 def with_scalar(t: Element, scalar: Scalar) -> Element:
     """The same shape of element over another scalar type."""
     if isinstance(t, Vec):

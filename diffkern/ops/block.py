@@ -46,20 +46,19 @@ def _aligned(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 for _row in (
-    OpDef("block_dim", "block", 0, _index, diff=Diff.REFUSED, py="block_dim()"),  # threads of a block
-    OpDef(
-        "block_thread", "block", 0, _index, diff=Diff.REFUSED, py="thread_index()"
-    ),  # the thread's index in its block
-    OpDef("block_index", "block", 0, _index, diff=Diff.REFUSED, py="block_index()"),  # which block of the launch
-    OpDef("extent", "block", 0, _index, diff=Diff.REFUSED, py="extent({axis})"),  # of the launch. attrs: axis
+    OpDef("block_dim", "block", 0, _index, diff=Diff.ZERO, py="block_dim()"),  # threads of a block
+    OpDef("block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()"),  # the thread's index in its block
+    OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()"),  # which block of the launch
+    OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})"),  # of the launch. attrs: axis
     # Memory of a block, with undefined contents. attrs: type, shape, number (no two arrays have the same)
-    OpDef("shared_new", "block", 0, _shared, diff=Diff.REFUSED),
-    # Every thread of the block waits for all others; what they wrote before is seen after it.
-    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.REFUSED),
+    OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL),
+    # Every thread of the block waits for all others; what they wrote before is seen after it. attrs: replay, in
+    # an adjoint, of one that orders nothing but accesses of primal values.
+    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.SPECIAL),
     # What the thread that is `distance` before in the warp has as the operand, its own value in the first `distance`
     # threads. All threads of the block execute it together. attrs: distance
-    OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.REFUSED),
+    OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.INTERNAL),
     # Whether an array begins at an address that is a multiple of so many bytes. attrs: bytes
-    OpDef("aligned", "block", 1, _aligned, diff=Diff.REFUSED, py="aligned({0}, {bytes})"),
+    OpDef("aligned", "block", 1, _aligned, diff=Diff.INTERNAL, py="aligned({0}, {bytes})"),
 ):
     register(_row)

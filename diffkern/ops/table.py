@@ -33,9 +33,8 @@ class Diff(enum.Enum):
 
     RULE = "rule"  # a row of the rule table
     ZERO = "zero"  # results carry no cotangent (integers, booleans) or the derivative is 0 almost everywhere
-    SPECIAL = "special"  # control flow and memory: handled by the reverse pass itself
+    SPECIAL = "special"  # control flow, memory and barriers: handled by the reverse pass itself
     INTERNAL = "internal"  # only occurs in adjoints
-    REFUSED = "refused"  # a kernel that contains it is not differentiated
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]

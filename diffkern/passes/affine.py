@@ -51,6 +51,10 @@ def tid_term(axis: int) -> Term:
     return ("tid", axis)
 
 
+_VARYING = frozenset({"tid", "block_thread", "block_index", "stack_get"})
+"""Ops without operands, or on a stack, whose results differ between threads."""
+
+
 class AffineForms:
     """Affine forms of the values of one function, computed on demand."""
 
@@ -126,7 +130,7 @@ class AffineForms:
         if v in self.params:
             return True
         op = self.producer.get(v)
-        if op is None or op.regions or op.name in ("tid", "stack_get") or lookup(op.name).effect is not Effect.PURE:
+        if op is None or op.regions or op.name in _VARYING or lookup(op.name).effect is not Effect.PURE:
             return False
         return all(self.invariant(x) for x in op.operands)
 

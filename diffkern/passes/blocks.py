@@ -17,15 +17,27 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from diffkern.errors import CompileError, KernelTypeError
+from diffkern.errors import AutodiffError, CompileError, KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, SHARED, Array, Element
+from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
 from diffkern.ops.table import Effect, lookup
 from diffkern.passes.dce import has_effect
+from diffkern.passes.replays import has_barrier
 
-__all__ = ["MAX_BLOCK_DIM", "blockwise_op", "check_blocks", "shared_bytes", "to_blocks", "with_blocks_of_one"]
+__all__ = [
+    "MAX_BLOCK_DIM",
+    "blockwise_op",
+    "check_adjoint",
+    "check_blocks",
+    "decided_for_all",
+    "of_single_threads",
+    "shared_bytes",
+    "to_blocks",
+    "uniform_values",
+    "with_blocks_of_one",
+]
 
 MAX_BLOCK_DIM = 1024
 SHARED_BYTES = 48 * 1024
@@ -33,12 +45,25 @@ SHARED_BYTES = 48 * 1024
 MEMORY_BYTES = 1024 * 1024
 """What a block may take of the stack of a CPU's thread."""
 
+_OWN_NUMBERS = -1_000_000
+"""Arrays made here have numbers from this downwards, those of an adjoint from -1."""
+_BLOCK_LEVEL = 1_000_000
+"""Loop stacks of a block have levels from this upwards."""
+_SHORT = 8
+"""Operations that are made again for a value rather than to keep it across a barrier."""
+
 _PER_THREAD = frozenset({"tid", "block_thread"})
 
 
 def blockwise_op(fn: Function) -> Op | None:
     """The first op by which threads of a block work together, if there is one."""
     return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
+
+
+def of_single_threads(fn: Function) -> bool:
+    """Whether the threads of a block work together, and one by one rather than on tiles."""
+    families = {lookup(op.name).family for op in walk(fn.body)}
+    return "block" in families and "tile" not in families
 
 
 def shared_bytes(fn: Function) -> int:
@@ -77,7 +102,28 @@ def check_blocks(fn: Function) -> None:
             loc=fn.loc,
             remedy="make them smaller",
         )
-    _check_region(fn.body, _uniform(fn), None)
+    _check_region(fn.body, uniform_values(fn), None)
+
+
+def check_adjoint(fn: Function, *, cuda: bool) -> None:
+    """Check that the adjoint of such a kernel has barriers for all threads of a block, and room in shared memory.
+
+    Raises
+    ------
+    AutodiffError
+        If it has not.
+    """
+    if not of_single_threads(fn):
+        return
+    _check_region(fn.body, uniform_values(fn), None)
+    size = shared_bytes(fn)
+    if cuda and size > SHARED_BYTES:
+        raise AutodiffError(
+            f"the adjoint of kernel {fn.name.removesuffix('_adjoint')} needs {size} bytes of shared memory, for "
+            f"cotangents and for contents that it restores; a block has {SHARED_BYTES}",
+            loc=fn.loc,
+            remedy="make the shared arrays smaller, or overwrite them less often in one launch",
+        )
 
 
 def _check_tiles(fn: Function) -> None:
@@ -114,10 +160,11 @@ def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> No
                 remedy="let all threads reach it, and put what only some of them do under the condition",
             )
         for sub in op.regions:
-            _check_region(sub, uniform, parting or (None if _decided_for_all(op, uniform) else op))
+            _check_region(sub, uniform, parting or (None if decided_for_all(op, uniform) else op))
 
 
-def _decided_for_all(op: Op, uniform: set[Value]) -> bool:
+def decided_for_all(op: Op, uniform: set[Value]) -> bool:
+    """Whether all threads of a block take the same way through a loop or branch."""
     match op.name:
         case "if":
             return op.operands[0] in uniform
@@ -127,9 +174,25 @@ def _decided_for_all(op: Op, uniform: set[Value]) -> bool:
             return op.regions[0].yields[0] in uniform
 
 
-def _uniform(fn: Function) -> set[Value]:
+def uniform_values(fn: Function) -> set[Value]:
     """Values that are the same for all threads of a block: the greatest set that is closed."""
     varying: set[Value] = set()
+    together = stacks_of_blocks(fn)
+    mixed: set[tuple[Value, int]] = set()  # fields of loop stacks that differ between threads
+
+    def stack(op: Op) -> bool:
+        """Loop stacks; those around barriers are written to under conditions that are the same for all threads."""
+        place = op.operands[0]
+        if op.name == "stack_get":
+            if place in together and (place, op.attrs["field"]) not in mixed and op.operands[1] not in varying:
+                return False
+            changed = op.result not in varying
+            varying.add(op.result)
+            return changed
+        own = range(len(op.operands) - 2) if op.operands[1] in varying else ()
+        fresh = {(place, k) for k, v in enumerate(op.operands[2:]) if v in varying or k in own} - mixed
+        mixed.update(fresh)
+        return bool(fresh)
 
     def spread(targets: Sequence[Value], *sources: Value) -> bool:
         if not any(v in varying for v in sources):
@@ -144,6 +207,8 @@ def _uniform(fn: Function) -> set[Value]:
             if op.name in _PER_THREAD or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC):
                 changed |= not varying.issuperset(op.results)
                 varying.update(op.results)
+            elif op.name in ("stack_get", "stack_set"):
+                changed |= stack(op)
             elif not op.regions:
                 changed |= spread(op.results, *op.operands)
             elif op.name == "if":
@@ -172,6 +237,19 @@ def _uniform(fn: Function) -> set[Value]:
     return every - varying
 
 
+def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
+    """Loop stacks that are used across barriers, with the ops that make them: those of loops around barriers."""
+    made = {op.result: op for op in walk(fn.body) if op.name == "stack_new"}
+    found: dict[Value, Op] = {}
+    for op in walk(fn.body) if made else ():
+        if has_barrier(op):
+            inside = [inner for sub in op.regions for inner in walk(sub)]
+            own = {inner.result for inner in inside if inner.name == "stack_new"}
+            used = (inner.operands[0] for inner in inside if inner.name in ("stack_get", "stack_set"))
+            found.update((v, made[v]) for v in used if v not in own)
+    return found
+
+
 # -- a block as one thread ---------------------------------------------------------------------------------------------
 
 
@@ -180,10 +258,6 @@ def to_blocks(fn: Function) -> Function:
     if blockwise_op(fn) is None:
         return fn
     return _Blocks(fn).function()
-
-
-def _has_barrier(op: Op) -> bool:
-    return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
 
 
 @dataclass(eq=False)
@@ -197,12 +271,16 @@ class _Segment:
 class _Blocks:
     def __init__(self, fn: Function) -> None:
         self.fn = fn
-        self.uniform = _uniform(fn)
+        self.uniform = uniform_values(fn)
         self.arrays: list[Op] = []  # what goes to the beginning: memory of the block
         self.top = Region()
         self.b = Builder(self.top)
         self.env: dict[Value, Value] = {p: p for p in fn.params}
+        self.stacks = stacks_of_blocks(fn)
+        self.fields: dict[Value, list[Value | int]] = {}  # of a stack: the array of a field, or its place in the stack
+        self.mixed = self.find_mixed()
         self.indices = {op.result: op for op in walk(fn.body) if op.name in _PER_THREAD}  # computed where needed
+        self.again = self.find_again()
         self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
         self.needed_later = self.find_kept(fn.body)
 
@@ -232,16 +310,57 @@ class _Blocks:
         for op in region.ops:
             if op.name == "barrier":
                 out.append(_Segment())
-            elif _has_barrier(op):
+            elif has_barrier(op):
                 out += [op, _Segment()]
-            elif op.name != "shared_new":
+            elif op.name != "shared_new" and not (op.results and op.results[0] in self.stacks):
                 segment = out[-1]
                 assert isinstance(segment, _Segment)
-                if any(r in self.uniform for r in op.results):
+                if self.is_common(op):
                     segment.common.append(op)
-                if has_effect(op) or any(r not in self.uniform for r in op.results):
+                if self.is_own(op):
                     segment.own.append(op)
         return out
+
+    def is_common(self, op: Op) -> bool:
+        """Whether there is something in an op that the block does once."""
+        return any(r in self.uniform for r in op.results) or self.keeps_common(op)
+
+    def keeps_common(self, op: Op) -> bool:
+        """Whether an op, or one in its regions, puts on a stack what is the same for all threads."""
+        if op.regions:
+            return any(self.keeps_common(inner) for sub in op.regions for inner in sub.ops)
+        if op.name != "stack_set" or op.operands[0] not in self.stacks:
+            return False
+        return len(self.mixed[op.operands[0]]) < len(op.operands) - 2
+
+    def is_own(self, op: Op) -> bool:
+        """Whether there is something in an op that each thread does."""
+        if op.name == "stack_set" and op.operands[0] in self.stacks:
+            return bool(self.mixed[op.operands[0]])
+        return has_effect(op) or any(r not in self.uniform for r in op.results)
+
+    def find_mixed(self) -> dict[Value, set[int]]:
+        """For each stack of the block the fields of which every thread has its own value."""
+        found: dict[Value, set[int]] = {stack: set() for stack in self.stacks}
+        for op in walk(self.fn.body):
+            if op.name == "stack_set" and op.operands[0] in self.stacks:
+                found[op.operands[0]].update(k for k, v in enumerate(op.operands[2:]) if v not in self.uniform)
+        return found
+
+    def make_stack(self, op: Op) -> None:
+        """A stack of what is the same for all threads, and for each other field an array of slots and threads."""
+        t: Stack = op.attrs["type"]
+        mixed = self.mixed[op.result]
+        same = [k for k in range(len(t.fields)) if k not in mixed]
+        places: list[Value | int] = []
+        for k, f in enumerate(t.fields):
+            places.append(self.array_for(f, op.result.name, t.slots) if k in mixed else same.index(k))  # type: ignore[arg-type]
+        self.fields[op.result] = places
+        if same:
+            # Not in the place of a thread's stacks: the block may fill it before the threads have left theirs.
+            narrow = Stack(tuple(t.fields[k] for k in same), t.slots, _BLOCK_LEVEL + t.level)
+            with self.b.at(op.loc):
+                self.env[op.result] = self.b.one("stack_new", type=narrow, hint=op.result.name)
 
     def find_kept(self, region: Region) -> set[Value]:
         """The values of threads that are needed outside of the segment that computes them."""
@@ -264,12 +383,28 @@ class _Blocks:
 
         visit(region)
         later = {v for v, where in uses if v in home and home[v] is not where and v not in self.uniform}
-        return later - self.indices.keys()
+        return later - self.indices.keys() - self.again.keys()
 
-    def array_for(self, t: Element, name: str) -> Value:
-        """Memory of the block with an element for each thread."""
-        array = Value(Array(t, 1, SHARED), name)
-        attrs = {"type": array.type, "shape": (MAX_BLOCK_DIM,), "number": -1 - len(self.arrays)}
+    def find_again(self) -> dict[Value, Op]:
+        """Integers that follow from the thread's index and what is the same for all: computed where they are needed."""
+        found: dict[Value, Op] = {}
+        length: dict[Value, int] = {}
+        for op in walk(self.fn.body):
+            pure = not op.regions and lookup(op.name).effect is Effect.PURE and len(op.results) == 1
+            if not pure or op.result in self.uniform or op.result in self.indices:
+                continue
+            known = all(v in self.uniform or v in self.indices or v in found for v in op.operands)
+            length[op.result] = 1 + sum(length.get(v, 0) for v in op.operands)
+            integer = isinstance(op.result.type, Scalar) and not op.result.type.is_float
+            if known and integer and length[op.result] <= _SHORT:
+                found[op.result] = op
+        return found
+
+    def array_for(self, t: Element, name: str, slots: int | None = None) -> Value:
+        """Memory of the block with an element for each thread, and for each slot of a stack."""
+        shape = (MAX_BLOCK_DIM,) if slots is None else (slots, MAX_BLOCK_DIM)
+        array = Value(Array(t, len(shape), SHARED), name)
+        attrs = {"type": array.type, "shape": shape, "number": _OWN_NUMBERS - len(self.arrays)}
         self.arrays.append(Op("shared_new", (), (array,), attrs, (), self.fn.loc))
         return array
 
@@ -281,6 +416,8 @@ class _Blocks:
                 copy = Value(op.result.type, op.result.name)
                 self.arrays.append(Op(op.name, (), (copy,), op.attrs, (), op.loc))
                 self.env[op.result] = copy
+            elif op.name == "stack_new" and op.result in self.stacks:
+                self.make_stack(op)
         for item in self.segments(region):
             if isinstance(item, _Segment):
                 self.segment(item)
@@ -302,11 +439,13 @@ class _Blocks:
         """What the block computes once: of loops and branches that part of which the results are the same for all."""
         for op in ops:
             shared = [k for k, r in enumerate(op.results) if r in self.uniform]
-            if not op.regions and shared:
+            if not self.is_common(op):
+                continue
+            if not op.regions:
                 _Common(self, self.env).op(op)
-            elif op.name == "if" and shared:
+            elif op.name == "if":
                 self.emit_branch(op, shared, lambda sub: self.once(sub.ops))
-            elif shared:
+            else:
                 self.emit_loop(op, shared, lambda body: self.once(body.ops))
 
     def hand_over(self, pairs: list[tuple[Value, Value]], like: Op) -> None:
@@ -401,11 +540,25 @@ class _Common(Cloner):
         self.blocks = blocks
 
     def op(self, op: Op) -> None:
+        if op.name in ("stack_get", "stack_set") and op.operands[0] in self.blocks.stacks:
+            self.stack(op)
+            return
         known = {"block_dim": self.blocks.n, "block_index": self.blocks.block}.get(op.name)
         if known is not None:
             self.env[op.result] = known
         else:
             super().op(op)
+
+    def stack(self, op: Op) -> None:
+        """The fields that are the same for all threads."""
+        places = self.blocks.fields[op.operands[0]]
+        stack, slot = self.env[op.operands[0]], self.value(op.operands[1])
+        if op.name == "stack_get":
+            place = places[op.attrs["field"]]
+            self.env[op.result] = self.b.one("stack_get", stack, slot, field=place, hint=op.result.name)
+        else:
+            same = [v for v, place in zip(op.operands[2:], places, strict=True) if isinstance(place, int)]
+            self.b.op("stack_set", stack, slot, *self.values(same))
 
 
 class _Threads(_Common):
@@ -434,6 +587,10 @@ class _Threads(_Common):
             index = self.blocks.indices.get(v)
             if index is not None:
                 return self.thread if index.name == "block_thread" else self.thread_index(index.attrs["axis"])
+            again = self.blocks.again.get(v)
+            if again is not None:
+                results = self.b.op(again.name, *self.values(again.operands), **again.attrs)
+                return results[0]
             found = self.b.one("load", self.blocks.kept[v], self.thread, hint=v.name, wrap=(False,))
         return found
 
@@ -444,6 +601,22 @@ class _Threads(_Common):
             self.env[op.result] = self.thread_index(op.attrs["axis"])
         else:
             super().op(op)
+
+    def stack(self, op: Op) -> None:
+        """The fields of which each thread has its own."""
+        places = self.blocks.fields[op.operands[0]]
+        if op.name == "stack_set":
+            for v, place in zip(op.operands[2:], places, strict=True):
+                if isinstance(place, Value):
+                    index = (self.value(op.operands[1]), self.thread)
+                    self.b.op("store", place, *index, self.value(v), wrap=(False, False))
+            return
+        place = places[op.attrs["field"]]
+        if not isinstance(place, Value):
+            super().stack(op)
+            return
+        index = (self.value(op.operands[1]), self.thread)
+        self.env[op.result] = self.b.one("load", place, *index, wrap=(False, False), hint=op.result.name)
 
     def thread_index(self, axis: int) -> Value:
         b, extents = self.b, self.blocks.extents

@@ -68,6 +68,16 @@ def use_atomics(fn: Function, buffers: Sequence[Value]) -> None:
             op.attrs = {**op.attrs, "mode": "atomic"}
 
 
+def settle_blocks(fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
+    """Make accumulations atomic, in place, where blocks of threads that work together on the CPU may meet.
+
+    A launch of whole blocks is not cut into chunks of two colours, and not into groups with copies.
+    """
+    meeting = [b for b, c in zip(buffers, conflicts, strict=True) if c.kind in ("bounded", "general")]
+    use_atomics(fn, meeting)
+    return tuple(c if b not in meeting else Conflict("none") for b, c in zip(buffers, conflicts, strict=True))
+
+
 def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
     private = all(op.name == "accumulate" for op in sites)
     if private:

@@ -22,7 +22,8 @@ def written_arrays(region: Region) -> set[Value]:
     return {op.operands[0] for op in walk(region) if op.name in WRITES}
 
 
-def _freeze(value: Any) -> Hashable:
+def freeze(value: Any) -> Hashable:
+    """An attribute as part of a key: ``0.0`` and ``-0.0``, ``1`` and ``True`` differ."""
     return (type(value).__name__, repr(value)) if isinstance(value, (bool, int, float)) else value
 
 
@@ -43,7 +44,7 @@ def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
         operands = tuple(mapping.get(v, v) for v in op.operands)
         if op.name in _COMMUTATIVE:
             operands = tuple(sorted(operands, key=id))  # only the grouping matters, not the order
-        attrs = tuple(sorted((k, _freeze(v)) for k, v in op.attrs.items()))
+        attrs = tuple(sorted((k, freeze(v)) for k, v in op.attrs.items()))
         return (op.name, operands, attrs, tuple(r.type for r in op.results))
 
     def visit(region: Region, outer: dict[Hashable, tuple[Value, ...]]) -> None:

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, value_type
 from diffkern.ops.memory import ACCUMULATES
-from diffkern.passes.blocks import blockwise_op
+from diffkern.passes.blocks import blockwise_op, of_single_threads
 from diffkern.passes.conflicts import Conflict, use_atomics
+from diffkern.passes.shared_updates import settle_shared_updates
 from diffkern.passes.sums import invariant_values, needed_for, uniform_sums, used_values
 
 __all__ = ["CudaPlan", "Update", "cuda_plan", "settle_updates", "update_of"]
@@ -87,6 +88,8 @@ def settle_updates(
         if accumulate == "atomic" or c.kind in ("bounded", "general") or b in summed
     ]
     use_atomics(fn, meeting)
+    if of_single_threads(fn):
+        settle_shared_updates(fn)
 
 
 def cuda_plan(fn: Function) -> CudaPlan:

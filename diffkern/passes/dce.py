@@ -6,6 +6,8 @@ region yields. Loops without effects are taken to terminate.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ops.table import Effect, lookup
 
@@ -19,17 +21,26 @@ def has_effect(op: Op) -> bool:
     return lookup(op.name).effect in _KEPT
 
 
-class _Liveness:
-    """Which values are needed, computed without changing anything; effect queries are remembered."""
+class Liveness:
+    """Which values are needed, computed without changing anything; effect queries are remembered.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    ignored
+        Ops whose effects count for nothing.
+    """
+
+    def __init__(self, ignored: Collection[Op] = ()) -> None:
+        self.ignored = ignored
         self.effects: dict[Op, bool] = {}
 
     def effect(self, op: Op) -> bool:
         known = self.effects.get(op)
         if known is None:
             known = self.effects[op] = (
-                any(self.effect(inner) for sub in op.regions for inner in sub.ops) if op.regions else has_effect(op)
+                any(self.effect(inner) for sub in op.regions for inner in sub.ops)
+                if op.regions
+                else has_effect(op) and op not in self.ignored
             )
         return known
 
@@ -79,12 +90,12 @@ class _Liveness:
 
 def needed_params(body: Region, params: tuple[Value, ...], yields: set[Value]) -> set[Value]:
     """Which of a region's parameters its effects and the given yields depend on."""
-    return _Liveness().region(body, yields) & set(params)
+    return Liveness().region(body, yields) & set(params)
 
 
 class _Eliminator:
     def __init__(self) -> None:
-        self.analysis = _Liveness()
+        self.analysis = Liveness()
 
     def region(self, region: Region) -> set[Value]:
         live = set(region.yields)

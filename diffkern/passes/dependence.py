@@ -15,7 +15,9 @@ import enum
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import is_shared
 from diffkern.passes.affine import Affine, AffineForms, enclosing_loops
+from diffkern.passes.blocks import blockwise_op
 from diffkern.passes.threads import Never, access_index, relate
 from diffkern.passes.tile_access import shadow
 
@@ -70,7 +72,7 @@ class _Positions:
 
 
 def classify_loads(fn: Function) -> dict[Op, LoadFact]:
-    """A fact for each load from an array that the function stores to or updates atomically."""
+    """A fact for each load from an array parameter that the function stores to or updates atomically."""
     seen = shadow(fn)
     forms = AffineForms(seen.fn)
     loops = enclosing_loops(seen.fn)
@@ -78,22 +80,29 @@ def classify_loads(fn: Function) -> dict[Op, LoadFact]:
     order.visit(seen.fn.body)
     writes: dict[Value, list[Op]] = {}
     for op in walk(seen.fn.body):
-        if op.name in ("store", "atomic"):
+        if op.name in ("store", "atomic") and not is_shared(op.operands[0].type):
             writes.setdefault(op.operands[0], []).append(op)
+    alone = fn.tid_arity == 0 and blockwise_op(fn) is None
     return {
-        seen.original(op): _classify(op, writes[op.operands[0]], forms, loops, order, fn.tid_arity)
+        seen.original(op): _classify(op, writes[op.operands[0]], forms, loops, order, fn.tid_arity, alone)
         for op in walk(seen.fn.body)
         if op.name == "load" and op.operands[0] in writes
     }
 
 
 def _classify(
-    load: Op, writes: list[Op], forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: _Positions, arity: int
+    load: Op,
+    writes: list[Op],
+    forms: AffineForms,
+    loops: dict[Op, tuple[Op, ...]],
+    order: _Positions,
+    arity: int,
+    alone: bool,
 ) -> LoadFact:
     total = _Order()
     for write in writes:
         implied = order.implies(load, write) and _begins(loops[write], loops[load])
-        if write.name == "atomic" or not _same_thread(forms, load, write, arity, implied):
+        if write.name == "atomic" or not (alone or _same_thread(forms, load, write, arity, implied)):
             return LoadFact(Source.RACING, write)
         found = _order(load, write, forms, loops, order)
         total.before |= found.before
@@ -113,10 +122,10 @@ def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int, implied: b
     """Whether no other thread writes the element: proved, or because the thread that reads also stores there.
 
     The latter rests on the precondition of stores (one thread per element), so it holds only where a thread that comes
-    to the load comes to the store as well, with the very same index. A kernel that never asks for its index stores the
-    same elements in every thread, so it has only one.
+    to the load comes to the store as well, with the very same index. (A kernel that never asks for its index stores the
+    same elements in every thread, so it has only one: its caller does not ask.)
     """
-    if arity == 0 or (implied and access_index(load) == access_index(write)):
+    if implied and access_index(load) == access_index(write):
         return True
     relation = relate(forms, load, write)
     return isinstance(relation, Never) or relation.same_thread(arity)

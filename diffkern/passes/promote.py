@@ -16,7 +16,7 @@ from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT64, STORAGE_ONLY, Array, Scalar, scalar_of
+from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
 from diffkern.ops.memory import WRITES
 from diffkern.passes.affine import AffineForms
 from diffkern.passes.cse import written_arrays
@@ -47,7 +47,9 @@ class _Promoter:
         self.loaded = {op.operands[0] for op in walk(fn.body) if op.name == "load"}
         by_tiles = {op.operands[0] for op in walk(fn.body) if op.name in WRITES and op.name.startswith("tile")}
         for array in written_arrays(fn.body) - by_tiles:
-            if isinstance(array.type, Array) and scalar_of(array.type) not in STORAGE_ONLY:
+            # Other threads of the block write to what it shares.
+            own = isinstance(array.type, Array) and array.type.layout != SHARED
+            if own and scalar_of(array.type) not in STORAGE_ONLY:
                 self.written.add(array)
 
     def resolve(self, v: Value) -> Value:

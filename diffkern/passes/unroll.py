@@ -1,6 +1,7 @@
 """Full unrolling of short loops whose trip count is a constant; in place.
 
-Unrolled code needs no loop stack in the adjoint, and its index expressions are affine in the thread index.
+Unrolled code needs no loop stack in the adjoint, and its index expressions are affine in the thread index. Loops around
+barriers stay: their adjoint fills shared memory again in every trip, rather than to keep what was read there.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterable
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
-from diffkern.ir.nodes import Function, Op, Region, Value, count_ops
+from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
 from diffkern.passes.fold import fold
 
 MAX_TRIPS = 8
@@ -54,7 +55,7 @@ class _Unroller:
         region.yields = self.resolve(region.yields)
 
     def trips(self, op: Op) -> range | None:
-        if op.name != "for":
+        if op.name != "for" or any(inner.name == "barrier" for inner in walk(op.regions[0])):
             return None
         bounds = [self.constants.get(v) for v in op.operands[:3]]
         if any(b is None for b in bounds) or bounds[2] == 0:

@@ -161,7 +161,7 @@ class AdjointLaunch:
         launch = self.launch
         shapes = {index: ct.shape for index, ct in cotangents.items()}
         sizes = {index: ct._data.size for index, ct in cotangents.items()}
-        self.executable, plan = plan_of(launch.kernel, launch.keys, plain, dims, shapes, sizes, shared)
+        self.executable, plan = plan_of(launch.kernel, launch.keys, plain, dims, shapes, sizes, shared, launch.config)
         return plan
 
     def _plan_on_device(self, shared: bool) -> Plan:
@@ -194,6 +194,7 @@ def plan_of(
     shapes: Mapping[int, tuple[int, ...]],
     sizes: Mapping[int, int],
     shared: bool = False,
+    config: tuple[int, int] | None = None,
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint, and the program for it: the one given, or the one with atomics.
 
@@ -211,7 +212,12 @@ def plan_of(
         Of each cotangent, by parameter, the shape and the number of scalars.
     shared : bool, optional
         Whether cotangents share memory, or one of them several times the same element.
+    config : tuple of int, optional
+        Threads of a block and limit of blocks, of which the first counts where threads work together.
     """
+    if plain.blockwise:
+        chosen = kernel.adjoint(keys, frozenset(shapes), "atomic") if shared else plain
+        return chosen, Plan(chosen.cut(dims, config))
     key = (dims, shared, (*shapes.values(),))
     found = plain.plans.get(key)
     if found is None:

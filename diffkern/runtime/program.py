@@ -104,17 +104,29 @@ class Executable:
             If `dim` is not a launch dimension.
         """
         if self.blockwise:
-            block_dim = (config[0] if config else 0) or self.block_dim
-            return self.prepared(cut_blocks(normalize_dim(dim), int(self.manifest["tid_arity"]), block_dim, self.cost))
+            return self.prepared(self.cut(normalize_dim(dim), config))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
         found = self._geometry.get(key)
         if found is None:
-            found = self.prepared(cut(normalize_dim(dim), self.cost))
+            found = self.prepared(self.cut(normalize_dim(dim)))
             if len(self._geometry) >= _CACHED_DIMS:
                 self._geometry.clear()
             self._geometry[key] = found
         return found
+
+    def cut(self, dims: tuple[int, ...], config: tuple[int, int] | None = None) -> Cut:
+        """Return the chunks of a launch, whole blocks where threads work together.
+
+        Raises
+        ------
+        ValueError
+            If it is not whole blocks.
+        """
+        if not self.blockwise:
+            return cut(dims, self.cost)
+        block_dim = (config[0] if config else 0) or self.block_dim
+        return cut_blocks(dims, int(self.manifest["tid_arity"]), block_dim, self.cost)
 
     def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
         """Return a cut with the header of its argument block; `config` is for GPUs."""

@@ -24,7 +24,13 @@ __all__ = ["compare_devices"]
 
 
 def compare_devices(
-    kernel: Kernel, dim: tuple[int, ...], args: Sequence[Any], device: Any, rtol: float, seed: int = 0
+    kernel: Kernel,
+    dim: tuple[int, ...],
+    args: Sequence[Any],
+    device: Any,
+    rtol: float,
+    seed: int = 0,
+    block_dim: int = 256,
 ) -> str | None:
     """Return what differs between the CPU and a device, None if nothing does.
 
@@ -42,8 +48,10 @@ def compare_devices(
         How far a value may be off, relative to the largest of its array.
     seed : int, optional
         Of the weights.
+    block_dim : int, optional
+        Threads of a block.
     """
-    here, there = (_run(kernel, dim, args, place, seed) for place in ("cpu", device))
+    here, there = (_run(kernel, dim, args, place, seed, block_dim) for place in ("cpu", device))
     for name, expected in here.items():
         size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
         if not np.allclose(there[name], expected, rtol=rtol, atol=rtol * size, equal_nan=True):
@@ -54,7 +62,9 @@ def compare_devices(
     return None
 
 
-def _run(kernel: Kernel, dim: tuple[int, ...], args: Sequence[Any], device: Any, seed: int) -> dict[str, Any]:
+def _run(
+    kernel: Kernel, dim: tuple[int, ...], args: Sequence[Any], device: Any, seed: int, block_dim: int
+) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     given: list[Any] = []
     for parameter, value in zip(kernel.parameters, args, strict=True):
@@ -69,7 +79,7 @@ def _run(kernel: Kernel, dim: tuple[int, ...], args: Sequence[Any], device: Any,
             value.requires_grad = smooth
         given.append(value)
     with Tape() as tape:
-        launch(kernel, dim=dim, inputs=given)
+        launch(kernel, dim=dim, inputs=given, block_dim=block_dim)
     arrays = {p.name: a for p, a in zip(kernel.parameters, given, strict=True) if isinstance(a, array)}
     found: dict[str, Any] = {}
     for name, a in arrays.items():

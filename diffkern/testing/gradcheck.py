@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -248,6 +249,7 @@ def gradcheck(
     max_elements: int = 64,
     seed: int = 0,
     device: Any = None,
+    block_dim: int = 256,
 ) -> GradcheckReport:
     """Check the gradients of a kernel; the arguments are not changed.
 
@@ -272,6 +274,8 @@ def gradcheck(
         Of the random projections, directions and choices.
     device : str or Device, optional
         A GPU on which the kernel and its gradient are run as well: they have to agree with the CPU's within `rtol32`.
+    block_dim : int, optional
+        Threads of a block, which counts where they work together.
 
     Returns
     -------
@@ -294,9 +298,10 @@ def gradcheck(
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
-    report = check_function(fn, dims, args, options=kernel.options, tolerances=tolerances)
+    engine = partial(Compiled, block_dim=block_dim)
+    report = check_function(fn, dims, args, engine=engine, options=kernel.options, tolerances=tolerances)
     if device is not None:
-        found = compare_devices(kernel, dims, given, device, rtol32, seed)
+        found = compare_devices(kernel, dims, given, device, rtol32, seed, block_dim)
         if found is not None:
             raise GradientError(f"kernel {kernel.name!r}: {found}")
     return report

@@ -22,10 +22,12 @@ from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.structs import definition_of
+from diffkern.passes.blocks import of_single_threads
 from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_object
+from diffkern.runtime.schedule import check_whole_blocks
 
 __all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
 
@@ -46,9 +48,14 @@ class Compiled:
     ----------
     fn
         The function; it is not changed.
+    block_dim
+        Threads of a block, where they work together; may be changed. Chunks are then numbers of blocks.
     """
 
-    def __init__(self, fn: Function) -> None:
+    def __init__(self, fn: Function, block_dim: int = 256) -> None:
+        self.block_dim = block_dim
+        self._together = of_single_threads(fn)
+        self._arity = fn.tid_arity
         symbol = f"testing_{next(_serial)}"
         code = compile_function(fn, symbol)
         addresses = load_object(code.object_code, code.symbols)
@@ -59,13 +66,16 @@ class Compiled:
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
         """Run all threads, in chunks of `chunk` (by default in one chunk, in order)."""
         n = int(np.prod(dim))
+        dims = (*dim, 1, 1, 1)[:4]
+        if self._together:
+            check_whole_blocks(tuple(dim), self._arity, self.block_dim)
+            n, dims = n // self.block_dim, (*dims[:3], self.block_dim)
         if n == 0:
             return
         size = n if chunk is None else chunk
         chunks = -(-n // size)
         partials = np.empty(chunks * max(self._sites, 1), np.int64)
         status = np.zeros(1, np.int64)
-        dims = (*dim, 1, 1, 1)[:4]
         header = struct.pack(HEADER_FORMAT, status.ctypes.data, *dims, size, partials.ctypes.data)
         packed = b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
         block = np.frombuffer(header + packed, np.uint8)

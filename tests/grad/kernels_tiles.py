@@ -214,6 +214,17 @@ def sorted_by_keys(x: f1, w: f1, y: f1, z: f1):
     dk.tile_store(z, numbers * keys)
 
 
+@dk.func
+def after(a: dk.vec2, b: dk.vec2):
+    """One linear function after another: the order counts, the grouping does not."""
+    return dk.vec2(a[0] * b[0], a[1] * b[0] + b[1])
+
+
+@case(1, x=signed(11, 2), y=zeros(1, 2))
+def functions_one_after_the_other(x: dk.array(dtype=dk.vec2), y: dk.array(dtype=dk.vec2)):
+    dk.tile_store(y, dk.tile_reduce(after, dk.tile_load(x, shape=11)))
+
+
 @case(1, x=apart(5, 9), y=zeros(3), r=zeros(5), c=zeros(9))
 def more_than_a_warp(x: f2, y: f1, r: f1, c: f1):
     t = dk.tile_load(x, shape=(5, 9))

@@ -1,7 +1,8 @@
 """Random kernels whose threads work together: barriers in nested loops and branches, values kept across them.
 
 In: a seed. Out: the text of a kernel ``fuzz(x, y, q, p)`` without races: shared memory is written at a thread's own
-index, and read elsewhere only between two barriers.
+index, or updated atomically, and read elsewhere only between two barriers. One shared array is filled before it is
+read, others keep their contents from one exchange to the next.
 """
 
 from __future__ import annotations
@@ -56,9 +57,38 @@ class _Writer:
             self.emit(depth, "a, b = b, a")
 
     def exchange(self, depth: int) -> None:
-        self.emit(depth, f"s[t] = {self.number()}")
-        self.emit(depth, "dk.syncthreads()")
-        self.emit(depth, f"{self.random.choice('abc')} = s[(t + {self.random.randrange(1, THREADS)}) % n] + a * 0.125")
+        kind = self.random.randrange(8)
+        to, other = self.random.choice("abc"), self.random.randrange(1, THREADS)
+        if kind <= 2:
+            self.emit(depth, f"s[t] = {self.number()}")
+            self.emit(depth, "dk.syncthreads()")
+            self.emit(depth, f"{to} = s[(t + {other}) % n] + a * 0.125")
+        elif kind == 3:
+            self.emit(depth, f"r[t] = dk.sin(r[t] * {self.number()}) + 0.25 * {self.number()}")
+            self.emit(depth, "dk.syncthreads()")
+            self.emit(depth, f"{to} = r[(t + {other}) % n] * dk.cos(r[t])")
+        elif kind == 4:
+            self.emit(depth, f"if {self.own()}:")
+            self.emit(depth + 1, f"r[t] = dk.cos({self.number()} + r[t])")
+            self.emit(depth, "dk.syncthreads()")
+            self.loops += 1
+            self.emit(depth, f"for k{self.loops} in range(t + 1):")
+            self.emit(depth + 1, f"c = dk.sin(c * r[k{self.loops}])")
+        elif kind == 5:
+            self.emit(depth, f"if {self.own()}:")
+            self.emit(depth + 1, f"dk.atomic_add(w, (t * {other}) % n, dk.sin({self.number()}))")
+            self.emit(depth, "dk.syncthreads()")
+            self.emit(depth, f"{to} = {to} + w[n - 1 - t] * dk.cos(w[t])")
+        elif kind == 6:
+            self.emit(depth, f"v[t // 2, t % 2] = dk.vec2({self.number()}, {self.number()})")
+            self.emit(depth, "dk.syncthreads()")
+            self.emit(depth, f"if {self.own()}:")
+            self.emit(depth + 1, f"{to} = dk.sin(dk.dot(v[t // 2, t % 2], v[(n - 1 - t) // 2, {other} % 2]))")
+        else:
+            self.emit(depth, f"if {self.same()}:")
+            self.emit(depth + 1, f"r[n - 1 - t] = dk.sin({self.number()})")
+            self.emit(depth + 1, "dk.syncthreads()")
+            self.emit(depth, f"{to} = r[(t + {other}) % n] * dk.sin(r[t])")
         self.emit(depth, "dk.syncthreads()")
 
     def block(self, depth: int, length: int) -> None:
@@ -106,7 +136,14 @@ HEAD = """import diffkern as dk
 def fuzz(x: dk.array(dtype=float), y: dk.array(dtype=float), q: dk.array(dtype=int), p: int):
     i, t, n = dk.tid(), dk.thread_index(), dk.block_dim()
     s = dk.shared_array(8, float)
+    r = dk.shared_array(4, float)
+    w = dk.shared_array(5, float)
+    v = dk.shared_array((2, 2), dk.vec2)
     a = x[i]
+    r[t] = a * 0.5
+    w[t] = 0.25 * a
+    v[t // 2, t % 2] = dk.vec2(a, 1.0)
+    dk.syncthreads()
     b = float(t) * 0.5
     c = x[i] * x[i]
     m = t + 1

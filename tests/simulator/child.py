@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from block_corpus import BLOCKS
 from block_corpus import Case as Blocks
+from block_gradients import GRADIENTS
+from block_threads import InTurns, for_gpu
 from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
@@ -26,10 +28,11 @@ import diffkern as dk
 from diffkern import pipeline
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.testing.gradcheck import Vjp
+from diffkern.testing.programs import as_double
 from diffkern.testing.simulated import Simulated
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
-from .selection import CORPUS, OF_THREADS
+from .selection import BLOCK_GRADIENTS, CORPUS, OF_THREADS
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
@@ -113,14 +116,29 @@ def _results(size: int) -> tuple[Any, Any]:
     return np.zeros(size, np.float32), np.zeros(size, np.int32)
 
 
+def check_gradient(name: str) -> None:
+    """The adjoint of a kernel whose threads work together, against the same source with the threads in turns."""
+    case = GRADIENTS[name]
+    vjp = for_gpu(case.kernel)
+    launch = case.launch(3, 3)
+    point = [as_double(t, a) for t, a in zip(vjp.types, launch.arguments, strict=True)]
+    weights = vjp.weights(point, np.random.default_rng(3))
+    expected = vjp.running(*(lambda fn: InTurns(fn, 3),) * 2).gradients(launch.dim, point, weights)
+    found = vjp.running(*(lambda fn: Simulated(fn, blocks=2, block_dim=3),) * 2)
+    for i, gradient in found.gradients(launch.dim, point, weights).items():
+        compare(f"the gradient of {vjp.names[i]}", gradient, expected[i], 1e-10)
+
+
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS]:
+    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *BLOCK_GRADIENTS]:
         try:
             if name == OF_THREADS:
                 check_threads()
             elif name.startswith("fuzz."):
                 check_fuzz(int(name[5:]))
+            elif name.startswith("gradient."):
+                check_gradient(name[9:])
             elif name in BLOCKS:
                 check_blocks(BLOCKS[name])
             else:

@@ -11,3 +11,6 @@ CORPUS = sorted(set(CASES) - TOO_MUCH)
 
 OF_THREADS = "threads.softmax"
 """A kernel that makes tiles of what the threads of a block hold."""
+
+BLOCK_GRADIENTS = ["gradient.one_loss", "gradient.running_products", "gradient.steps_in_shared_memory"]
+"""Adjoints of kernels whose threads work together that run there."""

@@ -69,6 +69,9 @@ class CudaBody(BodyEmitter):
             self.builder.debug_metadata = self.lines.at(op.loc)
         BodyEmitter.op(self, op)
 
+    def goes_on(self, count: Any, trips: Any) -> Any:
+        return self.builder.icmp_unsigned("!=", count, trips)  # as the assembler wants it for unrolling
+
     def barrier(self, op: Op) -> None:
         synchronize(self.builder)
 

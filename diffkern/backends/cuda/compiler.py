@@ -18,20 +18,18 @@ from diffkern.backends.cuda import toolchain
 from diffkern.backends.cuda.body import called
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
-from diffkern.backends.cuda.mathdx import Product
+from diffkern.backends.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.passes.blocks import shared_bytes
+from diffkern.passes.cse import eliminate_common
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.siblings import hoist_common
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
 from diffkern.passes.tile_products import TileProduct
 
-_SHARED_LIMIT = {
-    arch: kib << 10
-    for kib, names in ((64, "75"), (163, "80 87"), (99, "86 89 120 121"), (227, "90 100 103"))
-    for arch in (f"sm_{name}" for name in names.split())
-}
+_SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items()}
 """Bytes of shared memory that a launch can ask for, for each block."""
 
 
@@ -65,8 +63,6 @@ class CudaObject:
         The kernel's name.
     shared_bytes : int
         Static shared memory of a block.
-    llvm_ir : str
-        The optimised LLVM code.
     check_sites : tuple of Op
         What is checked while running; the number of a site is its position here.
     stamped : tuple of Value
@@ -86,15 +82,20 @@ class CudaObject:
     symbols: tuple[str, ...]
     shared_bytes: int
     arch: str
-    llvm_ir: str
     launch_bounds: tuple[int, int] | None
     _source: str
+    _library: tuple[str, ...]
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
     sites: int = 0
     dynamic_shared_bytes: int = 0
     block_dim: int | None = None
     products: tuple[Product, ...] = ()
+
+    @functools.cached_property
+    def llvm_ir(self) -> str:
+        """The optimised LLVM code."""
+        return str(toolchain.optimise(self._source, self.arch, self._library, self.symbols))
 
     @functools.cached_property
     def ltoir(self) -> bytes:
@@ -153,6 +154,8 @@ def compile_function(
         block_dim = None  # no launch can have it
     wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
     fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
+    if checking is Checking.NONE:
+        eliminate_common(hoist_common(fn))
     fixed = fn.attrs.get("threads") or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
@@ -187,7 +190,6 @@ def compile_function(
         link_with = [*link_with, *products.obtain(kernel.products)]
     library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
     module = toolchain.optimise(kernel.text, arch, library, (symbol,))
-    llvm_ir = str(module)
     code = toolchain.ptx(module, arch)
     inputs = [toolchain.ltoir(kernel.text, symbol, arch), *link_with] if link_with else [code]
     cubin = toolchain.link(inputs, arch, symbol, lineinfo=lineinfo)
@@ -197,9 +199,9 @@ def compile_function(
         (symbol,),
         kernel.shared_bytes - dynamic,
         arch,
-        llvm_ir,
         launch_bounds,
         kernel.text,
+        library,
         kernel.check_sites,
         kernel.stamped,
         kernel.sites,

@@ -145,8 +145,33 @@ def _square_root(b: Builder, args: list[Any]) -> Any:
 
 def _reduce(b: Builder, x: Any) -> tuple[Any, Any]:
     """The rest of ``x`` in [-pi/4, pi/4] and an integer whose low two bits count quarter turns."""
-    pair = b.call(_define(b.module, "dk_reduce_f32", _REDUCED, [F32], _reduction), [x])
+    fn = _define(b.module, "dk_reduce_f32", _REDUCED, [F32], _reduction)
+    made: list[tuple[Any, Any]] = fn.__dict__.setdefault("reductions", [])
+    for argument, pair in made:
+        # A sine and a cosine of one number share it. No compiler would notice once it is inlined: it has a branch.
+        if argument is x and _dominates(pair.parent, b.block):
+            break
+    else:
+        pair = b.call(fn, [x])
+        made.append((x, pair))
     return b.extract_value(pair, 0), b.extract_value(pair, 1)
+
+
+def _dominates(block: Any, other: Any) -> bool:
+    """Whether every way from the function's entry to the block that is being written leads through another one."""
+    entry = block.function.entry_basic_block
+    return block is other or (other in _reached(entry) and other not in _reached(entry, without=block))
+
+
+def _reached(entry: Any, without: Any = None) -> set[Any]:
+    seen: set[Any] = set()
+    more = [entry]
+    while more:
+        block = more.pop()
+        if block is not without and block not in seen:
+            seen.add(block)
+            more += [b for b in getattr(block.terminator, "operands", ()) if isinstance(b, ir.Block)]
+    return seen
 
 
 def _reduction(b: Builder, args: list[Any]) -> Any:

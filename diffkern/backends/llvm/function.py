@@ -368,6 +368,10 @@ class BodyEmitter:
         b.position_at_end(done)
         self.define(op.results, phis)
 
+    def goes_on(self, count: Any, trips: Any) -> Any:
+        """Whether a counted loop makes another trip."""
+        return self.builder.icmp_unsigned("<", count, trips)
+
     def loop_for(self, op: Op) -> None:
         b = self.builder
         t = op.operands[0].type
@@ -385,7 +389,7 @@ class BodyEmitter:
         count, i = b.phi(I64), b.phi(value_type(t))
         phis = self.phis([r.type for r in op.results])
         self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in op.operands[3:])], before)
-        go = b.icmp_signed("<", i, hi) if ahead else b.icmp_unsigned("<", count, trips)
+        go = b.icmp_signed("<", i, hi) if ahead else self.goes_on(count, trips)
         b.cbranch(go, body, done)
         b.position_at_end(body)
         self.define(region.params, [[i], *phis])

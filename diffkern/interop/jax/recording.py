@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import Element, Scalar
+from diffkern.ir.types import Element, Scalar, scalar_of
 from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.create import zeros
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.operation import Assign, Copy
 from diffkern.runtime.state import attention, current
+from diffkern.runtime.type_keys import dtype_of
 
 __all__ = ["Argument", "Constant", "Number", "Place", "Recorded", "Recording", "record"]
 
@@ -142,15 +143,17 @@ def _run(function: Callable[..., Any], arguments: Sequence[Argument], which: int
 def _stand_in(a: Argument, position: int, which: int) -> Any:
     if a.shape is not None:
         return zeros(a.shape, _dtype(a.element))
-    assert isinstance(a.element, Scalar)
-    if a.element.is_float:
-        return _FLOATS[which] + position
-    if a.element.is_integer and a.element.bits >= 32:
-        return _INTEGERS[which] + position
-    raise LaunchError(
-        f"parameter {a.name!r} of type {a.element} by value: such numbers cannot be followed through the function",
-        remedy="pass an int32, int64 or float, or an array of one element",
-    )
+    scalar = scalar_of(a.element)
+    if scalar.bits < 32 and not scalar.is_float:
+        raise LaunchError(
+            f"parameter {a.name!r} of type {a.element} by value: such numbers cannot be followed through the function",
+            remedy="pass an int32, int64 or float, or an array of one element",
+        )
+    first = _FLOATS[which] + position if scalar.is_float else _INTEGERS[which] + position
+    if isinstance(a.element, Scalar):
+        return first
+    step = 1 / 64 if scalar.is_float else 1000
+    return dtype_of(a.element)(*(first + step * k for k in range(a.element.size)))
 
 
 def _dtype(element: Element) -> Any:

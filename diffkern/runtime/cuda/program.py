@@ -128,7 +128,10 @@ class CudaExecutable(Executable):
 
     def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of the threads of a cut."""
-        return self._grid(c, config, c.dims[: max(int(self.manifest["tid_arity"]), 1)])
+        dims = c.dims[: max(int(self.manifest["tid_arity"]), 1)]
+        if self.blockwise:
+            check_whole_blocks(dims, int(self.manifest["tid_arity"]), (config[0] if config else 0) or self.block_dim)
+        return self._grid(c, config, dims)
 
     def _grid(self, c: Cut, config: tuple[int, int] | None, dims: tuple[int, ...]) -> Geometry:
         threads, most = config or (0, 0)

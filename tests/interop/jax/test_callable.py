@@ -135,6 +135,30 @@ def test_vectors():
     close(jax.grad(lambda x: f(x, edges)[0].sum())(x), jax.grad(lambda x: in_jax(x).sum())(x))
 
 
+@dk.kernel
+def turn(p: dk.array(dtype=dk.vec3), m: dk.mat33, v: dk.vec3, a: float, out: dk.array(dtype=dk.vec3)):
+    i = dk.tid()
+    out[i] = dk.cross(m * p[i], v) * a
+
+
+def turn_twice(p: dk.array(dtype=dk.vec3), m: dk.mat33, v: dk.vec3, a: float, out: dk.array(dtype=dk.vec3)):
+    middle = dk.zeros(p.shape, dtype=dk.vec3)
+    dk.launch(turn, p.shape, inputs=[p, m, v, a], outputs=[middle])
+    dk.launch(turn, p.shape, inputs=[middle, m, v, 2.0], outputs=[out])
+
+
+def test_vectors_and_matrices_by_value():
+    def in_jax(p, m, v, a):
+        return jnp.cross(jnp.cross(p @ m.T, v) * a @ m.T, v) * 2.0
+
+    f = dk.jax_callable(turn_twice)
+    values = np.linspace(-1.0, 1.5, 24, dtype=np.float32)
+    given = values[:12].reshape(4, 3), values[12:21].reshape(3, 3), values[21:], np.float32(0.7)
+    close(f(*given)[0], in_jax(*given))
+    ours = jax.grad(lambda *x: (f(*x)[0] ** 2).sum(), argnums=(0, 1, 2, 3))(*given)
+    close(ours, jax.grad(lambda *x: (in_jax(*x) ** 2).sum(), argnums=(0, 1, 2, 3))(*given))
+
+
 def computes(x: Floats, a: float, out: Floats):
     dk.launch(k.wave, x.shape, inputs=[x, x, 2.0 * a], outputs=[out])
 
@@ -148,10 +172,15 @@ def writes_outside(x: Floats, out: Floats):
     dk.launch(k.smooth, x.shape, inputs=[x], outputs=[out])
 
 
+def takes_a_component(x: Floats, v: dk.vec3, out: Floats):
+    dk.launch(k.wave, x.shape, inputs=[x, x, v[1]], outputs=[out])
+
+
 @pytest.mark.parametrize(
     ("function", "more", "message"),
     [
         (computes, (1.0,), "computes with a number"),
+        (takes_a_component, (np.ones(3, np.float32),), "computes with a number"),
         (chooses, (3,), "depends on a number"),
         (writes_outside, (), "not among its arguments"),
     ],

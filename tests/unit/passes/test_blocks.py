@@ -202,20 +202,6 @@ def test_a_block_that_works_on_tiles() -> None:
     refused(mixed, "work one by one here, and as a whole on the tile in line", "dk.syncthreads()")
 
 
-def test_no_gradient() -> None:
-    case = BLOCKS["reversed_in_blocks"]
-    with pytest.raises(dk.AutodiffError, match="not differentiated: its threads work together") as caught:
-        case.kernel.adjoint_source()
-    assert "dk.thread_index()" in str(caught.value)
-    x, y = (dk.array(a, requires_grad=True) for a in case.arguments())
-    tape = dk.Tape()
-    with tape:
-        dk.launch(case.kernel, dim=12, inputs=[x, y], block_dim=4, record_tape=False)
-        dk.launch(case.kernel, dim=12, inputs=[x, y], block_dim=4)
-    with pytest.raises(dk.AutodiffError, match="work together"):
-        tape.backward(grads={y: dk.ones_like(y)})
-
-
 def test_the_source_for_one_thread_says_where_it_can_run() -> None:
     kernel = BLOCKS["reversed_in_blocks"].kernel
     source = kernel.source()

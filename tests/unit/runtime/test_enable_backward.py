@@ -11,6 +11,7 @@ import pytest
 import diffkern as dk
 from diffkern.errors import KernelError
 from diffkern.runtime import module_options
+from diffkern.runtime.config import Config
 
 
 def square(x: dk.array(dtype=float), y: dk.array(dtype=float)):
@@ -63,6 +64,14 @@ def test_options_are_those_of_the_module_named() -> None:
     dk.set_module_options({"enable_backward": False}, module=sys.modules[__name__])
     assert dk.get_module_options() == {"enable_backward": False}
     assert dk.get_module_options(sys) == {}
+
+
+@pytest.mark.parametrize(("said", "meant"), [("", None), ("0", False), ("1", True)])
+def test_the_environment_says_who_makes_products(
+    monkeypatch: pytest.MonkeyPatch, said: str, meant: bool | None
+) -> None:
+    monkeypatch.setenv("DIFFKERN_ENABLE_MATHDX_GEMM", said)
+    assert Config().enable_mathdx_gemm is meant
 
 
 @pytest.mark.parametrize("options", [{"max_unroll": 4}, {"enable_backward": 1}])

@@ -25,7 +25,9 @@ from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm import target
 from diffkern.ir.nodes import Function
+from diffkern.passes.cse import eliminate_common
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.siblings import hoist_common
 from diffkern.runtime.native.loader import load_object
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
@@ -286,7 +288,10 @@ class HostCuda:
         self.grid, self.threads = grid, threads
         symbol = f"cuda_on_host_{next(_serial)}"
         t = target.target()
-        self.module = emit_kernel(expand_composites(fn), symbol, triple=t.triple, data_layout=t.data_layout, **options)
+        fn = expand_composites(fn)
+        if "checking" not in options:
+            eliminate_common(hoist_common(fn))
+        self.module = emit_kernel(fn, symbol, triple=t.triple, data_layout=t.data_layout, **options)
         text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)
         addresses = load_object(code, [symbol, f"{symbol}.set", f"{symbol}.meet"])

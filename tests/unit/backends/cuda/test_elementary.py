@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from on_host import HostCuda, cpu_harness
 
+import diffkern as dk
+from diffkern import frontend
 from diffkern.ir.types import FLOAT32, Array
 
 F1 = Array(FLOAT32, 1)
@@ -125,3 +127,49 @@ def test_atan2() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-44)
     ordered = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(found[ordered]), np.signbit(expected[ordered]))
+
+
+def before_a_branch(x, y):
+    i = dk.tid()
+    a = x[i]
+    r = dk.sin(a)
+    if a > 0.5:
+        r += dk.cos(a)
+    y[i] = r
+
+
+def in_a_branch_and_after(x, y):
+    i = dk.tid()
+    a = x[i]
+    r = 0.0
+    if a > 0.5:
+        r = dk.sin(a) + dk.cos(a)
+    y[i] = r + dk.tan(a)
+
+
+def in_a_loop_and_after(x, y):
+    i = dk.tid()
+    a = x[i]
+    r = 0.0
+    for _ in range(int(a * 2.0)):
+        r += dk.sin(a)
+    y[i] = r + dk.cos(a)
+
+
+@pytest.mark.parametrize(
+    ("function", "reductions"), [(before_a_branch, 1), (in_a_branch_and_after, 2), (in_a_loop_and_after, 2)]
+)
+def test_an_argument_is_reduced_once_where_that_serves_all(function, reductions: int) -> None:
+    fn = frontend.lower(function, (Array(FLOAT32, 1), Array(FLOAT32, 1)))
+    compiled = HostCuda(fn)
+    assert compiled.module.text.count('= call {float, i32} @"dk_reduce_f32"') == reductions
+    x = np.linspace(0.1, 3.9, 7, dtype=np.float32)
+    y = np.zeros(7, np.float32)
+    compiled.launch(cpu_harness.pack(fn, [x, y], (7,), 0, 0))
+    t = x.astype(np.float64)
+    exact = {
+        "before_a_branch": np.sin(t) + np.where(t > 0.5, np.cos(t), 0.0),
+        "in_a_branch_and_after": np.where(t > 0.5, np.sin(t) + np.cos(t), 0.0) + np.tan(t),
+        "in_a_loop_and_after": np.trunc(t * 2.0) * np.sin(t) + np.cos(t),
+    }[function.__name__]
+    np.testing.assert_allclose(y, exact, rtol=2e-6, atol=2e-6)

@@ -166,6 +166,17 @@ def sums_in_a_loop(x: f2, y: f1, n: int):
     dk.tile_store(y, dk.tile_sum(t, axis=0))
 
 
+@dk.func
+def both(a: float, b: float):
+    return a + b - 0.1 * a * b
+
+
+@case(1, x=signed(9, 33, most=0.4), y=zeros(1))
+def combined_by_a_function(x: f2, y: f1):
+    t = dk.tile_load(x, shape=(9, 33))
+    dk.tile_store(y, dk.tile_reduce(both, t * t))
+
+
 # -- scans and sorts ---------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,124 @@
+"""The two ways in which the adjoint of a kernel whose threads work together executes primal ops again.
+
+:class:`LiveReplay` executes a scope with its effects on shared memory and its barriers, and carries out of branches
+what the sweep needs of them. :class:`BlockReplay` executes ops of single threads in the sweep, without effects: it
+takes what was carried out, and reads shared memory only in loops of single threads.
+"""
+
+from __future__ import annotations
+
+from diffkern.ad.blocks import BlockMemory
+from diffkern.ad.replay import Replay, ReplayContext
+from diffkern.errors import AutodiffError
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.types import is_shared
+from diffkern.ops.memory import ATOMICS, STORES
+
+__all__ = ["BlockReplay", "LiveReplay"]
+
+
+class BlockReplay(Replay):
+    """A replay in the sweep."""
+
+    def __init__(self, builder: Builder, env: dict[Value, Value], context: ReplayContext, memory: BlockMemory) -> None:
+        super().__init__(builder, env, context)
+        self.memory = memory
+
+    def op(self, op: Op) -> None:
+        if op.name not in ("barrier", "shared_new") and op not in self.memory.plan.kept:
+            super().op(op)
+
+    def load(self, op: Op) -> None:
+        plan = self.memory.plan
+        if op in plan.lost:
+            self.poisoned(op, _overwritten(op, plan.lost[op]))
+        elif op in plan.from_snapshot:
+            array = self.memory.snapshot(plan.from_snapshot[op], op.operands[0])
+            self.emit(op, (array, *self.values(op.operands[1:])), ())
+        else:
+            super().load(op)
+
+
+class LiveReplay(Replay):
+    """A replay of a scope, on the instances of shared arrays that are in its environment.
+
+    Parameters
+    ----------
+    sweep
+        Whether the sweep through the scope follows; else the scope is only run through.
+    """
+
+    def __init__(
+        self, builder: Builder, env: dict[Value, Value], context: ReplayContext, memory: BlockMemory, sweep: bool
+    ) -> None:
+        super().__init__(builder, env, context)
+        self.memory = memory
+        self.sweep = sweep
+
+    def op(self, op: Op) -> None:
+        if op.name == "shared_new":
+            return
+        if self.sweep and op.regions:
+            self.before(op)
+        if op.name == "barrier":
+            with self.b.at(op.loc):
+                self.memory.wait()
+        elif op.name in STORES and is_shared(op.operands[0].type):
+            self.emit(op, self.values(op.operands), ())
+        elif op.name in ATOMICS and is_shared(op.operands[0].type):
+            self.emit(op, self.values(op.operands), ())
+            super().op(op)  # its result is lost
+        elif op.name == "if" and self.sweep:
+            with self.b.at(op.loc):
+                self.branch(op)
+        elif op.name in ("for", "while"):
+            outer, self.sweep = self.sweep, False
+            super().op(op)
+            self.sweep = outer
+        else:
+            super().op(op)
+
+    def before(self, op: Op) -> None:
+        """Keep of shared memory what the sweep through a loop or branch needs."""
+        with self.b.at(op.loc):
+            if self.memory.plan.is_block_loop(op):
+                self.memory.enter(op, self.env)
+            else:
+                self.memory.take_snapshots(op, self.env)
+
+    def branch(self, op: Op) -> None:
+        """A branch with further results: in each arm what is kept of it, and zeros for what is kept of the other."""
+        arms = [self.region(sub) for sub in op.regions]
+        kept = [self.kept(sub) for sub in op.regions]
+        for position, arm in enumerate(arms):
+            with self.b.into(arm):
+                more = []
+                for where, values in enumerate(kept):
+                    more += [self.env[v] if where == position else self.b.zero(v.type) for v in values]
+                arm.yields = (*arm.yields, *more)
+        every = [*op.results, *kept[0], *kept[1]]
+        results = self.b.if_(self.value(op.operands[0]), arms[0], arms[1], [v.name for v in every])
+        self.env.update(zip(every, results, strict=True))
+
+    def kept(self, region: Region) -> list[Value]:
+        found: list[Value] = []
+        for op in region.ops:
+            if op in self.memory.plan.kept:
+                found += op.results
+                if op.name == "while":
+                    found.append(self.context.counters[op])
+            elif op.name == "if":
+                found += [v for sub in op.regions for v in self.kept(sub)]
+        return found
+
+
+def _overwritten(op: Op, store: Op) -> AutodiffError:
+    name = op.operands[0].name
+    line = f" (line {store.loc.line})" if store.loc is not None else ""
+    return AutodiffError(
+        f"the gradient needs this value of the shared array {name}, which the thread overwrites{line} in the same loop "
+        "or before it",
+        loc=op.loc,
+        remedy="write to another shared array, or keep the value in a local variable",
+    )
