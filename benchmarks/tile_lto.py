@@ -105,7 +105,10 @@ def measure(case: str, processes: int, arch: str) -> None:
         place = Path(folder)
 
         def one(cache: str, backward: bool, workers: int, out: str) -> Build:
-            return build(case, backward, workers, arch, place / cache, place / out)
+            found = build(case, backward, workers, arch, place / cache, place / out)
+            name = f"{case}, {'with adjoint' if backward else 'forward only'}, {workers} processes"
+            print(f"{name:42s} {found.wall:7.1f} s, {found.cpu:7.1f} processor seconds, {found.made} products made")
+            return found
 
         forward = one("forward", False, processes, "out_forward")
         both = one("both", True, processes, "out_both")

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import products_made
+from conftest import products_made, require
 
+import diffkern as dk
 from diffkern.backends.cuda import mathdx
 from diffkern.backends.cuda.mathdx import Product
+from diffkern.build import Work, make, specializations
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError
@@ -248,3 +250,24 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     with pytest.raises(CompileError) as caught:
         mathdx.generate(HALF)
     assert "diffkern[tiles]" in str(caught.value)
+
+
+def test_a_build_makes_the_products_of_all_programs_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    require("cuda.bindings.nvjitlink", "nvidia")
+    half = dk.array2d(dtype=dk.float16)
+
+    @dk.kernel(enable_mathdx_gemm=True, block_dim=32)
+    def gemm(a, b, c):
+        x, y = dk.tile_load(a, shape=(16, 16)), dk.tile_load(b, shape=(16, 16))
+        dk.tile_store(c, dk.tile_matmul(x, y))
+
+    asked: list[Product] = []
+    monkeypatch.setattr("diffkern.products.obtain", lambda wanted, **options: asked.extend(wanted))
+    programs = [s.for_block(32, True) for s in specializations(gemm, [half] * 3, True, None)]
+    make([Work(s, s.fields(), "sm_90", Store(tmp_path)) for s in programs], 1, False)
+    product = Product(16, 16, 16, "float16", "float16", "float32", 32, "sm_90")
+    turned = [dataclasses.replace(product, columns_b=True), dataclasses.replace(product, columns_a=True)]
+    assert asked == [product, *turned]
+    asked.clear()
+    make([Work(s, s.fields(), "native", Store(tmp_path)) for s in programs], 1, False)
+    assert asked == []

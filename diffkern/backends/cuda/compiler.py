@@ -18,7 +18,7 @@ from diffkern.backends.cuda import toolchain
 from diffkern.backends.cuda.body import called
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
-from diffkern.backends.cuda.mathdx import Product
+from diffkern.backends.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -29,11 +29,7 @@ from diffkern.passes.siblings import hoist_common
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
 from diffkern.passes.tile_products import TileProduct
 
-_SHARED_LIMIT = {
-    arch: kib << 10
-    for kib, names in ((64, "75"), (163, "80 87"), (99, "86 89 120 121"), (227, "90 100 103"))
-    for arch in (f"sm_{name}" for name in names.split())
-}
+_SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items()}
 """Bytes of shared memory that a launch can ask for, for each block."""
 
 
