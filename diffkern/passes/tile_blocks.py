@@ -110,9 +110,9 @@ def _share(fn: Function, limit: int) -> int:
         )
     for op in walk(fn.body):
         if op.name == "buffer_get":
-            op.name, op.attrs = "load", {"wrap": (False,)}
+            op.name, op.attrs = "load", {**op.attrs, "wrap": (False,)}
         elif op.name == "buffer_set":
-            op.name, op.attrs = "store", {"wrap": (False,)}
+            op.name, op.attrs = "store", {**op.attrs, "wrap": (False,)}
         elif op.name == "buffer_add":
             op.name, op.results = "atomic", (Value(op.operands[2].type),)
             op.attrs = {"wrap": (False,), "kind": "add"}

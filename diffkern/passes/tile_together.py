@@ -17,7 +17,7 @@ from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ir.types import INT32, INT64, UINT32, Array, Scalar, scalar_of
+from diffkern.ir.types import INT32, INT64, UINT32, Array, Buffer, Scalar, Type, scalar_of
 from diffkern.passes.tile_source import Index, Maker, elements
 
 __all__ = ["Together"]
@@ -56,6 +56,15 @@ def _reads_first(copies: Sequence[Sequence[Op]]) -> list[Op]:
         before += ops[:first]
         after += ops[first:]
     return [*before, *after]
+
+
+def _aligned(t: Type, member: int) -> dict[str, int]:
+    """To how many bytes a member of a group in a buffer is aligned, as an attribute of its access."""
+    assert isinstance(t, Buffer)
+    if not isinstance(t.dtype, Scalar):
+        return {}
+    size = t.dtype.itemsize
+    return {"aligned": math.gcd(_VECTOR_BYTES, GROUP * size, member * size)}
 
 
 class Together(Maker):
@@ -166,6 +175,9 @@ class Together(Maker):
                 self.member = k
                 self.visit(position, index, shape, GROUP, body)
                 self.member = None
+            for op in region.ops:
+                if op.name in ("buffer_get", "buffer_set") and op.operands[1] is position:
+                    op.attrs = {**op.attrs, **_aligned(op.operands[0].type, k)}
             copies.append(region.ops)
         b.region.ops.extend(_reads_first(copies))
 
