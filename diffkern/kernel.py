@@ -279,7 +279,11 @@ class Kernel:
         """
         from diffkern.pipeline import forward_source
 
-        return forward_source(self.func, self.argument_types(*types), self.options, _flavour(target))
+        return forward_source(self.func, self.argument_types(*types), self._printed(target), _flavour(target))
+
+    def _printed(self, target: str) -> dict[str, Any]:
+        """Return the options for source that is shown: for a GPU with the threads of a block."""
+        return {**self.options, "threads": self.block_dim} if target == "cuda" else dict(self.options)
 
     def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable adjoint program.
@@ -296,7 +300,7 @@ class Kernel:
         from diffkern.pipeline import adjoint_source
 
         known = self.argument_types(*types)
-        return adjoint_source(self.func, known, self._active(known, active), self.options, _flavour(target))
+        return adjoint_source(self.func, known, self._active(known, active), self._printed(target), _flavour(target))
 
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
         """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""

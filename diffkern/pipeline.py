@@ -120,11 +120,11 @@ class Derivative:
 
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
-    fn = lower(pyfunc, types, block_dim=(options.get("block_dim") or 1) if _is_cuda(options) else 1)
+    threads = options.get("threads") or (options.get("block_dim") if _is_cuda(options) else None)
+    fn = lower(pyfunc, types, block_dim=threads or 1)
     check_blocks(fn)
-    threads = threads_of(fn)
-    if threads:
-        fn.attrs = {**fn.attrs, "threads": threads}
+    if threads_of(fn):
+        fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
     if not _is_cuda(options):
         with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):

@@ -144,7 +144,7 @@ FAULTS = [
     Fault("a snapshot is never popped",
           edit(loops, "_with_stack", "b.select(done, b.sub(top_now, b.i32(1)), top_now)", "top_now")),
     Fault("what the state depends on is not stored",
-          edit(loops, "_closure", "if wider == needed:", "if True:")),
+          edit(loops, "_closure", "if wider == needed and more == arrays:", "if True:")),
     # analyses and passes
     Fault("neighbouring threads are taken for one",
           edit(threads, "Distance.same_thread", "self.axes[axis] == (0, 0) for axis in range(arity)",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from block_corpus import BLOCKS
+from block_gradients import GRADIENTS
 from conftest import require
 
 import diffkern as dk
@@ -77,3 +80,20 @@ def test_memory_of_sums_counts_beside_that_of_arrays(name: str) -> None:
     assert launched.shared == found["dynamic_shared_bytes"] > 0
     assert found["shared_bytes"] == found["dynamic_shared_bytes"] + 128  # 32 warps, a float each
     assert found["shared_bytes"] > SHARED_BYTES
+
+
+@pytest.mark.parametrize(
+    ("function", "atomics"),
+    [
+        ("sum_by_halves", 0),  # each element belongs to one thread in each phase
+        ("transpose", 0),  # quotient and remainder tell threads apart
+        ("stencil_with_halo", 3),  # three threads read each element
+    ],
+)
+def test_adjoints_update_shared_memory_atomically_where_threads_meet(function: str, atomics: int) -> None:
+    kernel = GRADIENTS[function].kernel if function in GRADIENTS else BLOCKS[function].kernel
+    found = dk.compile(kernel, target="sm_90", adjoint=True)
+    assert len(re.findall(r"(?:atom|red)\.\S*shared", found.ptx)) >= atomics
+    assert bool(atomics) == any(name.startswith("ATOMS") for name in found.instructions)
+    assert any(name.startswith("BAR") for name in found.instructions)
+    assert found.spill_bytes == 0

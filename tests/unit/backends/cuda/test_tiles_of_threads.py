@@ -141,6 +141,13 @@ def test_threads_that_differ_in_what_they_do_to_tiles_are_refused() -> None:
         lower_tiles_for_blocks(forward(elsewhere, 8))
 
 
+def test_source_shows_the_threads_of_a_block() -> None:
+    source = softmax.source(target="cuda")
+    assert "range(cuda.grid(1), " in source
+    assert "cuda.shared.array(256, float32)" in source
+    assert "cuda.shared.array(256, float32)" in softmax.adjoint_source(target="cuda")
+
+
 def test_programs_are_for_their_number_of_threads() -> None:
     require("cuda.bindings", "nvidia")
     made = dk.compile(softmax, target="sm_90", block_dim=64)
