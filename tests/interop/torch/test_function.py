@@ -11,6 +11,7 @@ from conftest import require
 require("torch")
 
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch_places import claim_cuda
 
 import diffkern as dk
@@ -280,7 +281,7 @@ def test_halves(dtype, kernel, how):
 def test_dynamic_shapes_compile_once():
     f = dk.torch_function(wave64)
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("aot_eager")
     g = torch.compile(lambda x: f(x, 0.7) * 2.0, backend=counter, fullgraph=True, dynamic=True)
     for n in (5, 9, 17):
         x = tensor(n)
