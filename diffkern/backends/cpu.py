@@ -14,8 +14,8 @@ from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
 from diffkern.backends.llvm.uniform import uniform_questions
 from diffkern.ir.nodes import Function, Op, Value
-from diffkern.passes.blocks import to_blocks
 from diffkern.passes.expand import expand_composites
+from diffkern.passes.fission import to_blocks
 from diffkern.passes.tile_lower import lower_tiles
 
 __all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]

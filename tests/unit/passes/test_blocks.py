@@ -13,7 +13,8 @@ from diffkern import pipeline
 from diffkern.codegen import executor
 from diffkern.ir.nodes import walk
 from diffkern.ir.verify import verify
-from diffkern.passes.blocks import shared_bytes, to_blocks
+from diffkern.passes.blocks import shared_bytes
+from diffkern.passes.fission import to_blocks
 
 f1, m1 = dk.array(dtype=float), dk.array(dtype=dk.mat44)
 
