@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["RandomKernel", "load_module", "random_kernel"]
+__all__ = ["KernelWriter", "RandomKernel", "load_module", "random_kernel"]
 
 Choose = Callable[[int], int]
 T = TypeVar("T")
@@ -113,8 +113,18 @@ class RandomKernel:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-class _Writer:
-    """Writes the body of a kernel, one random statement after the other."""
+class KernelWriter:
+    """What writing a random kernel takes, whatever its statements are.
+
+    Attributes
+    ----------
+    choose
+        The source of choices.
+    lines
+        The kernel's body so far.
+    loop_vars
+        Counters of the loops around the next statement.
+    """
 
     def __init__(self, choose: Choose) -> None:
         self.choose = choose
@@ -122,28 +132,41 @@ class _Writer:
         self.depth = 1
         self.loop_vars: list[str] = []
         self.names = 0
-        self.place = self.pick(("perm[i]", "3 - i"))
-        self.budget = 9 + choose(9)  # statements left to write
 
     def pick(self, items: Sequence[T]) -> T:
+        """One of several."""
         return items[self.choose(len(items))]
 
-    def chance(self, percent: int) -> bool:
-        return self.choose(100) < percent
-
     def emit(self, text: str) -> None:
+        """Write a line."""
         self.lines.append(_INDENT * self.depth + text)
 
     def fresh(self, stem: str) -> str:
+        """A name that nothing has yet."""
         self.names += 1
         return f"{stem}{self.names}"
 
     @contextlib.contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str, *loop_vars: str) -> Iterator[None]:
+        """A line, and what is indented under it."""
         self.emit(head)
         self.depth += 1
+        self.loop_vars.extend(loop_vars)
         yield
+        del self.loop_vars[len(self.loop_vars) - len(loop_vars) :]
         self.depth -= 1
+
+
+class _Writer(KernelWriter):
+    """Writes the body of a kernel, one random statement after the other."""
+
+    def __init__(self, choose: Choose) -> None:
+        super().__init__(choose)
+        self.place = self.pick(("perm[i]", "3 - i"))
+        self.budget = 9 + choose(9)  # statements left to write
+
+    def chance(self, percent: int) -> bool:
+        return self.choose(100) < percent
 
     # -- expressions -------------------------------------------------------------------------------------------------
 
@@ -376,17 +399,13 @@ class _Writer:
     def while_loop(self) -> None:
         c = self.fresh("c")
         self.emit(f"{c} = 0")
-        with self.block(f"while {c} < {self.pick(('m', '4', 'idx[i] + 1'))} and ({self.condition()}):"):
+        with self.block(f"while {c} < {self.pick(('m', '4', 'idx[i] + 1'))} and ({self.condition()}):", c):
             self.emit(f"{c} += 1")
-            self.loop_vars.append(c)
             self.statements(3)
-            self.loop_vars.pop()
 
     def loop_body(self, head: str, k: str) -> None:
-        with self.block(head):
-            self.loop_vars.append(k)
+        with self.block(head, k):
             self.statements(4)
-            self.loop_vars.pop()
 
     def kernel(self) -> str:
         self.emit("v0 = x[i]")

@@ -9,19 +9,16 @@ places of their own, and add to shared ones.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from diffkern.testing.fuzz import Choose, RandomKernel, T
+from diffkern.testing.fuzz import Choose, KernelWriter, RandomKernel
 
 __all__ = ["random_tile_kernel"]
 
 BLOCKS = 3
 SIZES = ((3, 4), (3, 4), (9, 18))
-_INDENT = "    "
 
 _SOURCE = """\
 import diffkern as dk
@@ -99,31 +96,12 @@ def fuzzed(
 """
 
 
-class _Writer:
+class _Writer(KernelWriter):
     """Writes the body of a kernel of tiles, one random statement after the other."""
 
     def __init__(self, choose: Choose) -> None:
-        self.choose = choose
-        self.lines: list[str] = []
-        self.depth = 1
-        self.loop_vars: list[str] = []
-        self.names = 0
+        super().__init__(choose)
         self.budget = 6 + choose(8)  # statements left to write
-
-    def pick(self, items: Sequence[T]) -> T:
-        return items[self.choose(len(items))]
-
-    def emit(self, text: str) -> None:
-        self.lines.append(_INDENT * self.depth + text)
-
-    @contextlib.contextmanager
-    def block(self, head: str, *loop_vars: str) -> Iterator[None]:
-        self.emit(head)
-        self.depth += 1
-        self.loop_vars.extend(loop_vars)
-        yield
-        del self.loop_vars[len(self.loop_vars) - len(loop_vars) :]
-        self.depth -= 1
 
     # -- expressions -------------------------------------------------------------------------------------------------
 
@@ -388,15 +366,13 @@ class _Writer:
                 self.statements(2)
 
     def for_loop(self) -> None:
-        self.names += 1
-        k = f"k{self.names}"
+        k = self.fresh("k")
         bounds = self.pick(("m", "m", "2", "j", "m, -1, -1", "i", "0"))
         with self.block(f"for {k} in range({bounds}):", k):
             self.statements(3)
 
     def while_loop(self) -> None:
-        self.names += 1
-        c = f"c{self.names}"
+        c = self.fresh("c")
         self.emit(f"{c} = 0")
         with self.block(f"while {c} < {self.pick(('m', '3'))} and ({self.condition()}):", c):
             self.emit(f"{c} += 1")

@@ -15,6 +15,7 @@ import torch
 
 from diffkern.interop.torch.place import gpu_of, order_around_launch, order_before, tensor_over
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
+from diffkern.interop.torch.versions import TensorVersion
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
@@ -40,7 +41,7 @@ _CACHED = 1024
 _address = struct.Struct("q").pack
 
 
-class TensorMemory(Memory):
+class TensorMemory(TensorVersion, Memory):
     """The storage of a tensor. Its version is PyTorch's, which views and detached tensors share."""
 
     __slots__ = ("_tensor",)
@@ -48,16 +49,6 @@ class TensorMemory(Memory):
     def __init__(self, address: int, nbytes: int, tensor: torch.Tensor) -> None:
         self._tensor = tensor
         super().__init__(address, nbytes, foreign=True)
-
-    @property
-    def version(self) -> int:
-        return self._tensor._version
-
-    @version.setter
-    def version(self, value: int) -> None:
-        # The base class writes the 0 of new memory; after that it is only ever raised.
-        if value > self._tensor._version:
-            torch.autograd.graph.increment_version(self._tensor)
 
 
 def _cuda_memory(gpu: CudaDevice, address: int, nbytes: int, tensor: torch.Tensor) -> Memory:

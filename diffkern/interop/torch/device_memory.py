@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from diffkern.interop.torch.place import as_external
+from diffkern.interop.torch.versions import TensorVersion
 from diffkern.runtime.cuda.memory import DeviceMemory
 
 if TYPE_CHECKING:
@@ -36,17 +37,7 @@ class UncountedDeviceMemory(DeviceMemory):
             self._tensor.record_stream(as_external(stream))
 
 
-class CountedDeviceMemory(UncountedDeviceMemory):
+class CountedDeviceMemory(TensorVersion, UncountedDeviceMemory):
     """The storage of a tensor. Its version is PyTorch's, which views and detached tensors share."""
 
     __slots__ = ()
-
-    @property
-    def version(self) -> int:
-        return self._tensor._version
-
-    @version.setter
-    def version(self, value: int) -> None:
-        # The base class writes the 0 of new memory; after that it is only ever raised.
-        if value > self._tensor._version:
-            torch.autograd.graph.increment_version(self._tensor)
