@@ -26,7 +26,7 @@ from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_
 from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
-from diffkern.runtime.native import pool
+from diffkern.runtime.native import assemble
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object
 from diffkern.runtime.program import Executable
 
@@ -428,13 +428,13 @@ def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:
     return shown
 
 
-def _load_pool(name: str) -> bytes | None:
+def _load_own(name: str) -> bytes | None:
     entry = current_store().get(name)
     return None if entry is None else entry.object_code
 
 
-def _store_pool(name: str, code: bytes) -> None:
-    current_store().put(name, Entry(code, program={"what": "thread pool"}))
+def _store_own(name: str, code: bytes) -> None:
+    current_store().put(name, Entry(code, program={"what": "native code of the run time"}))
 
 
-pool.set_object_cache(_load_pool, _store_pool)
+assemble.set_object_cache(_load_own, _store_own)
