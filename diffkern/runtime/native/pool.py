@@ -23,6 +23,7 @@ from typing import Any
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
+from diffkern.runtime.native.scope_ir import SCOPE_EXTERNAL_NAMES, SCOPE_NAMES, scope_ir
 from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
 
 __all__ = [
@@ -34,6 +35,8 @@ _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
 _MAX_THREADS = MAX_WORKERS + 1
 # How long waiting threads spin before they sleep: about what waking a sleeper costs, so at most twice the best choice.
 _SPIN_NS = 50_000
+
+_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES)
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
 _Cache = tuple[Callable[[str], "bytes | None"], Callable[[str, bytes], None]]
@@ -170,7 +173,7 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
-    _functions.update({name: address[name] for name in ("dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)})
+    _functions.update({name: address[name] for name in ("dk_pool_run", *_BUILT_INS)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
 
@@ -207,9 +210,9 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)
-    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir()
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
+    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES | SCOPE_EXTERNAL_NAMES
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir()
     if _cache is None:
         return load_object(_compile(text), names, allowed)
     load, store = _cache
