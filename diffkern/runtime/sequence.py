@@ -178,14 +178,8 @@ class _Program:
             self._execute(timed)
             return
         # Changes of parameters wait until the stream has come to the end of this.
-        self.plan.hold()
-
-        def work() -> None:
-            try:
-                self._execute(timed)
-            finally:
-                self.plan.let_go()
-
+        work = _Replay(self, timed)
+        self.plan.expect(lambda: not work.done and stream.holds(work))
         stream.enqueue(work)
 
     def _execute(self, timed: bool) -> None:
@@ -214,6 +208,21 @@ class _Program:
                     (stamps[following] - stamps[at]) * 1e-9,
                 )
                 at = following
+
+
+class _Replay:
+    """A replay on a stream."""
+
+    def __init__(self, program: _Program, timed: bool) -> None:
+        self.program = program
+        self.timed = timed
+        self.done = False
+
+    def __call__(self) -> None:
+        try:
+            self.program._execute(self.timed)
+        finally:
+            self.done = True
 
 
 class Sequence:

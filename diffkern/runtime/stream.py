@@ -71,6 +71,10 @@ class Stream:
         else:
             self._queue.put(work)
 
+    def holds(self, work: Callable[[], None]) -> bool:
+        """Whether it was given this work, and has not done it yet."""
+        return work in self._queue.work
+
     def synchronize(self) -> None:
         """Wait until all its work has run."""
         self._queue.wait()

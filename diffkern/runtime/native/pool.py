@@ -67,6 +67,9 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
     ------
     ValueError
         If `n` or `first` is negative, or `chunk` or `step` is not positive. Nothing has run then.
+    BaseException
+        What a handler of signals raises in the main thread, KeyboardInterrupt above all. Some chunks have run, and none
+        runs any more.
     """
     if _entry(fn, blocks, block_stride, n, chunk, first, step):
         raise ValueError(
@@ -135,6 +138,7 @@ def _bring_up() -> None:
 _entry: _Entry = _first_run
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
+_watch: Callable[[int], object] | None = None
 _threads: int | None = None
 _functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
@@ -142,7 +146,7 @@ _lock = threading.Lock()
 
 
 def _start() -> _Entry:
-    global _configure, _reset
+    global _configure, _reset, _watch
     if os.name == "nt":  # no POSIX threads
         from diffkern.runtime.native.python_pool import PythonPool  # here, because importing executors takes 6 ms
 
@@ -154,6 +158,8 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
+    _watch = ctypes.CFUNCTYPE(None, long)(address["dk_pool_watch"])
+    _watch(threading.main_thread().ident or 0)
     _functions.update({name: address[name] for name in ("dk_pool_run", *_BUILT_INS)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
@@ -191,7 +197,7 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
     allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES | SCOPE_EXTERNAL_NAMES
     text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir()
     return load_text(text, names, allowed)
@@ -232,6 +238,8 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     if _reset is not None:
         _reset()
+    if _watch is not None:
+        _watch(threading.get_ident())
 
 
 if hasattr(os, "register_at_fork"):
