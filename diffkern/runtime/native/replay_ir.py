@@ -40,6 +40,8 @@ _TEXT = r"""
 %Step = type { ptr, ptr, i64, i64, i64, i64, i64, ptr, i64 }
 
 declare ptr @PyTuple_GetItem(ptr, i64)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
@@ -228,8 +230,6 @@ _VECTORCALL = "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)\n"
 
 # Python 3.10 has it in its headers alone.
 _CALL = r"""
-declare ptr @PyTuple_New(i64)
-declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyDict_New()
 declare i32 @PyDict_SetItem(ptr, ptr, ptr)
