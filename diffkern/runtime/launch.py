@@ -423,3 +423,6 @@ def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tupl
         return executable.geometry(dim, config)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
+    except LaunchError as error:
+        message = f"kernel {kernel.name!r}: {error.message}"
+        raise LaunchError(message, loc=error.loc, remedy=error.remedy) from None
