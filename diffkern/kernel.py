@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from diffkern.frontend.canonical import Meaning, Place
     from diffkern.runtime.cuda.program import CudaExecutable
 
+    _computed_once = property  # which is how type checkers see one in a protocol
+else:
+    _computed_once = functools.cached_property
+
 __all__ = ["Kernel", "kernel"]
 
 
@@ -121,7 +125,7 @@ class Kernel:
         found: int = self._own_options.get("block_dim", min(BLOCK_DIM, most))
         return found
 
-    @functools.cached_property
+    @_computed_once
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters.
 

@@ -384,8 +384,8 @@ class _Class:
 def captures(meaning: Meaning) -> list[tuple[Place, str, Any]]:
     """The names whose change would change the fingerprint: where each is looked up, and what it meant.
 
-    Built-in functions and types are left out, and modules that lead to nothing else. ``place.get(name) is value`` for each tells in a tenth of a
-    microsecond that the fingerprint still holds.
+    Built-in functions and types are left out, and modules that lead to nothing else. ``place.get(name) is value`` for
+    each tells in a tenth of a microsecond that the fingerprint still holds.
     """
     found: dict[tuple[int, str], tuple[Place, str, Any]] = {}
     for guard in meaning.guards:
