@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.forks import free_in_child
 from diffkern.runtime.native.assemble import load_text
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
@@ -142,7 +143,7 @@ _watch: Callable[[int], object] | None = None
 _threads: int | None = None
 _functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 def _start() -> _Entry:
@@ -233,9 +234,7 @@ def _default_threads() -> int:
 
 
 def _after_fork() -> None:
-    # Only the forking thread lives on in the child: no workers, and locks that others held stay locked.
-    global _lock
-    _lock = threading.Lock()
+    # Only the forking thread lives on in the child: there are no workers.
     if _reset is not None:
         _reset()
     if _watch is not None:
