@@ -73,7 +73,7 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
 def value(cx: Context, term: Term, node: ast.AST) -> Value:
     """A term as an IR value; literals and what is made of them take their default type."""
     if isinstance(term, Val):
-        return cx.b.cast(term.value, default(term.type)) if term.type in WEAK else term.value  # type: ignore[arg-type]
+        return cx.b.cast(term.value, default(term.type)) if term.type in WEAK else term.value
     if isinstance(term, Const):
         return literal(cx, term, default_type(term), node)
     if isinstance(term, View):

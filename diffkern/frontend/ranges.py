@@ -56,7 +56,9 @@ def trips_of(cx: Context, stmt: ast.For) -> Trips:
 def _common_type(cx: Context, terms: Sequence[Const | Val], node: ast.AST) -> T.Scalar:
     types = [T.scalar_of(t.type) for t in terms if isinstance(t, Val) and t.type not in WEAK]
     if not types:
-        return max((coerce.default_type(t) for t in terms if isinstance(t, Const)), key=lambda t: t.bits, default=T.INT32)
+        return max(
+            (coerce.default_type(t) for t in terms if isinstance(t, Const)), key=lambda t: t.bits, default=T.INT32
+        )
     found = types[0]
     for t in types[1:]:
         promoted = coerce.promote(found, t)
