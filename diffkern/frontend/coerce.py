@@ -249,8 +249,6 @@ def explicit_cast(cx: Context, term: Term, to: T.Scalar, node: ast.AST) -> Const
         return Val(literal(cx, Const(number if to.is_float else int(number)), to, node))
     if not isinstance(term, Val):
         cx.type_error(node, f"{describe(term)} cannot be converted to {to}")
-    if to in T.STORAGE_ONLY:
-        cx.type_error(node, f"{to} is a storage type", "compute in dk.float32; storing to such an array rounds")
     if to == T.BOOL:
         return as_bool(cx, term, node)
     return Val(to_scalar(cx, term, to, node))
