@@ -10,7 +10,6 @@ thread before the first run of more than one chunk.
 from __future__ import annotations
 
 import ctypes
-import operator
 import os
 import platform
 import sys
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from diffkern.forks import free_in_child
+from diffkern.runtime.extents import whole_number
 from diffkern.runtime.native.assemble import load_text
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
@@ -105,10 +105,7 @@ def set_num_threads(k: int) -> None:
         If `k` is anything else.
     """
     global _threads
-    try:
-        threads = operator.index(k)
-    except TypeError:
-        threads = 0
+    threads = whole_number(k) or 0
     if not 1 <= threads <= _MAX_THREADS:
         raise ValueError(f"the number of threads must be an integer from 1 to {_MAX_THREADS}, not {k!r}")
     with _lock:
