@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from diffkern.cache.environment import MATHDX, compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
+from diffkern.cache.maintenance import artifacts, remove
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_fields, runnable, shipped_fields
@@ -42,6 +43,8 @@ __all__ = [
     "artifact_key",
     "build_entry",
     "cache_directory",
+    "clear_kernel_cache",
+    "clear_lto_cache",
     "current_store",
     "is_for_this_machine",
     "load",
@@ -341,6 +344,25 @@ def current_store() -> Store:
     if is_new and directory is None:
         warnings.warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory", RuntimeWarning, stacklevel=3)
     return store
+
+
+def clear_kernel_cache() -> int:
+    """Remove all artifacts from the cache directory, the code of matrix products too; return how many there were.
+
+    Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
+    """
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(artifacts(store.directory))[0]
+
+
+def clear_lto_cache() -> int:
+    """Remove the code of matrix products from the cache directory; return how many products there were."""
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(a for a in artifacts(store.directory) if a.what == "matrix product")[0]
 
 
 def add_directory(directory: Path) -> None:
