@@ -162,17 +162,18 @@ class Kernel:
     def _notice_changes(self) -> None:
         """Forget the programs if a captured name really means something else, not just another equal number."""
         with self._lock:
-            before = self._fingerprint
-            self._watch()
-            if self._fingerprint != before:
+            from diffkern.frontend.canonical import fingerprint
+
+            if self._fingerprint != fingerprint(self.func):
                 self._generation += 1
                 self.forget_programs()
+            self._watch()  # last: after an interrupt the change is noticed again
 
     def _watch(self) -> None:
         from diffkern.frontend.canonical import captures, fingerprint
 
-        self._fingerprint = fingerprint(self.func)
-        self._captures = captures(self.func)
+        seen, held = fingerprint(self.func), captures(self.func)
+        self._fingerprint, self._captures = seen, held  # together: an interrupt comes between two calls
 
     # -- programs ----------------------------------------------------------------------------------------------------
 

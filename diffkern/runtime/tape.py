@@ -57,6 +57,8 @@ class Tape(Scope):
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
         self._written: set[Memory] = set()
+        # What is being recorded: an interrupt leaves it here, and what the tape knows is incomplete then.
+        self._unfinished: str | None = None
         # Whether anything that was recorded reads an array that has a gradient.
         self._reached = False
         self._arrays: dict[int, array] = {}
@@ -75,6 +77,15 @@ class Tape(Scope):
 
     def record_launch(self, launch: Launch) -> None:
         """Run a launch and keep what its adjoint will need."""
+        self._unfinished = f"launch {self._launches} on the tape (kernel {launch.kernel.name!r})"
+        try:
+            self._record_launch(launch)
+        except Exception:
+            self._unfinished = None
+            raise
+        self._unfinished = None
+
+    def _record_launch(self, launch: Launch) -> None:
         executable, arrays = launch.executable, launch.arrays
         for held in arrays:
             if held is not None:
@@ -95,7 +106,7 @@ class Tape(Scope):
         perform(launch)
         self._launches += 1
         for held in written:
-            self.note_version(held._memory)
+            self._versions[held._memory] = held._memory.now
             self._written.add(held._memory)
         if step is None:
             return
@@ -111,6 +122,7 @@ class Tape(Scope):
 
     def record_overwrite(self, goal: array) -> None:
         """Prepare for a fill or an assignment of constants; to be called before it happens."""
+        self._unfinished = f"an assignment behind launch {self._launches} on the tape"
         self._look_at(goal, "an assignment")
         self._before_overwrite(goal)
         self._written.add(goal._memory)
@@ -119,6 +131,7 @@ class Tape(Scope):
 
     def record_copy(self, goal: array, source: array) -> None:
         """Prepare for a copy; to be called before it happens."""
+        self._unfinished = f"a copy behind launch {self._launches} on the tape"
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
@@ -133,6 +146,7 @@ class Tape(Scope):
     def note_version(self, memory: Memory) -> None:
         """Take the present contents of a block of memory as the tape's own doing."""
         self._versions[memory] = memory.now
+        self._unfinished = None
 
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
@@ -236,11 +250,16 @@ class Tape(Scope):
         Raises
         ------
         LaunchError
-            If something that a gradient needs was changed outside the tape, or if no array has a gradient to be
-            computed. No gradient has changed then.
+            If something that a gradient needs was changed outside the tape, if recording was interrupted (Ctrl-C), or
+            if no array has a gradient to be computed. No gradient has changed then.
         KernelError
             If a kernel on the way cannot be differentiated.
         """
+        if self._unfinished is not None:
+            raise LaunchError(
+                f"{self._unfinished} did not come to its end (Ctrl-C?), so the tape does not know what has run",
+                remedy="record again on a new tape, or after tape.reset()",
+            )
         settle()
         outer, current.tape = current.tape, None
         try:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import llvmlite
-import numba
 from llvmlite import binding as llvm
-from numba.core.registry import cpu_target
 
 from diffkern.backends.llvm.apart import create_machine, optimise_apart, run_passes
 from diffkern.backends.llvm.uniform import ENDLESS
+from diffkern.backends.numba_target import numba_target
 from diffkern.backends.vecmath.masked import PREFIX
 from diffkern.errors import CompileError
 
@@ -82,7 +81,7 @@ def _named(name: str) -> Target:
 
 
 def _native() -> Target:
-    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
+    _, triple, cpu, features = numba_target()
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
     machine = create_machine(triple, cpu, features)
@@ -114,7 +113,7 @@ def description() -> dict[str, str]:
         "triple": t.triple,
         "cpu": t.cpu,
         "features": t.features,
-        "numba": numba.__version__,
+        "numba": numba_target().version,
         "llvmlite": llvmlite.__version__,
     }
 

@@ -15,10 +15,10 @@ import os
 import platform
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.callers import warn
 from diffkern.runtime.native.assemble import load_text
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
@@ -224,11 +224,7 @@ def _default_threads() -> int:
         return available
     if text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_THREADS:
         return int(text)
-    warnings.warn(
-        f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    warn(f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads")
     return available
 
 
