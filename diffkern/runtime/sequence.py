@@ -80,7 +80,7 @@ class Item:
             tape.record_overwrite(operation.goal)
         perform(operation)
         if tape is not None and isinstance(operation, (Copy, Assign)):
-            tape.note_version(operation.goal._memory)
+            tape.note_change(operation.goal)
 
 
 class Recorder:

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.runtime.native.digest_ir import DIGEST_NAMES, digest_ir
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
@@ -170,7 +171,7 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
-    _functions.update({name: address[name] for name in ("dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)})
+    _functions.update({name: address[name] for name in ("dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES, *DIGEST_NAMES)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
 
@@ -207,9 +208,10 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)
+    own = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run")
+    names = (*own, *REPLAY_NAMES, *SETTER_NAMES, *DIGEST_NAMES)
     allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir()
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + digest_ir()
     if _cache is None:
         return load_object(_compile(text), names, allowed)
     load, store = _cache
