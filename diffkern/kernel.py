@@ -20,6 +20,7 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
 from diffkern.lang.structs import array_field, resolve_type
+from diffkern.lang.text import take_text
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
@@ -68,6 +69,7 @@ class Kernel:
         if stack_bytes is not None and (isinstance(stack_bytes, bool) or not 0 < stack_bytes < 2**31):
             raise ValueError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
         self._mode = None if mode is None else check_mode(mode)
+        take_text(func)
         functools.update_wrapper(self, func)
         self.func = func
         self.name = self.key = func.__name__

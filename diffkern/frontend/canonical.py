@@ -10,7 +10,6 @@ The result is kept per function and served again as long as each captured name s
 from __future__ import annotations
 
 import ast
-import builtins
 import enum
 import inspect
 import weakref
@@ -342,36 +341,46 @@ class _Class:
         return getattr(self._cls, name, MISSING)
 
 
+# Modules whose functions and types nobody rebinds: they are not asked for at every launch.
+_LIBRARIES: Final = frozenset({"diffkern", "numpy", "math"})
+
+
 def captures(pyfunc: Callable[..., Any]) -> list[tuple[Place, str, Any]]:
     """The names whose change would change the fingerprint: where each is looked up, and what it means now.
 
-    Built-in functions, types and modules are left out. ``place.get(name) is value`` for each tells in a tenth of a
-    microsecond that the last fingerprint still holds.
+    A built-in of Python stands as the module's global that would shadow it, which is None as long as there is none.
+    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``place.get(name) is value``
+    for each tells in a tenth of a microsecond that the last fingerprint still holds.
     """
     fingerprint(pyfunc)
-    found: list[tuple[Place, str, Any]] = []
+    found: dict[tuple[int, str], tuple[Place, str, Any]] = {}
     for guard in _KEPT[pyfunc].guards:
         obj: Any = MISSING
         for depth, name in enumerate(guard.path):
             if depth == 0:
                 place, obj = _place(guard.scope, name), guard.scope.lookup(name)
+                if place is guard.scope.globals and name not in place:
+                    found.setdefault((id(place), name), (place, name, None))
+                    continue
             elif inspect.ismodule(obj):
+                library = obj.__name__.partition(".")[0] in _LIBRARIES
                 place, obj = vars(obj), static_attribute(obj, name)
+                if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
+                    continue
             elif inspect.isclass(obj):
                 place, obj = _Class(obj), static_attribute(obj, name)
             else:
                 break
-            if obj is MISSING or inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj):
-                continue
-            found.append((place, name, obj))
-    return found
+            if obj is not MISSING:
+                found.setdefault((id(place), name), (place, name, obj))
+    return list(found.values())
 
 
 def _place(scope: Scope, name: str) -> Place:
     cell = scope.cell(name)
     if cell is not None:
         return _Cell(cell)
-    return scope.globals if name in scope.globals else vars(builtins)
+    return scope.globals
 
 
 def _is_type(obj: Any) -> bool:

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.lang.text import take_text
+
 __all__ = ["Func", "constant", "func"]
 
 
@@ -25,6 +27,7 @@ class Func:
     def __init__(self, pyfunc: Callable[..., Any]) -> None:
         if not callable(pyfunc) or not hasattr(pyfunc, "__code__"):
             raise TypeError(f"@dk.func decorates a Python function, not {pyfunc!r}")
+        take_text(pyfunc)
         self.pyfunc = pyfunc
         functools.update_wrapper(self, pyfunc)
 

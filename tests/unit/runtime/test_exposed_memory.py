@@ -77,7 +77,7 @@ def test_write_after_the_tape_is_an_error(recorded, way):
     if _read_only(view):
         pytest.skip("NumPy got it as read-only")
     view[...] = 9.0
-    with pytest.raises(dk.LaunchError, match="array 'x' of launch 0 .* was changed outside the tape"):
+    with pytest.raises(dk.LaunchError, match=r"array 'x' of launch 0 .* was changed outside the tape"):
         _back(tape, x, y)
     assert x.grad.numpy().tolist() == [0, 0, 0]
 

@@ -1,4 +1,4 @@
-"""Copies between overlapping parts of one array are as if the source had been copied first, and so are their gradients."""
+"""Copies between overlapping parts of one array are as if the source had been copied first; so are their gradients."""
 
 from __future__ import annotations
 
