@@ -19,6 +19,7 @@ from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
+from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.lang.text import take_text
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
@@ -41,7 +42,7 @@ __all__ = ["Kernel", "kernel"]
 _AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
 
 
-class Kernel:
+class Kernel(ByPath):
     """A function that runs once for every index of a launch's grid. Made by :func:`kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
@@ -91,6 +92,9 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
+
+    def _function(self) -> Callable[..., Any]:
+        return self.func
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Raise: a kernel runs on a grid."""

@@ -179,6 +179,23 @@ class array(Exposed):
             return download(self)
         return self._data
 
+    # -- pickle and copy ---------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from diffkern.runtime.pickled import reduced  # which makes arrays of this class
+
+        return reduced(self)
+
+    def __copy__(self) -> array:
+        from diffkern.runtime.pickled import shallow_copy
+
+        return shallow_copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> array:
+        from diffkern.runtime.pickled import deep_copy
+
+        return deep_copy(self, memo)
+
     # -- gradient ----------------------------------------------------------------------------------------------------
 
     @property

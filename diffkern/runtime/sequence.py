@@ -29,6 +29,7 @@ from diffkern.runtime.record import Launch
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.tape import Tape
+from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +224,7 @@ class _Program:
                 at = following
 
 
-class Sequence:
+class Sequence(Uncopied):
     """Recorded steps. Made by :func:`record`.
 
     ``sequence.replay(stream=None, timed=False)`` runs them all, with the contents that the arrays have then; with

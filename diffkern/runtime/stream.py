@@ -19,6 +19,7 @@ from typing import Any
 
 from diffkern.runtime.device import Device, get_device, placed
 from diffkern.runtime.state import attention, current
+from diffkern.runtime.uncopied import Uncopied
 
 __all__ = [
     "Event", "ScopedStream", "Stream", "get_event_elapsed_time", "get_stream", "on_its_way", "record_event",
@@ -125,7 +126,7 @@ def on_its_way(event: Event) -> None:
     attention.rise()
 
 
-class Stream:
+class Stream(Uncopied):
     """An ordered queue of launches.
 
     Parameters
@@ -223,7 +224,7 @@ def _wait(mark: _Mark) -> None:
     mark.done.wait()
 
 
-class Event:
+class Event(Uncopied):
     """A mark in a stream's work that others can wait for.
 
     Parameters

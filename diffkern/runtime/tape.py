@@ -29,6 +29,7 @@ from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.repeat import Collector, Repeat, Seed
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import settle
+from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Tape"]
 
 
-class Tape:
+class Tape(Uncopied):
     """Records what happens in its ``with`` block, for gradients.
 
     Arrays without ``requires_grad`` that stand between the arrays that have it and the loss need no gradient of their
