@@ -6,7 +6,6 @@ own is touched; the directory may hold other files. A concurrent process that lo
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diffkern.cache.store import MANIFEST_FILE, WORK_PREFIX, Store, entries, remove_entry
+from diffkern.cache.manifest import InvalidEntryError, parse
+from diffkern.cache.store import LOCK_PREFIX, MANIFEST_FILE, WORK_PREFIX, Store, entries, remove_entry
 
 __all__ = ["Artifact", "artifacts", "copy_artifacts", "find", "prune", "publish", "remove", "sweep"]
 
@@ -23,7 +23,7 @@ _LEFTOVER_AGE_S = 3600.0
 
 @dataclass(frozen=True)
 class Artifact:
-    """What the manifest of an artifact says, unverified.
+    """What the manifest of an artifact says; its other files are unverified.
 
     Attributes
     ----------
@@ -41,6 +41,8 @@ class Artifact:
         What it is for.
     ingredients : mapping of str to str
         What went into the key.
+    what : str
+        Its kind if it is no program, such as ``"matrix product"``.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Artifact:
     title: str
     target: str
     ingredients: Mapping[str, str]
+    what: str = ""
 
 
 def artifacts(directory: Path) -> list[Artifact]:
@@ -66,17 +69,17 @@ def artifacts(directory: Path) -> list[Artifact]:
         program = content.get("program", {})
         title = program.get("title") or program.get("what") or "damaged"
         target = program.get("target", "native")
-        found.append(Artifact(place.name, place, size, used, title, target, content.get("ingredients", {})))
+        ingredients, what = content.get("ingredients", {}), program.get("what", "")
+        found.append(Artifact(place.name, place, size, used, title, target, ingredients, what))
     return sorted(found, key=lambda a: (a.title, a.target, a.key))
 
 
 def _content(place: Path) -> dict[str, Any]:
     try:
-        content = json.loads((place / MANIFEST_FILE).read_bytes())
-    except ValueError:
+        content = parse((place / MANIFEST_FILE).read_bytes())
+    except InvalidEntryError:
         return {}
-    fits = isinstance(content, dict) and all(isinstance(content.get(k), dict) for k in ("program", "ingredients"))
-    return content if fits else {}
+    return content if all(isinstance(content.get(k), dict) for k in ("program", "ingredients")) else {}
 
 
 def find(directory: Path, prefix: str) -> Artifact:
@@ -130,9 +133,9 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
 
 def sweep(directory: Path, age: float) -> None:
     """Remove what processes left behind that were killed while they wrote, older than `age` seconds."""
-    for leftover in directory.glob(f"??/{WORK_PREFIX}*"):
+    for leftover in (*directory.glob(f"??/{WORK_PREFIX}*"), *directory.glob(f"{LOCK_PREFIX}*")):
         try:
-            old = time.time() - leftover.stat().st_mtime > age
+            old = time.time() - leftover.lstat().st_mtime > age
         except OSError:
             continue
         if old:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["take_text", "texts_of"]
+__all__ = ["share_text", "take_text", "texts_of"]
 
 _Lines = list[str]
 _VERSIONS: Final = 4
@@ -38,6 +38,13 @@ def take_text(pyfunc: Callable[..., Any]) -> None:
     if not any(lines is version for version in versions):
         versions.append(lines)
         del versions[:-_VERSIONS]
+
+
+def share_text(made: Callable[..., Any], pyfunc: Callable[..., Any]) -> None:
+    """Give a function that was made of another one's code the text of that."""
+    known = _taken.get(pyfunc)
+    if known is not None:
+        _taken[made] = known
 
 
 def texts_of(pyfunc: Callable[..., Any]) -> list[_Lines]:

@@ -9,7 +9,6 @@ changed unseen: diffkern's own changes are counted, and what others may write to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,8 @@ from diffkern.runtime.memory import Memory, watchers
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.repeat import Collector, Repeat, Seed
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.scope import Scope
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import settle
 from diffkern.runtime.uncopied import Uncopied
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Tape"]
 
 
-class Tape(Uncopied):
+class Tape(Scope, Uncopied):
     """Records what happens in its ``with`` block, for gradients.
 
     Arrays without ``requires_grad`` that stand between the arrays that have it and the loss need no gradient of their
@@ -70,18 +70,10 @@ class Tape(Uncopied):
         self._again: Repeat | None = None
         self._repeats = True
 
-    def __enter__(self) -> Tape:
+    def _begin(self) -> tuple[str, Tape, Tape]:
         if current.tape is not None:
             raise RuntimeError("a tape is recording already; leave its block before entering another")
-        current.tape = self
-        attention.rise()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        current.tape = None
-        attention.fall()
+        return "tape", self, self
 
     # -- recording, called by launches and arrays --------------------------------------------------------------------
 
@@ -388,14 +380,8 @@ class Tape(Uncopied):
         return True
 
     def _compiled(self, seeds: list[tuple[array, Any]]) -> Repeat | None:
-        collector = Collector()
-        current.recorder = collector
-        attention.rise()
-        try:
+        with Collector() as collector:
             self._backward(seeds)
-        finally:
-            current.recorder = None
-            attention.fall()
         steps = Repeat.compiled(collector.operations)
         if steps is None:
             return None
