@@ -10,7 +10,6 @@ thread before the first run of more than one chunk.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import operator
 import os
 import platform
@@ -20,14 +19,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
+from diffkern.runtime.native.assemble import load_text
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
+from diffkern.runtime.native.scope_ir import SCOPE_EXTERNAL_NAMES, SCOPE_NAMES, scope_ir
 from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
 
 __all__ = [
     "METH_FASTCALL", "METH_KEYWORDS", "built_in", "functions", "method", "num_threads", "processors", "run",
-    "set_num_threads", "set_object_cache",
+    "set_num_threads",
 ]  # fmt: skip
 
 _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
@@ -35,8 +35,9 @@ _MAX_THREADS = MAX_WORKERS + 1
 # How long waiting threads spin before they sleep: about what waking a sleeper costs, so at most twice the best choice.
 _SPIN_NS = 50_000
 
+_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES)
+
 _Entry = Callable[[int, int, int, int, int, int, int], int]
-_Cache = tuple[Callable[[str], "bytes | None"], Callable[[str, bytes], None]]
 
 
 def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int = 0, step: int = 1) -> None:
@@ -66,6 +67,9 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
     ------
     ValueError
         If `n` or `first` is negative, or `chunk` or `step` is not positive. Nothing has run then.
+    BaseException
+        What a handler of signals raises in the main thread, KeyboardInterrupt above all. Some chunks have run, and none
+        runs any more.
     """
     if _entry(fn, blocks, block_stride, n, chunk, first, step):
         raise ValueError(
@@ -111,22 +115,6 @@ def set_num_threads(k: int) -> None:
         _configure_pool()
 
 
-def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, bytes], None]) -> None:
-    """Give the pool a place to keep its object code, so that a new process need not compile it (3 ms instead of 12).
-
-    To be called before the first run. The bytes are checked when loaded; bytes that do not fit are built anew.
-
-    Parameters
-    ----------
-    load : callable
-        Returns the bytes stored under a key, a SHA-256 in hexadecimal, or None.
-    store : callable
-        Stores bytes under a key.
-    """
-    global _cache
-    _cache = (load, store)
-
-
 def functions() -> dict[str, int]:
     """Return the addresses of ``dk_pool_run`` and the functions for prepared launches; none without a native pool."""
     _bring_up()
@@ -150,15 +138,15 @@ def _bring_up() -> None:
 _entry: _Entry = _first_run
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
+_watch: Callable[[int], object] | None = None
 _threads: int | None = None
-_cache: _Cache | None = None
 _functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
 _lock = threading.Lock()
 
 
 def _start() -> _Entry:
-    global _configure, _reset
+    global _configure, _reset, _watch
     if os.name == "nt":  # no POSIX threads
         from diffkern.runtime.native.python_pool import PythonPool  # here, because importing executors takes 6 ms
 
@@ -170,7 +158,9 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
-    _functions.update({name: address[name] for name in ("dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)})
+    _watch = ctypes.CFUNCTYPE(None, long)(address["dk_pool_watch"])
+    _watch(threading.main_thread().ident or 0)
+    _functions.update({name: address[name] for name in ("dk_pool_run", *_BUILT_INS)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
 
@@ -207,34 +197,10 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)
-    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir()
-    if _cache is None:
-        return load_object(_compile(text), names, allowed)
-    load, store = _cache
-    key = hashlib.sha256("\0".join((text, sys.platform, platform.machine(), *host_cpu())).encode()).hexdigest()
-    cached = load(key)
-    if cached is not None:
-        try:
-            return load_object(cached, names, allowed)
-        except ObjectLoadError as error:
-            warnings.warn(f"the cached code of the thread pool is unusable and built anew: {error}", stacklevel=2)
-    code = _compile(text)
-    addresses = load_object(code, names, allowed)
-    store(key, code)
-    return addresses
-
-
-def _compile(text: str) -> bytes:
-    import llvmlite.binding as llvm
-
-    # Without optimization: a third of the time to compile, and a run spends nothing worth mentioning in this code.
-    machine = make_target_machine(opt=0)
-    module = llvm.parse_assembly(text)
-    module.triple = machine.triple
-    module.verify()
-    return bytes(machine.emit_object(module))
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
+    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES | SCOPE_EXTERNAL_NAMES
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir()
+    return load_text(text, names, allowed)
 
 
 def _configure_pool() -> None:
@@ -272,6 +238,8 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     if _reset is not None:
         _reset()
+    if _watch is not None:
+        _watch(threading.get_ident())
 
 
 if hasattr(os, "register_at_fork"):
