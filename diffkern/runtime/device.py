@@ -7,18 +7,19 @@ asked for.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from diffkern.runtime.state import attention, current
+from diffkern.errors import CudaError
+from diffkern.runtime.scope import Scope, put
+from diffkern.runtime.state import current
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = [
     "Device", "ScopedDevice", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices", "get_device",
-    "get_devices", "get_preferred_device", "init", "is_cuda_available", "is_peer_access_enabled",
-    "is_peer_access_supported", "placed", "set_device", "set_peer_access_enabled",
+    "get_devices", "get_preferred_device", "init", "is_cpu_available", "is_cuda_available", "is_device_available",
+    "is_peer_access_enabled", "is_peer_access_supported", "placed", "set_device", "set_peer_access_enabled",
 ]  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def placed(name: Any) -> CudaDevice | None:
 
     if isinstance(name, context.CudaDevice):
         if name.closed:
-            raise ValueError(f"{name} belongs to a driver that is no longer in use")
+            raise ValueError(f"{name} belongs to a driver that is no longer in use, or was used before a fork")
         return name
     if name == "cuda":
         return current.device or context.device(0)
@@ -144,6 +145,26 @@ def get_cuda_device_count() -> int:
     return len(get_cuda_devices())
 
 
+def is_cpu_available() -> bool:
+    """Whether kernels can run on the CPU, as they always can."""
+    return True
+
+
+def is_device_available(device: Any) -> bool:
+    """Whether there is a device.
+
+    Parameters
+    ----------
+    device : str or Device
+        ``"cpu"``, ``"cuda:0"``, …
+    """
+    try:
+        placed(device)
+    except (ValueError, CudaError):
+        return False
+    return True
+
+
 def is_cuda_available() -> bool:
     """Return whether there is a GPU that can be used."""
     return bool(get_cuda_devices())
@@ -156,34 +177,17 @@ def get_preferred_device() -> Device:
 
 def set_device(name: Any) -> None:
     """Make a device the current one of this thread: arrays are made there that do not name another."""
-    _make_current(placed(name))
+    put("device", placed(name))
 
 
-def _make_current(place: CudaDevice | None) -> None:
-    before, current.device = current.device, place
-    # So that a launch need not ask which device is current.
-    if place is not None:
-        attention.rise()
-    if before is not None:
-        attention.fall()
-
-
-class ScopedDevice:
+class ScopedDevice(Scope):
     """Makes a device the current one inside a ``with`` block."""
 
     def __init__(self, device: Any) -> None:
         self.device = get_device(device)
-        self._outer: CudaDevice | None = None
 
-    def __enter__(self) -> Device:
-        self._outer = current.device
-        _make_current(placed(self.device))
-        return self.device
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _make_current(self._outer)
+    def _begin(self) -> tuple[str, CudaDevice | None, Device]:
+        return "device", placed(self.device), self.device
 
 
 def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:

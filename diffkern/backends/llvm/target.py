@@ -16,11 +16,13 @@ from typing import Any
 import llvmlite
 import numba
 from llvmlite import binding as llvm
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 from diffkern.backends.llvm.uniform import MOST_QUESTIONS
 from diffkern.backends.vecmath.masked import PREFIX
 from diffkern.errors import CompileError
+from diffkern.forks import free_in_child
 
 VECTORIZE_LIMIT = 2500
 """Kernels of more instructions and literals are compiled without the loop vectoriser, whose time grows with the square
@@ -30,7 +32,8 @@ _FULL_WIDTH = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "gr
 """Processors whose 512-bit vectors are worth using. LLVM prefers 256 bits on all of Intel's because the early ones slow
 down under wider vectors; these do not: sin and exp over 4M float32 took 6.6 ms instead of 8.9."""
 
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
+free_in_child(global_compiler_lock._lock)  # numba takes it around each call of LLVM, too
 
 
 @dataclass(frozen=True, slots=True)
