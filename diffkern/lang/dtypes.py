@@ -14,7 +14,10 @@ import numpy as np
 
 from diffkern.ir import types as T
 
-__all__ = ["COMPOSITES", "SCALARS", "CompositeType", "CompositeValue", "DType", "element_of_value", "resolve_dtype"]
+__all__ = [
+    "COMPOSITES", "SCALARS", "CompositeType", "CompositeValue", "DType", "dtype_from_numpy", "dtype_to_numpy",
+    "element_of_value", "resolve_dtype",
+]  # fmt: skip
 
 
 class DType:
@@ -201,6 +204,41 @@ def resolve_dtype(obj: Any) -> T.Element:
         f"{obj!r} is not an element type; use one of {', '.join(n for n in T.SCALARS)}, vec2, vec3, vec4, "
         "mat22, mat33, mat44 (with a suffix such as vec3d for another width), float, int or bool"
     )
+
+
+def dtype_from_numpy(numpy_dtype: Any) -> DType:
+    """Return the scalar type that a type of NumPy is.
+
+    Parameters
+    ----------
+    numpy_dtype : numpy.dtype or type
+        Such as ``np.float32`` or ``np.dtype("int64")``.
+
+    Raises
+    ------
+    TypeError
+        If diffkern has no such type.
+    """
+    name = np.dtype(numpy_dtype).name
+    if name not in SCALARS:
+        raise TypeError(f"diffkern has no type for NumPy's {name}; convert the array with .astype()")
+    return SCALARS[name]
+
+
+def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
+    """Return NumPy's type of an element type: of a vector or matrix that of its components.
+
+    Parameters
+    ----------
+    dtype
+        ``dk.float32``, ``dk.vec3``, ``float``, … bfloat16, which NumPy does not have, is stored as ``uint16``.
+
+    Raises
+    ------
+    TypeError
+        If it is no element type.
+    """
+    return SCALARS[T.scalar_of(resolve_dtype(dtype)).name].numpy
 
 
 def element_of_value(value: Any) -> T.Element | None:
