@@ -7,6 +7,7 @@ when first needed, one for each combination of argument types (and, of an adjoin
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from diffkern.errors import KernelError, raise_all
+from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
@@ -84,7 +86,7 @@ class Kernel:
         self._captures: list[tuple[Place, str, Any]] = []
         self._meaning: Meaning | None = None
         # Compiling one specialization in two threads at once would be wasted work.
-        self._lock = threading.RLock()
+        self._lock = free_in_child(threading.RLock())
         config.watch(self)
 
     def __repr__(self) -> str:
@@ -409,6 +411,10 @@ class Kernel:
             known = ", ".join(leaf.name for leaf in leaves)
             raise KernelError(f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {known}")
         return frozenset(i for indices in found.values() for i in indices)
+
+
+if sys.version_info < (3, 12):  # until then such a property has a lock for all kernels
+    free_in_child(vars(Kernel)["parameters"].lock)
 
 
 def _flavour(target: str) -> Literal["cpu", "cuda"]:

@@ -25,6 +25,7 @@ from diffkern.cache.maintenance import artifacts, remove
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_fields, runnable, shipped_fields
+from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
@@ -67,7 +68,7 @@ _loaded: dict[str, Executable] = {}
 _entries: dict[str, Entry] = {}
 _store: Store | None = None
 _directories: list[Store] = []
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 class Specialization:

@@ -100,7 +100,7 @@ def placed(name: Any) -> CudaDevice | None:
 
     if isinstance(name, context.CudaDevice):
         if name.closed:
-            raise ValueError(f"{name} belongs to a driver that is no longer in use")
+            raise ValueError(f"{name} belongs to a driver that is no longer in use, or was used before a fork")
         return name
     if name == "cuda":
         return current.device or context.device(0)

@@ -18,6 +18,7 @@ from diffkern import wheels
 from diffkern.backends.cuda import libdevice
 from diffkern.backends.cuda.dialect import convert
 from diffkern.errors import CompileError
+from diffkern.forks import free_in_child
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -29,7 +30,7 @@ ARCHITECTURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_89
 OPAQUE_SINCE = 100
 """From this architecture on libNVVM reads pointers without element types."""
 
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 @functools.cache

@@ -10,7 +10,6 @@ thread before the first run of more than one chunk.
 from __future__ import annotations
 
 import ctypes
-import operator
 import os
 import platform
 import sys
@@ -19,6 +18,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.forks import free_in_child
+from diffkern.runtime.extents import whole_number
 from diffkern.runtime.native.assemble import load_text
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
@@ -104,10 +105,7 @@ def set_num_threads(k: int) -> None:
         If `k` is anything else.
     """
     global _threads
-    try:
-        threads = operator.index(k)
-    except TypeError:
-        threads = 0
+    threads = whole_number(k) or 0
     if not 1 <= threads <= _MAX_THREADS:
         raise ValueError(f"the number of threads must be an integer from 1 to {_MAX_THREADS}, not {k!r}")
     with _lock:
@@ -142,7 +140,7 @@ _watch: Callable[[int], object] | None = None
 _threads: int | None = None
 _functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 def _start() -> _Entry:
@@ -233,9 +231,7 @@ def _default_threads() -> int:
 
 
 def _after_fork() -> None:
-    # Only the forking thread lives on in the child: no workers, and locks that others held stay locked.
-    global _lock
-    _lock = threading.Lock()
+    # Only the forking thread lives on in the child: there are no workers.
     if _reset is not None:
         _reset()
     if _watch is not None:
