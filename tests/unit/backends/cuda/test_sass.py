@@ -9,8 +9,7 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern import wheels
-from diffkern import pipeline
+from diffkern import pipeline, wheels
 from diffkern.backends.cuda import cubin, disassembler
 from diffkern.backends.cuda.sass import CLASSES, Code, Instruction, join, parse, parse_raw
 from diffkern.kernel import Kernel
