@@ -43,7 +43,7 @@ _BETWEEN = frozenset(sys.modules[name].__file__ or name for name in ("functools"
 
 
 def shortened(error: KernelError) -> KernelError:
-    """Return an error without the frames that it has gone through, for ``raise shortened(error)`` where it was caught."""
+    """Return an error without the frames that it has gone through, to be raised where it was caught."""
     if os.environ.get("DIFFKERN_FULL_TRACEBACK", "0") in ("", "0"):
         error.__traceback__ = None
     return error

@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
+from diffkern.forks import free_in_child
+
 __all__ = ["NumbaTarget", "numba_target"]
 
 
@@ -23,7 +25,7 @@ class NumbaTarget(NamedTuple):
 
 
 _found: list[NumbaTarget] = []
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 def numba_target() -> NumbaTarget:
@@ -52,6 +54,8 @@ def numba_target() -> NumbaTarget:
 
 def _ask() -> NumbaTarget:
     import numba
+    from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
 
+    free_in_child(global_compiler_lock._lock)  # numba takes it around each call of LLVM, too
     return NumbaTarget(numba.__version__, *cpu_target.target_context.codegen().magic_tuple())

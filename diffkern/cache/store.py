@@ -22,6 +22,7 @@ from diffkern.cache.lock import exclusive
 from diffkern.cache.manifest import Entry, InvalidEntryError, decode, encode
 from diffkern.cache.place import UnsafeError, is_private, opened
 from diffkern.callers import warn
+from diffkern.forks import free_in_child
 
 __all__ = [
     "LOCK_PREFIX",
@@ -122,7 +123,7 @@ class Store:
     def __init__(self, directory: Path | None) -> None:
         self.directory = directory
         self._memory: dict[str, Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
         self._usable: bool | None = None if directory is not None else False
         self._warned = False
 

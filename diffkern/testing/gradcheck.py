@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from diffkern import pipeline
-from diffkern.callers import warn
+from diffkern.callers import brief, warn
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
@@ -236,6 +236,7 @@ class _Comparison:
         )
 
 
+@brief
 def gradcheck(
     kernel: Kernel,
     dim: int | Sequence[int],
