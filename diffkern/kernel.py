@@ -451,7 +451,10 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return value._type
     if isinstance(value, np.ndarray) and not isinstance(value, CompositeValue):
         element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
-        return wrap(value, element)._type
+        try:
+            return wrap(value, element)._type
+        except TypeError as error:
+            raise parameter.error(str(error), "pass an array of the parameter's type") from None
     try:
         return resolve_type(value)
     except TypeError:
