@@ -102,7 +102,7 @@ def random_kernel(choices: Choices, name: str, real: str, extents: Extents) -> R
     w.integers, w.indices, w.scalars = Integers(w), Indices(w), Scalars(w)
     w.composites, w.structs = Composites(w), Structs(w)
     w.places = {p.name: _place(w, p) for p in w.parameters if p.role is Role.OWN}
-    statements = Statements(w, 2 + choices.below(7))
+    statements = Statements(w, 2 + choices.below(6))
     w.emit("i = dk.tid()" if axes == 1 else "i, j = dk.tid()")
     w.emit(f"v0 = x[{w.flat}]")
     w.emit(f"v1 = {w.pick(('a', 'x[0]', 'u[1]'))}")

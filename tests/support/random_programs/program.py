@@ -122,11 +122,11 @@ def random_program(seed: int, real: str | None = None) -> RandomProgram:
         The type of its numbers, if it is not left to chance.
     """
     choices = Choices(seed)
-    drawn = "float32" if choices.chance(30) else "float64"
+    drawn = "float32" if choices.chance(20) else "float64"
     real = real or drawn
     extents = _extents(choices)
     kernels: list[RandomKernel] = []
-    for k in range(choices.pick((1, 1, 1, 2, 2, 3))):
+    for k in range(choices.pick((1, 1, 1, 1, 1, 2, 2, 3))):
         kernels.append(random_kernel(choices, f"k{k}", real, extents))
     arrays = random_arrays(choices, kernels, extents)
     steps = random_steps(choices, kernels, arrays, extents)
