@@ -13,7 +13,7 @@ from typing import Any
 
 from diffkern.cache.compare import differences, nearest, shown
 from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, publish, remove, sweep
-from diffkern.cache.store import Store
+from diffkern.cache.store import NoDirectoryError, Store
 from diffkern.cli_files import UsageError
 from diffkern.specialize import cache_directory
 
@@ -48,8 +48,15 @@ def add_cache_command(commands: Any) -> None:
     take.add_argument("directory", metavar="DIR", type=Path)
 
 
+def _directory() -> Path:
+    try:
+        return cache_directory()
+    except NoDirectoryError as error:
+        raise UsageError(f"{error}; set DIFFKERN_CACHE_DIR") from error
+
+
 def _info(_: argparse.Namespace) -> None:
-    directory = cache_directory()
+    directory = _directory()
     found = artifacts(directory)
     size = sum(artifact.size for artifact in found)
     print(f"directory  {directory}\nartifacts  {len(found)}\nsize       {size / 1e6:.1f} MB")
@@ -57,14 +64,14 @@ def _info(_: argparse.Namespace) -> None:
 
 def _list(_: argparse.Namespace) -> None:
     now = time.time()
-    for a in artifacts(cache_directory()):
+    for a in artifacts(_directory()):
         print(f"{a.key[:12]}  {a.size / 1e3:8.1f} kB  {_ago(now - a.used):>9}  {a.target:10}  {a.title}")
 
 
 def _why(options: argparse.Namespace) -> None:
     if len(options.keys) > 2:
         raise UsageError(f"why takes one key or two, not {len(options.keys)}")
-    directory = cache_directory()
+    directory = _directory()
     try:
         chosen = [find(directory, prefix) for prefix in options.keys]
     except LookupError as error:
@@ -92,7 +99,7 @@ def _kind(title: str) -> str:
 
 
 def _clear(_: argparse.Namespace) -> None:
-    directory = cache_directory()
+    directory = _directory()
     count, _size = remove(artifacts(directory))
     sweep(directory, 0.0)
     print(f"removed {count} artifacts from {directory}")
@@ -103,13 +110,13 @@ def _prune(options: argparse.Namespace) -> None:
         raise UsageError("say what may stay: --size 500MB, --age 30d, or both")
     size = None if options.size is None else int(_number(options.size, _SIZES, "size", "500MB"))
     age = None if options.age is None else _number(options.age, _AGES, "age", "30d")
-    directory = cache_directory()
+    directory = _directory()
     count, removed = prune(directory, size, age)
     print(f"removed {count} artifacts ({removed / 1e6:.1f} MB) from {directory}")
 
 
 def _export(options: argparse.Namespace) -> None:
-    source = cache_directory()
+    source = _directory()
     is_new = not options.directory.exists()
     destination = Store(options.directory)
     if not destination.is_writable():
@@ -122,7 +129,7 @@ def _export(options: argparse.Namespace) -> None:
 def _import(options: argparse.Namespace) -> None:
     if not options.directory.is_dir():
         raise UsageError(f"there is no directory {options.directory}")
-    directory = cache_directory()
+    directory = _directory()
     destination = Store(directory)
     if not destination.is_writable():
         raise UsageError(f"cannot write to {directory}, or others can")

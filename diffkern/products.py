@@ -122,7 +122,7 @@ def obtain(
     code: dict[Product, bytes] = {}
     for product in wanted:
         entry = kept.get(product_key(product))
-        if entry is not None:
+        if entry is not None and _CODE in entry.more:
             code[product] = entry.more[_CODE]
     symbols = tuple(p.symbol for p in wanted)
     missing = [product for product in wanted if product not in code]
@@ -134,7 +134,7 @@ def obtain(
         for name, product in sorted({product_key(p): p for p in missing}.items()):
             building.enter_context(kept.building(name))
             entry = kept.get(name)
-            if entry is not None:  # made by another process while this one waited
+            if entry is not None and _CODE in entry.more:  # made by another process while this one waited
                 code[product] = entry.more[_CODE]
         missing = [product for product in missing if product not in code]
         before = os.times()

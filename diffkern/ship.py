@@ -18,7 +18,7 @@ from typing import Any, Literal
 from diffkern.build import Work, kernel_and_types, make, specializations, target_named
 from diffkern.cache.environment import compiler_digest
 from diffkern.cache.maintenance import Artifact, artifacts, publish
-from diffkern.cache.store import Store
+from diffkern.cache.store import Store, absolute
 from diffkern.cache.targets import is_gpu
 from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
@@ -176,7 +176,7 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     CompileError
         If it has nothing that this machine can run.
     """
-    place = Path(directory).expanduser().absolute()
+    place = absolute(directory)
     if not place.is_dir():
         raise FileNotFoundError(f"there is no directory {place}")
     found = [a for a in artifacts(place) if "types" in a.ingredients]

@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,12 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from diffkern.cache.environment import MATHDX, compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
-from diffkern.cache.store import Store, default_directory
+from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_fields, runnable, shipped_fields
 from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
-from diffkern.runtime.native import pool
+from diffkern.runtime.native import assemble
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object
 from diffkern.runtime.program import Executable
 
@@ -316,18 +317,30 @@ def _symbol(specialization: Specialization, name: str, target: str) -> str:
 
 
 def cache_directory() -> Path:
-    """Return the cache directory: ``dk.config.cache_dir``, else DIFFKERN_CACHE_DIR, else the platform's place."""
+    """Return the cache directory: ``dk.config.cache_dir``, else DIFFKERN_CACHE_DIR, else the platform's place.
+
+    Raises
+    ------
+    NoDirectoryError
+        If it would be in a home directory, and there is none.
+    """
     return config.cache_dir or default_directory()
 
 
 def current_store() -> Store:
-    """Return the store of the cache directory."""
+    """Return the store of the cache directory; of memory alone, after a warning, where no directory can be named."""
     global _store
-    directory = cache_directory()
+    directory, problem = None, ""
+    try:
+        directory = cache_directory()
+    except NoDirectoryError as error:
+        problem = str(error)
     with _lock:
-        if _store is None or _store.directory != directory:
-            _store = Store(directory)
-        return _store
+        store = Store(directory) if _store is None or _store.directory != directory else _store
+        is_new, _store = store is not _store, store
+    if is_new and directory is None:
+        warnings.warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory", RuntimeWarning, stacklevel=3)
+    return store
 
 
 def add_directory(directory: Path) -> None:
@@ -339,7 +352,7 @@ def add_directory(directory: Path) -> None:
 
 def loaded_directories() -> list[Path]:
     """Return the directories that were added."""
-    return [store.directory for store in _directories]
+    return [directory for store in _directories if (directory := store.directory) is not None]
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
@@ -428,13 +441,13 @@ def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:
     return shown
 
 
-def _load_pool(name: str) -> bytes | None:
+def _load_own(name: str) -> bytes | None:
     entry = current_store().get(name)
     return None if entry is None else entry.object_code
 
 
-def _store_pool(name: str, code: bytes) -> None:
-    current_store().put(name, Entry(code, program={"what": "thread pool"}))
+def _store_own(name: str, code: bytes) -> None:
+    current_store().put(name, Entry(code, program={"what": "native code of the run time"}))
 
 
-pool.set_object_cache(_load_pool, _store_pool)
+assemble.set_object_cache(_load_own, _store_own)

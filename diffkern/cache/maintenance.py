@@ -6,7 +6,6 @@ own is touched; the directory may hold other files. A concurrent process that lo
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diffkern.cache.store import MANIFEST_FILE, WORK_PREFIX, Store, entries, remove_entry
+from diffkern.cache.manifest import InvalidEntryError, parse
+from diffkern.cache.store import LOCK_PREFIX, MANIFEST_FILE, WORK_PREFIX, Store, entries, remove_entry
 
 __all__ = ["Artifact", "artifacts", "copy_artifacts", "find", "prune", "publish", "remove", "sweep"]
 
@@ -23,7 +23,7 @@ _LEFTOVER_AGE_S = 3600.0
 
 @dataclass(frozen=True)
 class Artifact:
-    """What the manifest of an artifact says, unverified.
+    """What the manifest of an artifact says; its other files are unverified.
 
     Attributes
     ----------
@@ -72,11 +72,10 @@ def artifacts(directory: Path) -> list[Artifact]:
 
 def _content(place: Path) -> dict[str, Any]:
     try:
-        content = json.loads((place / MANIFEST_FILE).read_bytes())
-    except ValueError:
+        content = parse((place / MANIFEST_FILE).read_bytes())
+    except InvalidEntryError:
         return {}
-    fits = isinstance(content, dict) and all(isinstance(content.get(k), dict) for k in ("program", "ingredients"))
-    return content if fits else {}
+    return content if all(isinstance(content.get(k), dict) for k in ("program", "ingredients")) else {}
 
 
 def find(directory: Path, prefix: str) -> Artifact:
@@ -130,9 +129,9 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
 
 def sweep(directory: Path, age: float) -> None:
     """Remove what processes left behind that were killed while they wrote, older than `age` seconds."""
-    for leftover in directory.glob(f"??/{WORK_PREFIX}*"):
+    for leftover in (*directory.glob(f"??/{WORK_PREFIX}*"), *directory.glob(f"{LOCK_PREFIX}*")):
         try:
-            old = time.time() - leftover.stat().st_mtime > age
+            old = time.time() - leftover.lstat().st_mtime > age
         except OSError:
             continue
         if old:

@@ -1,7 +1,8 @@
 """The manifest of an artifact: what stands in ``manifest.json`` beside the object code.
 
-In: the program's own facts, the key's ingredients in clear, the files. Out: JSON text, and back again. A manifest that
-does not name its own key, the right format, and the right digest of every file is no manifest, nor is one that names
+In: the program's own facts, the key's ingredients in clear, the files. Out: JSON text, and back again. The text ends
+with a digest of all that stands before it, and has one of every file, so that no bit of an artifact can change
+unnoticed. A manifest that does not name its own key and the right format is no manifest either, nor is one that names
 files that no artifact has.
 """
 
@@ -14,14 +15,16 @@ from typing import Any
 
 from diffkern.cache.key import digest
 
-__all__ = ["CUBIN_FILE", "FORMAT", "OBJECT_FILE", "Entry", "InvalidEntryError", "decode", "encode"]
+__all__ = ["CUBIN_FILE", "FORMAT", "OBJECT_FILE", "Entry", "InvalidEntryError", "decode", "encode", "parse"]
 
-FORMAT = 2
+FORMAT = 3
 OBJECT_FILE = "kernel.o"
 CUBIN_FILE = "kernel.cubin"
 SOURCE_FILE = "source.py"
 _OBJECTS = (OBJECT_FILE, CUBIN_FILE)
 _MORE = ("kernel.ptx", "kernel.ltoir")
+_BEFORE_DIGEST = b',\n "digest": "'
+_AFTER_DIGEST = b'"\n}\n'
 
 
 class InvalidEntryError(Exception):
@@ -73,7 +76,28 @@ def encode(key: str, entry: Entry) -> bytes:
         "program": dict(entry.program),
         "sha256": {name: digest(data) for name, data in entry.files().items()},
     }
-    return (json.dumps(content, indent=1) + "\n").encode()
+    text = json.dumps(content, indent=1).removesuffix("\n}").encode()
+    return text + _BEFORE_DIGEST + digest(text).encode() + _AFTER_DIGEST
+
+
+def parse(text: bytes) -> dict[str, Any]:
+    """Return what a manifest says, whichever artifact it belongs to.
+
+    Raises
+    ------
+    InvalidEntryError
+        If it is not exactly what :func:`encode` wrote.
+    """
+    covered, _, end = text.rpartition(_BEFORE_DIGEST)
+    if end != digest(covered).encode() + _AFTER_DIGEST:
+        raise InvalidEntryError("the manifest does not have the digest that it states")
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise InvalidEntryError(f"the manifest is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InvalidEntryError("the manifest is of another format")
+    return content
 
 
 def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
@@ -96,9 +120,9 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
         If a file cannot be read.
     """
     try:
-        content = json.loads(text)
-        if content["format"] != FORMAT or content["key"] != key:
-            raise InvalidEntryError("the manifest is of another format or belongs to another key")
+        content = parse(text)
+        if content["key"] != key:
+            raise InvalidEntryError("the manifest belongs to another key")
         digests: dict[str, str] = content["sha256"]
         (object_name,) = (name for name in digests if name in _OBJECTS)
         more = [name for name in digests if name in _MORE]

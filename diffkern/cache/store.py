@@ -2,12 +2,14 @@
 
 In: keys and entries. Out: entries whose digests were verified. An entry is a directory ``<key[:2]>/<key>/`` that
 appears at once by a rename, so a reader never sees half of one. Whatever is damaged or foreign counts as missing and is
-replaced. A directory that cannot be used costs one warning, and the process goes on with its own memory.
+replaced. A directory that cannot be used, or where others can write, costs one warning, and the process goes on with
+its own memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import sys
@@ -19,12 +21,24 @@ from pathlib import Path
 
 from diffkern.cache.lock import exclusive
 from diffkern.cache.manifest import Entry, InvalidEntryError, decode, encode
+from diffkern.cache.place import UnsafeError, is_private, opened
 
-__all__ = ["LOCK_TIMEOUT_S", "MANIFEST_FILE", "WORK_PREFIX", "Store", "default_directory", "entries", "remove_entry"]
+__all__ = [
+    "LOCK_PREFIX",
+    "LOCK_TIMEOUT_S",
+    "MANIFEST_FILE",
+    "WORK_PREFIX",
+    "NoDirectoryError",
+    "Store",
+    "absolute",
+    "default_directory",
+    "entries",
+    "remove_entry",
+]
 
 MANIFEST_FILE = "manifest.json"
 WORK_PREFIX = ".new-"
-LOCKS = ".locks"
+LOCK_PREFIX = ".lock-"
 
 LOCK_TIMEOUT_S = 300.0
 """How long to wait for another process that builds the same artifact, before building it as well."""
@@ -32,17 +46,49 @@ LOCK_TIMEOUT_S = 300.0
 _TOUCH_AFTER_S = 3600.0
 
 
+class NoDirectoryError(FileNotFoundError):
+    """There is no place for a cache: the user has no home directory, or the one that is named does not exist."""
+
+
 def default_directory() -> Path:
-    """Return the cache directory: DIFFKERN_CACHE_DIR, else the platform's place for caches. It need not exist."""
+    """Return the cache directory: DIFFKERN_CACHE_DIR, else the platform's place for caches. It need not exist.
+
+    Raises
+    ------
+    NoDirectoryError
+        If it would be in a home directory, and there is none.
+    """
     chosen = os.environ.get("DIFFKERN_CACHE_DIR")
     if chosen:
-        return Path(chosen).expanduser()
+        return _resolved(chosen)
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+        base = os.environ.get("LOCALAPPDATA") or absolute("~") / "AppData" / "Local"
         return Path(base) / "diffkern" / "cache"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "diffkern"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diffkern"
+        return absolute("~/Library/Caches/diffkern")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The convention says of a relative path that it is to be ignored.
+    return Path(base if os.path.isabs(base) else absolute("~/.cache")) / "diffkern"
+
+
+@functools.cache
+def _resolved(chosen: str) -> Path:
+    """Return a directory from the environment, the same after a change of the working directory."""
+    return absolute(chosen)
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Return a path with its home directory, if it begins with one, and from the root.
+
+    Raises
+    ------
+    NoDirectoryError
+        If there is no such home directory.
+    """
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise NoDirectoryError(f"there is no home directory for {os.fspath(path)}") from error
 
 
 def entries(directory: Path) -> Iterator[Path]:
@@ -53,9 +99,12 @@ def entries(directory: Path) -> Iterator[Path]:
 
 
 def remove_entry(place: str | os.PathLike[str]) -> None:
-    """Remove an artifact's directory, as far as that is possible."""
+    """Remove an artifact's directory, a link in its place or a lock, as far as that is possible."""
     # Not by shutil, whose import takes longer than loading ten kernels.
     with contextlib.suppress(OSError):
+        if os.path.islink(place) or not os.path.isdir(place):
+            os.unlink(place)
+            return
         for name in os.listdir(place):
             os.unlink(os.path.join(place, name))
         os.rmdir(place)
@@ -66,15 +115,15 @@ class Store:
 
     Parameters
     ----------
-    directory : Path, optional
-        Where to keep them; :func:`default_directory` by default. Created at the first write, for its owner alone.
+    directory : Path or None
+        Where to keep them; None for memory alone. Created at the first write, for its owner alone.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
-        self.directory = default_directory() if directory is None else directory
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
         self._memory: dict[str, Entry] = {}
         self._lock = threading.Lock()
-        self._usable: bool | None = None
+        self._usable: bool | None = None if directory is not None else False
         self._warned = False
 
     def get(self, key: str) -> Entry | None:
@@ -82,17 +131,19 @@ class Store:
         entry = self._memory.get(key)
         if entry is not None or not self._is_safe():
             return entry
-        place = self._place(key)
         try:
-            manifest, used = _read_manifest(f"{place}/{MANIFEST_FILE}")
-            entry = decode(key, manifest, lambda name: _read(f"{place}/{name}"))
+            with opened(self._root, key[:2], key) as folder:
+                manifest, used = folder.read(MANIFEST_FILE)
+                entry = decode(key, manifest, lambda name: folder.read(name)[0])
+                if time.time() - used > _TOUCH_AFTER_S:
+                    folder.touch(MANIFEST_FILE)
+        except UnsafeError as error:
+            self._warn(f"{error}: make it yours (chmod go-w) or remove it; its program is compiled again")
+            return None
         except OSError:  # not there, or a part of it is not: either way it has to be built
             return None
         except InvalidEntryError:
             return None
-        if time.time() - used > _TOUCH_AFTER_S:
-            with contextlib.suppress(OSError):  # a read-only directory has no record of use
-                os.utime(f"{place}/{MANIFEST_FILE}")
         return entry
 
     def put(self, key: str, entry: Entry) -> None:
@@ -104,7 +155,7 @@ class Store:
             self._write(key, entry)
         except OSError as error:
             self._memory[key] = entry
-            self._warn(f"cannot write to the artifact cache {self.directory}: {error}")
+            self._warn(f"cannot write to the artifact cache {self.directory}: {error}; artifacts are kept in memory")
 
     @contextlib.contextmanager
     def building(self, key: str) -> Iterator[None]:
@@ -113,18 +164,16 @@ class Store:
         Where that is not possible, or another holder takes longer than :data:`LOCK_TIMEOUT_S`, the context is entered
         all the same: the artifact is then built twice, which costs time and nothing else.
         """
-        locks = self.directory / LOCKS
         usable = self._is_safe()
         if usable:
             try:
                 self._make_directory()
-                locks.mkdir(mode=0o700, exist_ok=True)
             except OSError:  # writing will say so
                 usable = False
         if not usable:
             yield
             return
-        with exclusive(str(locks / key), LOCK_TIMEOUT_S):
+        with exclusive(str(self._root / f"{LOCK_PREFIX}{key}"), LOCK_TIMEOUT_S):
             yield
 
     def is_writable(self) -> bool:
@@ -135,27 +184,31 @@ class Store:
             self._make_directory()
         except OSError:
             return False
-        return os.access(self.directory, os.W_OK)
+        return os.access(self._root, os.W_OK)
 
-    def _place(self, key: str) -> str:
-        return f"{self.directory}/{key[:2]}/{key}"
+    @property
+    def _root(self) -> Path:
+        assert self.directory is not None
+        return self.directory
 
     def _make_directory(self) -> None:
         if self._usable:
             return
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Somebody else may have made it since it was found missing.
         if not self._is_safe():
-            raise PermissionError("others can write to it")
+            raise UnsafeError(str(self.directory))
 
     def _write(self, key: str, entry: Entry) -> None:
         self._make_directory()
-        place = self._place(key)
-        work = _new_directory(os.path.dirname(place))
+        parent = f"{self.directory}/{key[:2]}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(parent, 0o700)
+        with opened(self._root, key[:2]):  # or others could exchange what is about to be written
+            work, place = _new_directory(parent), f"{parent}/{key}"
         try:
             for name, data in (*entry.files().items(), (MANIFEST_FILE, encode(key, entry))):
-                with open(f"{work}/{name}", "wb") as file:
-                    file.write(data)
+                _write_file(f"{work}/{name}", data)
             try:
                 os.replace(work, place)
             except OSError:
@@ -172,20 +225,20 @@ class Store:
         """Whether the directory is one that only its owner, who is this user or root, can write to."""
         if self._usable is None:
             try:
-                status = os.stat(self.directory)
+                status = os.stat(self._root)
             except FileNotFoundError:
                 return True  # nothing to read; writing creates it with the right permissions
             except OSError as error:
                 self._usable = False
-                self._warn(f"cannot use the artifact cache {self.directory}: {error}")
+                self._warn(f"cannot use the artifact cache {self.directory}: {error}; artifacts are kept in memory")
                 return False
-            self._usable = stat.S_ISDIR(status.st_mode) and _is_private(status)
+            self._usable = stat.S_ISDIR(status.st_mode) and is_private(status)
             if not stat.S_ISDIR(status.st_mode):
-                self._warn(f"the artifact cache {self.directory} is not a directory")
+                self._warn(f"the artifact cache {self.directory} is not a directory; artifacts are kept in memory")
             elif not self._usable:
                 self._warn(
                     f"the artifact cache {self.directory} is not used, because others can write to it: make it yours "
-                    f"(chmod go-w) or set DIFFKERN_CACHE_DIR"
+                    f"(chmod go-w) or set DIFFKERN_CACHE_DIR; artifacts are kept in memory"
                 )
         return self._usable
 
@@ -193,30 +246,18 @@ class Store:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            warnings.warn(f"{message}; artifacts are kept in memory", RuntimeWarning, stacklevel=4)
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def _new_directory(parent: str) -> str:
     """Make a directory with a name that no other process has."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(parent, 0o700)
     name = f"{parent}/{WORK_PREFIX}{os.urandom(8).hex()}"
     os.mkdir(name, 0o700)
     return name
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
-
-
-def _read_manifest(path: str) -> tuple[bytes, float]:
-    """Return the bytes and when the artifact was last used."""
-    with open(path, "rb", buffering=0) as file:
-        return file.read(), os.fstat(file.fileno()).st_mtime
-
-
-def _is_private(status: os.stat_result) -> bool:
-    if not hasattr(os, "getuid"):  # permissions of another kind, which the user's profile directory already has
-        return True
-    return status.st_uid in (0, os.getuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+def _write_file(path: str, data: bytes) -> None:
+    # Whatever the umask: others must not be able to write to it.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)

@@ -108,7 +108,11 @@ class Config:
 
     @cache_dir.setter
     def cache_dir(self, value: str | os.PathLike[str] | None) -> None:
-        self._cache_dir = None if value is None else Path(value).expanduser()
+        try:
+            # Absolute, so that a change of the working directory does not change which directory it is.
+            self._cache_dir = None if value is None else Path(value).expanduser().absolute()
+        except RuntimeError as error:
+            raise ValueError(f"cache_dir: there is no home directory for {os.fspath(value or '')}") from error
 
     @property
     def num_threads(self) -> int:

@@ -7,9 +7,7 @@ protocol are spoken: the plain one, and that of version 1, which says whether th
 
 from __future__ import annotations
 
-import atexit
 import ctypes
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +16,7 @@ import numpy as np
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import BFLOAT16, BOOL, SCALARS, Kind, Scalar, scalar_of
 from diffkern.lang.dtypes import SCALARS as NAMED
+from diffkern.runtime.native import release
 
 __all__ = ["CPU", "CUDA", "ON_HOST", "Device", "Taken", "device_of", "export", "take"]
 
@@ -71,12 +70,9 @@ class _Versioned(ctypes.Structure):
     )
 
 
-# A deleter may come from any thread, with or without the interpreter's lock: ctypes takes the lock around a callback,
-# and keeps it while a function of this kind is called.
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_call_deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_call_deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # keeps the interpreter's lock while it runs
 
+_keep = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
 )
@@ -85,51 +81,17 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 )
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-# In a destructor the capsule has no references any more, so it must not become a Python object again.
-_dying_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-_dying_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", ctypes.pythonapi)
-)
-
 _PLAIN, _NEW = b"dltensor", b"dltensor_versioned"
 _USED_PLAIN, _USED_NEW = b"used_dltensor", b"used_dltensor_versioned"
 
-# What was given away and not returned, by the address of its description. The entry owns all the memory of it.
-_given: dict[int, tuple[Any, ...]] = {}
-_lock = threading.Lock()
 
+class _Export:
+    """What a consumer holds on to: the description, which names it, and the memory. Its last reference ends both."""
 
-def _forget(address: int, given: dict[int, tuple[Any, ...]] = _given, lock: Any = _lock) -> None:
-    # Names of this module may be gone when the last consumer lets go, at the end of the process; arguments are not.
-    with lock:
-        entry = given.pop(address, None)
-    del entry
+    __slots__ = ("_extents", "_managed", "_owner")
 
-
-def _destroy(
-    capsule: int, is_valid: Any = _dying_is_valid, pointer: Any = _dying_pointer, forget: Any = _forget
-) -> None:
-    for name in (b"dltensor", b"dltensor_versioned"):
-        if is_valid(capsule, name):  # nobody has consumed it
-            forget(pointer(capsule, name))
-
-
-_deleter = _Deleter(_forget)
-_destructor = _Destructor(_destroy)
-_DELETER = ctypes.cast(_deleter, ctypes.c_void_p).value
-_DESTRUCTOR = ctypes.cast(_destructor, ctypes.c_void_p).value
-for _kept in (_deleter, _destructor):  # other libraries may call them after this module has been taken apart
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
-
-
-@atexit.register
-def _let_go() -> None:
-    """Take the deleters away: a library that lets go when the interpreter is gone must not call into it."""
-    with _lock:
-        for managed, *_ in _given.values():
-            managed.deleter = None
+    def __init__(self, managed: Any, extents: Any, owner: object) -> None:
+        self._managed, self._extents, self._owner = managed, extents, owner
 
 
 def export(
@@ -163,7 +125,6 @@ def export(
     if versioned:
         managed.major, managed.minor = _VERSION
         managed.flags = (0 if writable else _READ_ONLY) | (_COPIED if copied else 0)
-    managed.deleter = _DELETER
     tensor = managed.tensor
     tensor.data = data.ctypes.data if data.size else None
     tensor.device_type, tensor.device_id = device
@@ -171,10 +132,13 @@ def export(
     tensor.dtype = _data_type(scalar)
     tensor.shape = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
     tensor.strides = ctypes.cast(ctypes.addressof(extents) + 8 * ndim, ctypes.POINTER(ctypes.c_int64))
-    address = ctypes.addressof(managed)
-    with _lock:
-        _given[address] = (managed, extents, owner)
-    return _new(address, _NEW if versioned else _PLAIN, _DESTRUCTOR)
+    offset = type(managed).context.offset
+    name = _NEW if versioned else _PLAIN
+    deleter, destructor = release.deleter(offset), release.destructor(name.decode(), offset)
+    exported = _Export(managed, extents, owner)
+    managed.deleter, managed.context = deleter, id(exported)
+    _keep(exported)  # the reference that the deleter gives back
+    return _new(ctypes.addressof(managed), name, destructor)
 
 
 def device_of(source: Any) -> Device:

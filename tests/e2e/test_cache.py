@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +113,82 @@ def test_a_failed_compilation_leaves_no_entry(tmp_path):
     assert done.returncode != 0
     assert "program.py:10" in done.stderr
     assert not artifacts(tmp_path)
+
+
+HOMELESS = """
+import os, pwd, sys, warnings
+
+def unknown(uid):
+    raise KeyError(uid)
+
+pwd.getpwuid = unknown
+import diffkern as dk
+
+@dk.kernel
+def double(y: dk.array(dtype=float)):
+    y[dk.tid()] = y[dk.tid()] * 2.0
+
+@dk.kernel
+def halve(y: dk.array(dtype=float)):
+    y[dk.tid()] = y[dk.tid()] * 0.5
+
+y = dk.ones(3)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for kernel in (double, double, halve):
+        dk.launch(kernel, dim=3, inputs=[y])
+print(y.numpy().tolist(), len(caught), caught[0].category.__name__, "in memory" in str(caught[0].message))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="homes of users with numbers")
+@pytest.mark.parametrize("chosen", [None, "~no-such-user-as-this/cache"])
+def test_without_a_home_programs_are_kept_in_memory(tmp_path, chosen):
+    path = tmp_path / "program.py"
+    path.write_text(HOMELESS)
+    dropped = ("HOME", "XDG_CACHE_HOME", "DIFFKERN_CACHE_DIR")
+    env = {**{k: v for k, v in os.environ.items() if k not in dropped}, "PYTHONPATH": PACKAGES}
+    if chosen is not None:
+        env["DIFFKERN_CACHE_DIR"] = chosen
+    done = subprocess.run([sys.executable, path], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "[2.0, 2.0, 2.0] 1 RuntimeWarning True\n", done.stderr
+    assert [found.name for found in tmp_path.iterdir()] == ["program.py"]
+
+
+SHIPPED = """
+import sys, warnings
+import diffkern as dk
+sys.path.insert(0, sys.argv[2])
+import model
+dk.load(sys.argv[1])
+y = dk.ones(3)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    dk.launch(model.double, dim=3, inputs=[y])
+print(y.numpy().tolist(), len(caught), "diffkern.pipeline" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="POSIX permissions")
+def test_shipped_programs_that_others_can_write_to_are_not_loaded(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import diffkern as dk\n\n@dk.kernel(enable_backward=False)\n"
+        "def double(y: dk.array(dtype=float)):\n    y[dk.tid()] = y[dk.tid()] * 2.0\n"
+    )
+    env, out = environment(tmp_path), tmp_path / "shipped"
+    command = ["-m", "diffkern", "compile", "model.py", "--target", "native", "--out", str(out)]
+    subprocess.run([sys.executable, *command], env=env, cwd=tmp_path, check=True, capture_output=True)
+    assert not [path for path in out.rglob("*") if "lock" in path.name]
+
+    def run_shipped():
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        done = subprocess.run(
+            [sys.executable, "-c", SHIPPED, out, tmp_path], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert run_shipped() == "[2.0, 2.0, 2.0] 0 False"
+    for path in out.glob("??/*"):
+        path.chmod(0o777)
+    assert run_shipped() == "[2.0, 2.0, 2.0] 1 True"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -87,6 +88,16 @@ def test_code_is_made_once_and_kept(tmp_path: Path) -> None:
     again = obtain([SECOND], store=Store(tmp_path), command=failing)
     assert again.made == ()
     assert again.code == {SECOND: found.code[SECOND]}
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="POSIX permissions")
+def test_code_that_others_can_write_to_is_made_again(tmp_path: Path) -> None:
+    obtain([HALF], store=Store(tmp_path), command=fake)
+    (code,) = tmp_path.rglob("kernel.ltoir")
+    code.chmod(0o666)
+    with pytest.warns(RuntimeWarning, match="others can write"):
+        assert obtain([HALF], store=Store(tmp_path), command=fake).made == (HALF,)
+    assert obtain([HALF], store=Store(tmp_path), command=failing).made == ()
 
 
 def test_products_stand_in_the_cache_beside_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diffkern.kernel import Kernel
@@ -143,12 +142,13 @@ def register(directory: str | os.PathLike[str] | None = None) -> int:
         If there is no such directory.
     """
     _require()
+    from diffkern.cache.store import absolute
     from diffkern.interop.jax.programs import enter_stored
     from diffkern.interop.jax.registry import CPU
     from diffkern.specialize import cache_directory
 
     CPU.start()
-    entered, _ = enter_stored(cache_directory() if directory is None else Path(directory).expanduser())
+    entered, _ = enter_stored(cache_directory() if directory is None else absolute(directory))
     return entered
 
 

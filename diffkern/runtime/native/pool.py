@@ -10,7 +10,6 @@ thread before the first run of more than one chunk.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import operator
 import os
 import platform
@@ -20,14 +19,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
+from diffkern.runtime.native.assemble import load_text
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
 from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
 
 __all__ = [
     "METH_FASTCALL", "METH_KEYWORDS", "built_in", "functions", "method", "num_threads", "processors", "run",
-    "set_num_threads", "set_object_cache",
+    "set_num_threads",
 ]  # fmt: skip
 
 _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
@@ -36,7 +35,6 @@ _MAX_THREADS = MAX_WORKERS + 1
 _SPIN_NS = 50_000
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
-_Cache = tuple[Callable[[str], "bytes | None"], Callable[[str, bytes], None]]
 
 
 def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int = 0, step: int = 1) -> None:
@@ -111,22 +109,6 @@ def set_num_threads(k: int) -> None:
         _configure_pool()
 
 
-def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, bytes], None]) -> None:
-    """Give the pool a place to keep its object code, so that a new process need not compile it (3 ms instead of 12).
-
-    To be called before the first run. The bytes are checked when loaded; bytes that do not fit are built anew.
-
-    Parameters
-    ----------
-    load : callable
-        Returns the bytes stored under a key, a SHA-256 in hexadecimal, or None.
-    store : callable
-        Stores bytes under a key.
-    """
-    global _cache
-    _cache = (load, store)
-
-
 def functions() -> dict[str, int]:
     """Return the addresses of ``dk_pool_run`` and the functions for prepared launches; none without a native pool."""
     _bring_up()
@@ -151,7 +133,6 @@ _entry: _Entry = _first_run
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
 _threads: int | None = None
-_cache: _Cache | None = None
 _functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
 _lock = threading.Lock()
@@ -210,31 +191,7 @@ def _load_native() -> dict[str, int]:
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)
     allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES
     text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir()
-    if _cache is None:
-        return load_object(_compile(text), names, allowed)
-    load, store = _cache
-    key = hashlib.sha256("\0".join((text, sys.platform, platform.machine(), *host_cpu())).encode()).hexdigest()
-    cached = load(key)
-    if cached is not None:
-        try:
-            return load_object(cached, names, allowed)
-        except ObjectLoadError as error:
-            warnings.warn(f"the cached code of the thread pool is unusable and built anew: {error}", stacklevel=2)
-    code = _compile(text)
-    addresses = load_object(code, names, allowed)
-    store(key, code)
-    return addresses
-
-
-def _compile(text: str) -> bytes:
-    import llvmlite.binding as llvm
-
-    # Without optimization: a third of the time to compile, and a run spends nothing worth mentioning in this code.
-    machine = make_target_machine(opt=0)
-    module = llvm.parse_assembly(text)
-    module.triple = machine.triple
-    module.verify()
-    return bytes(machine.emit_object(module))
+    return load_text(text, names, allowed)
 
 
 def _configure_pool() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -26,6 +29,9 @@ def double(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     y[i] = 2.0 * x[i]
 
 
+DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
 class Producer:
     """An object that speaks DLPack as NumPy does, in one of the two forms of the protocol."""
 
@@ -43,7 +49,7 @@ class Producer:
 
 def held() -> int:
     gc.collect()
-    return len(dlpack._given)
+    return sum(type(thing) is dlpack._Export for thing in gc.get_objects())
 
 
 @pytest.mark.parametrize("dtype", NATIVE_TYPES, ids=str)
@@ -188,14 +194,14 @@ def test_deleter_runs_once_and_from_any_thread():
     a = dk.ones(3)
     calls = []
 
-    @dlpack._Deleter
+    @DELETER
     def counting(address):
         calls.append(threading.get_ident())
         own(address)
 
     capsule = a.__dlpack__()
     managed = dlpack._Managed.from_address(dlpack._pointer(capsule, b"dltensor"))
-    own = dlpack._Deleter(managed.deleter)
+    own = DELETER(managed.deleter)
     managed.deleter = ctypes.cast(counting, ctypes.c_void_p).value
     box = [dk.from_dlpack(capsule)]
     del capsule
@@ -217,6 +223,77 @@ def test_deleter_without_the_lock():
     assert held() == before + 1
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(dlpack._Versioned.from_address(address).deleter)(address)
     assert held() == before
+
+
+class Unwilling:
+    """A consumer that fails while a temporary of its own holds the capsule."""
+
+    def __init__(self, version: tuple[int, int] | None) -> None:
+        self.version = version
+
+    def lose(self, a: dk.array) -> None:
+        np.from_dlpack(Producer(a, self.version))[10]
+
+    def drop(self, a: dk.array) -> None:
+        a.__dlpack__(max_version=self.version)[10]
+
+    def fail(self, a: dk.array) -> None:
+        raise KeyError(np.from_dlpack(Producer(a, self.version)).tolist()[10])
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize(("way", "error"), [("lose", IndexError), ("drop", TypeError), ("fail", IndexError)])
+def test_letting_go_while_an_exception_is_on_its_way(version, way, error):
+    """The exception arrives as it was, nothing leaks, and the next export goes on."""
+    before = held()
+    a = dk.ones(3)
+    gone = weakref.ref(a)
+    for _ in range(3):
+        with pytest.raises(error) as caught:
+            getattr(Unwilling(version), way)(a)
+        assert caught.value.__context__ is None
+        del caught
+        assert held() == before
+    assert (np.from_dlpack(a) == 1.0).all()
+    del a
+    gc.collect()
+    assert gone() is None
+
+
+def test_letting_go_runs_what_the_owner_does_at_its_end():
+    """Finalizers run Python, and may give arrays away themselves, while the exception waits."""
+    ended = []
+
+    class Owner:
+        def __del__(self) -> None:
+            ended.append(float(np.from_dlpack(dk.ones(2)).sum()))
+
+    a = dk.from_dlpack(Producer(dk.ones(3)))
+    with pytest.raises(TypeError, match="subscriptable"):
+        dlpack.export(a._data, a._element, Owner(), True, None)[0]
+    assert ended == [2.0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the C library is another one")
+def test_consumers_that_outlive_the_interpreter():
+    """At exit the last consumers let go before, while and after the interpreter is taken apart."""
+    program = """
+import ctypes, numpy as np, threading, diffkern as dk
+from diffkern.runtime import dlpack
+kept = [np.from_dlpack(dk.ones(3)) for _ in range(3)]
+dlpack.kept = np.from_dlpack(dk.ones(3))
+np.kept = np.from_dlpack(dk.ones(3))
+capsule = dk.ones(3).__dlpack__()
+threading.kept = dk.ones(3).__dlpack__(max_version=(1, 0))
+address = dlpack._pointer(capsule, b"dltensor")
+deleter = dlpack._Managed.from_address(address).deleter
+dlpack._rename(capsule, b"used_dltensor")
+# The C library calls it with its argument after the interpreter has gone.
+ctypes.CDLL(None).__cxa_atexit(ctypes.c_void_p(deleter), ctypes.c_void_p(address), None)
+print("end")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
 def test_newer_versions_and_foreign_types_are_refused_before_the_capsule_is_used():

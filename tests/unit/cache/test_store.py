@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import stat
 import sys
 import threading
@@ -12,8 +13,8 @@ import warnings
 import pytest
 
 from diffkern.cache.key import digest, key
-from diffkern.cache.manifest import Entry
-from diffkern.cache.store import Store, default_directory, entries
+from diffkern.cache.manifest import Entry, parse
+from diffkern.cache.store import NoDirectoryError, Store, default_directory, entries
 
 ENTRY = Entry(
     b"\x7fELF object", ("dk_a", "dk_a_finish"), "def f(): …\n", {"sites": 1, "cost": 2.5}, {"types": "float32"}
@@ -71,7 +72,10 @@ def test_a_manifest_cannot_name_other_files(directory, tmp_path):
     path = directory / KEY[:2] / KEY / "manifest.json"
     content = json.loads(path.read_text())
     content["sha256"]["../../../secret"] = digest(b"secret")
-    path.write_text(json.dumps(content))
+    del content["digest"]
+    text = json.dumps(content, indent=1).removesuffix("\n}")
+    path.write_text(f'{text},\n "digest": "{digest(text.encode())}"\n}}\n')
+    assert parse(path.read_bytes())["key"] == KEY
     assert Store(directory).get(KEY) is None
 
 
@@ -117,7 +121,7 @@ def test_an_entry_under_another_key_is_foreign(directory):
     assert Store(directory).get(other) is None
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", "null", '{"format": 2}', "\xff"])
+@pytest.mark.parametrize("content", ["[]", "{}", "null", '{"format": 3}', "\xff"])
 def test_a_manifest_of_another_kind(directory, content):
     Store(directory).put(KEY, ENTRY)
     (directory / KEY[:2] / KEY / "manifest.json").write_text(content, encoding="latin-1")
@@ -180,3 +184,143 @@ def test_the_default_directory(monkeypatch, tmp_path):
     assert default_directory() == tmp_path
     monkeypatch.delenv("DIFFKERN_CACHE_DIR")
     assert "diffkern" in default_directory().parts
+
+
+def test_no_flipped_bit_is_believed(directory):
+    """Thousands of single and double bit flips in every file: what is returned is the entry or nothing."""
+    rng = random.Random(11)
+    for entry in (ENTRY, CUBIN):
+        Store(directory).put(KEY, entry)
+        for path in sorted((directory / KEY[:2] / KEY).iterdir()):
+            data = path.read_bytes()
+            flips = [(bit,) for bit in range(8 * len(data))]
+            flips += [(rng.randrange(8 * len(data)), rng.randrange(8 * len(data))) for _ in range(300) if data]
+            for bits in flips:
+                changed = bytearray(data)
+                for bit in bits:
+                    changed[bit // 8] ^= 1 << bit % 8
+                path.write_bytes(changed)
+                assert Store(directory).get(KEY) == (entry if changed == data else None), (path.name, bits)
+            path.write_bytes(data)
+        assert Store(directory).get(KEY) == entry
+
+
+@pytest.mark.parametrize("more", [b"x", b"\n", b"\x00"])
+def test_nothing_may_follow_or_precede_a_manifest(directory, more):
+    Store(directory).put(KEY, ENTRY)
+    path = directory / KEY[:2] / KEY / "manifest.json"
+    data = path.read_bytes()
+    for changed in (data + more, more + data):
+        path.write_bytes(changed)
+        assert Store(directory).get(KEY) is None
+
+
+PARTS = ["", KEY[:2], f"{KEY[:2]}/{KEY}", *(f"{KEY[:2]}/{KEY}/{n}" for n in ("manifest.json", "kernel.o", "source.py"))]
+
+
+@posix_only
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_what_others_can_write_to_is_not_loaded(directory, part, mode):
+    Store(directory).put(KEY, ENTRY)
+    (directory / part).chmod(mode)
+    store = Store(directory)
+    with pytest.warns(RuntimeWarning, match="others can write"):
+        assert store.get(KEY) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.put(KEY, ENTRY)
+    assert store.get(KEY) == ENTRY
+    if part.count("/"):  # the entry itself was replaced, by one that is private
+        assert Store(directory).get(KEY) == ENTRY
+
+
+@posix_only
+@pytest.mark.parametrize("part", PARTS[1:])
+def test_what_belongs_to_others_is_not_loaded(directory, part, monkeypatch):
+    Store(directory).put(KEY, ENTRY)
+    theirs, fstat = (directory / part).stat().st_ino, os.fstat
+
+    def owned(descriptor):
+        status = fstat(descriptor)
+        if status.st_ino != theirs:
+            return status
+        return os.stat_result([*status[:4], os.geteuid() + 1, *status[5:]])
+
+    monkeypatch.setattr(os, "fstat", owned)
+    with pytest.warns(RuntimeWarning, match="others can write"):
+        assert Store(directory).get(KEY) is None
+
+
+@posix_only
+def test_the_directory_may_be_a_link(directory, tmp_path):
+    Store(directory).put(KEY, ENTRY)
+    (tmp_path / "link").symlink_to(directory)
+    assert Store(tmp_path / "link").get(KEY) == ENTRY
+
+
+@posix_only
+@pytest.mark.parametrize("part", PARTS[1:])
+def test_links_inside_of_the_directory_are_not_followed(directory, tmp_path, part):
+    Store(directory).put(KEY, ENTRY)
+    elsewhere = tmp_path / "elsewhere"
+    (directory / part).rename(elsewhere)
+    (directory / part).symlink_to(elsewhere)
+    store = Store(directory)
+    assert store.get(KEY) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store.put(KEY, ENTRY)
+    assert store.get(KEY) == ENTRY
+    assert elsewhere.exists()
+    assert elsewhere.is_file() or list(elsewhere.iterdir())
+
+
+@posix_only
+def test_a_pipe_in_the_place_of_a_file_does_not_block(directory):
+    Store(directory).put(KEY, ENTRY)
+    path = directory / KEY[:2] / KEY / "kernel.o"
+    path.unlink()
+    os.mkfifo(path)
+    assert Store(directory).get(KEY) is None
+
+
+@posix_only
+def test_files_are_private_whatever_the_umask(directory):
+    before = os.umask(0)
+    try:
+        Store(directory).put(KEY, ENTRY)
+    finally:
+        os.umask(before)
+    assert Store(directory).get(KEY) == ENTRY
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in directory.rglob("*")} == {0}
+
+
+def test_building_leaves_nothing_behind(directory):
+    with Store(directory).building(KEY):
+        assert list(directory.iterdir())
+    assert not list(directory.iterdir())
+
+
+def test_a_relative_directory_is_found_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("DIFFKERN_CACHE_DIR", f"relative-{tmp_path.name}")
+    monkeypatch.chdir(tmp_path)
+    first = default_directory()
+    assert first == tmp_path / f"relative-{tmp_path.name}"
+    monkeypatch.chdir("/")
+    assert default_directory() == first
+
+
+def test_a_home_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("DIFFKERN_CACHE_DIR", "~no-such-user-as-this/cache")
+    with pytest.raises(NoDirectoryError, match="no-such-user-as-this"):
+        default_directory()
+
+
+def test_memory_alone():
+    store = Store(None)
+    assert store.get(KEY) is None
+    with store.building(KEY):
+        store.put(KEY, ENTRY)
+    assert store.get(KEY) == ENTRY
+    assert not store.is_writable()

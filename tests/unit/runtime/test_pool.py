@@ -324,7 +324,7 @@ def test_an_impossible_number_of_threads_is_refused(threads: object) -> None:
 PRELUDE = f"""
 import ctypes, os, sys, threading, time
 import llvmlite.binding as llvm
-from diffkern.runtime.native import pool
+from diffkern.runtime.native import assemble, pool
 from diffkern.runtime.native.loader import load_object, make_target_machine
 kernels = load_object(make_target_machine().emit_object(llvm.parse_assembly('''{KERNELS}''')), {NAMES!r})
 def counts_right(n=1000):
@@ -434,11 +434,11 @@ def test_the_object_code_is_kept_and_damage_is_repaired() -> None:
         """
         import warnings
         store = {}
-        pool.set_object_cache(store.get, store.__setitem__)
+        assemble.set_object_cache(store.get, store.__setitem__)
         assert counts_right()
         (key, code), = store.items()
         assert len(key) == 64 and code[:4] != b""
-        pool._compile = None    # the stored code is enough
+        assemble._compile = None    # the stored code is enough
         pool._entry = pool._first_run
         assert counts_right()
         """
@@ -448,7 +448,7 @@ def test_the_object_code_is_kept_and_damage_is_repaired() -> None:
         """
         import warnings
         store = {}
-        pool.set_object_cache(lambda key: b"damaged", store.__setitem__)
+        assemble.set_object_cache(lambda key: b"damaged", store.__setitem__)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert counts_right()
