@@ -19,7 +19,9 @@ from .program import random_program
 def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.random_programs", description=__doc__)
-    parser.add_argument("--count", type=int, default=1_000_000, help="number of programs (default: until the time is up)")
+    parser.add_argument(
+        "--count", type=int, default=1_000_000, help="number of programs (default: until the time is up)"
+    )
     parser.add_argument("--seed", type=int, default=None, help="seed of the run (default: from the commit)")
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no program is begun")
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: 2)")

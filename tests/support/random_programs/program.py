@@ -130,5 +130,10 @@ def random_program(seed: int, real: str | None = None) -> RandomProgram:
         kernels.append(random_kernel(choices, f"k{k}", real, extents))
     arrays = random_arrays(choices, kernels, extents)
     steps = random_steps(choices, kernels, arrays, extents)
-    parts = ["import diffkern as dk\n", definition(real), FUNCTIONS.format(real=f"dk.{real}"), *(k.source for k in kernels)]
+    parts = [
+        "import diffkern as dk\n",
+        definition(real),
+        FUNCTIONS.format(real=f"dk.{real}"),
+        *(k.source for k in kernels),
+    ]
     return RandomProgram(seed, real, "\n\n".join(parts), arrays, steps, extents, choices.below(4))

@@ -127,9 +127,7 @@ class Scalars:
         if kind == 16:
             return f"{w.type('real')}({w.integers.expression(1)} % 5)"
         if kind == 17:
-            return w.pick(
-                (f"squash({a})", f"pieces(dk.sin({a}), 0.5)", f"repeat(dk.sin({a}), {w.pick(('2', 'm'))})")
-            )
+            return w.pick((f"squash({a})", f"pieces(dk.sin({a}), 0.5)", f"repeat(dk.sin({a}), {w.pick(('2', 'm'))})"))
         return self.squashed(depth)
 
     def power(self, a: str) -> str:
