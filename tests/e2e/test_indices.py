@@ -1,7 +1,7 @@
-"""Indices of every kind mean in a kernel what they mean in NumPy: negative, wrapped, cut off by a cast, into any memory.
+"""Indices of every kind mean in a kernel what they mean in NumPy: negative, wrapped, cut off by a cast.
 
-The array read or updated lies in the middle of a larger one, so that an access outside of it finds other numbers. Chunks
-have one thread each, so that threads that meet are kept apart as the launch has planned.
+The array read or updated lies in the middle of a larger one, so that an access outside of it finds other numbers.
+Chunks have one thread each, so that threads that meet are kept apart as the launch has planned.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from diffkern.testing.programs import Interpreted
 N = 300
 
 INDICES = (
-    "i", "i - n", "-i - 1", "n - 1 - i", "i % -3", "-(i % 5)", "i % -3 + 1", "(i * 73) % -n", "i // -7", "(-i) >> 3", "~i",
-    "i ^ -1", "dk.max(i % -3, -1)", "dk.min(i - 2, -1)", "dk.int8(i)", "dk.uint8(i)", "dk.int32(dk.int8(i)) % n",
+    "i", "i - n", "-i - 1", "n - 1 - i", "i % -3", "-(i % 5)", "i % -3 + 1", "(i * 73) % -n", "i // -7", "(-i) >> 3",
+    "~i", "i ^ -1", "dk.max(i % -3, -1)", "dk.min(i - 2, -1)", "dk.int8(i)", "dk.uint8(i)", "dk.int32(dk.int8(i)) % n",
     "dk.int8(i) % dk.int8(7)", "-dk.int8(i)", "dk.abs(dk.int8(i))", "dk.abs(dk.int8(i) * dk.int8(2))",
     "dk.int16(i * 700) % n", "dk.int32(w[i])", "dk.int32(w[i] - 4294967296)", "dk.int32(dk.int64(i) + 4294967296)",
     "dk.int32(dk.int64(i) * 4294967297) - n", "dk.int64(dk.int8(i))", "dk.int8(dk.int16(i))", "dk.clamp(i, -5, 7)",

@@ -12,8 +12,12 @@ import tempfile
 
 from ..seeds import run_seed
 from .campaign import run_campaign
-from .check import check
+from .check import Verdict, check
 from .program import random_program
+
+
+def _show(number: int, verdict: Verdict) -> None:
+    print(f"\n{'=' * 100}\nprogram {number}: {verdict}\n{random_program(number).text}", flush=True)
 
 
 def main() -> int:
@@ -38,9 +42,7 @@ def main() -> int:
         parser.error("one of --count and --time-limit is needed")
     seed = run_seed() if args.seed is None else args.seed
     print(f"random programs from seed {seed}", flush=True)
-    campaign = run_campaign(seed, args.count, args.time_limit, args.workers)
-    for number, verdict in campaign.failures.items():
-        print(f"\n{'=' * 100}\nprogram {number}: {verdict}\n{random_program(number).text}")
+    campaign = run_campaign(seed, args.count, args.time_limit, args.workers, _show)
     print(f"\n{campaign}")
     print(f"{len(campaign.failures)} wrong, dead or slow; again with --seed {seed}, one with --program N")
     return int(bool(campaign.failures))

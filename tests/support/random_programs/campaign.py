@@ -1,8 +1,8 @@
 """Many random programs at once: workers that check one after the other, and what became of all.
 
 A worker is a process of its own with a limit on its processor time, so that a compilation that never ends and a crash
-are found as well: its program is counted as dead, and another worker goes on. Workers are replaced now and then, because
-the code of thousands of programs would stay in memory.
+are found as well: its program is counted as dead, and another worker goes on. Workers are replaced now and then,
+because the code of thousands of programs would stay in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -72,7 +72,13 @@ def program_seeds(seed: int, count: int) -> Iterator[int]:
     return iter(range(seed << 20, (seed << 20) + count))
 
 
-def run_campaign(seed: int, count: int, time_limit: float | None = None, workers: int = 2) -> Campaign:
+def run_campaign(
+    seed: int,
+    count: int,
+    time_limit: float | None = None,
+    workers: int = 2,
+    found: Callable[[int, Verdict], None] = lambda seed, verdict: None,
+) -> Campaign:
     """Check programs in parallel.
 
     Parameters
@@ -85,6 +91,8 @@ def run_campaign(seed: int, count: int, time_limit: float | None = None, workers
         Seconds after which no further program is begun.
     workers
         How many processes.
+    found
+        Is told of every program that is wrong, dead or slow, at once.
     """
     campaign = Campaign()
     seeds = program_seeds(seed, count)
@@ -98,21 +106,26 @@ def run_campaign(seed: int, count: int, time_limit: float | None = None, workers
             for worker in [w for w in running if w.seed is None]:
                 worker.stop()
                 running.remove(worker)
-            _collect(campaign, running, directory)
+            for number in _collect(campaign, running, directory):
+                if number in campaign.failures:
+                    found(number, campaign.verdicts[number])
     return campaign
 
 
-def _collect(campaign: Campaign, running: list[_Worker], directory: str) -> None:
-    """Wait for a verdict, and replace workers that died or have done enough."""
+def _collect(campaign: Campaign, running: list[_Worker], directory: str) -> list[int]:
+    """Wait for verdicts, and replace workers that died or have done enough; returns whose verdicts have come."""
+    numbers = []
     ready = wait([w.pipe for w in running], timeout=5.0) if running else []
     for k, worker in enumerate(running):
         if worker.pipe not in ready or worker.seed is None:
             continue
         seed, verdict = worker.result()
         campaign.verdicts[seed] = verdict
+        numbers.append(seed)
         if worker.done >= _PROGRAMS_OF_A_WORKER or not worker.process.is_alive():
             worker.stop()
             running[k] = _Worker(directory)
+    return numbers
 
 
 class _Worker:

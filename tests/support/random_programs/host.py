@@ -1,7 +1,7 @@
-"""What a random program does on the host: launches with arrays and views of them, copies that overlap, overwritten rows.
+"""What a random program does on the host: launches with arrays and views of them, copies, overwritten rows.
 
-Steps are values: they run on diffkern's arrays (:meth:`Step.run`) and have a meaning in NumPy, where a copy is as if its
-source had been copied first (:mod:`.reference`). Their text is what a person would write.
+Steps are values: they run on diffkern's arrays and have a meaning in NumPy, where a copy is as if its source had been
+copied first, also where the two overlap (:mod:`.reference`). Their text is what a person would write.
 """
 
 from __future__ import annotations

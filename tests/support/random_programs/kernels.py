@@ -56,11 +56,11 @@ class RandomKernel:
     axes: int
 
 
-def _parameters(choices: Choices) -> tuple[Parameter, ...]:
+def _parameters(choices: Choices, statements: int) -> tuple[Parameter, ...]:
     found = [Parameter("x", "line", Role.READ)]
-    for k, kind in enumerate(choices.some(_READ, 1 + choices.below(5))):
+    for k, kind in enumerate(choices.some(_READ, 1 + choices.below(statements))):
         found.append(Parameter(f"r{k}", kind, Role.READ))
-    for k, kind in enumerate(choices.some(_OWN, 1 + choices.below(3))):
+    for k, kind in enumerate(choices.some(_OWN, 1 + choices.below(2 if statements < 4 else 3))):
         found.append(Parameter(f"y{k}", kind, Role.OWN))
     if choices.chance(35):
         kind = choices.pick(("few", "one", "line", "line", "grid", "vec3"))
@@ -83,7 +83,7 @@ def _place(w: Writer, p: Parameter) -> Place:
     return Place((spelling,), True, columns) if w.chance(60) else Place(("i", "i", spelling), w.chance(50), columns)
 
 
-def random_kernel(choices: Choices, name: str, real: str, extents: Extents) -> RandomKernel:
+def random_kernel(choices: Choices, name: str, real: str, extents: Extents, statements: int) -> RandomKernel:
     """Write a kernel.
 
     Parameters
@@ -96,25 +96,27 @@ def random_kernel(choices: Choices, name: str, real: str, extents: Extents) -> R
         ``"float32"`` or ``"float64"``.
     extents
         The program's sizes.
+    statements
+        About how many it has.
     """
     axes = 1 if choices.chance(75) else 2
-    w = Writer(choices, real, extents, axes, _parameters(choices))
+    w = Writer(choices, real, extents, axes, _parameters(choices, statements))
     w.integers, w.indices, w.scalars = Integers(w), Indices(w), Scalars(w)
     w.composites, w.structs = Composites(w), Structs(w)
     w.places = {p.name: _place(w, p) for p in w.parameters if p.role is Role.OWN}
-    statements = Statements(w, 2 + choices.below(6))
+    body = Statements(w, statements)
     w.emit("i = dk.tid()" if axes == 1 else "i, j = dk.tid()")
     w.emit(f"v0 = x[{w.flat}]")
     w.emit(f"v1 = {w.pick(('a', 'x[0]', 'u[1]'))}")
     w.emit(f"v2 = {w.pick(('b', 'x[n - 1]', 'h.mass'))}")
     w.emit("p = u")
     w.emit(f"j0 = {w.flat} % n")
-    while statements.budget > 0:
-        statements.budget -= 1
-        statements.one()
+    while body.budget > 0:
+        body.budget -= 1
+        body.one()
     for p in w.parameters:
         if p.written:
-            statements.update(p)
+            body.update(p)
     t = typed("real", real)
     values = [f"a: {t}", f"b: {t}", f"u: {typed('vec3', real)}", "h: Body", "n: int", "m: int"]
     arrays = [f"{p.name}: {annotation(p.kind, real)}" for p in w.parameters]

@@ -1,8 +1,8 @@
 """The arrays of a random program and the parameters of its kernels.
 
-Arrays belong to the program; a kernel has parameters, each with a kind and a role, and a launch binds arrays or views of
-arrays to them. What a kernel may do with a parameter depends on its role alone, which keeps the threads of a launch out
-of each other's way.
+Arrays belong to the program; a kernel has parameters, each with a kind and a role, and a launch binds arrays or views
+of arrays to them. What a kernel may do with a parameter depends on its role alone, which keeps the threads of a launch
+out of each other's way.
 """
 
 from __future__ import annotations

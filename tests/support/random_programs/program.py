@@ -12,7 +12,7 @@ import diffkern as dk
 
 from .choices import Choices
 from .host import Array, Step, random_arrays, random_steps
-from .kernels import FUNCTIONS, RandomKernel, random_kernel
+from .kernels import FUNCTIONS, random_kernel
 from .memory import COLUMNS, KINDS, struct_dtype
 from .structs import definition
 from .writer import Extents
@@ -122,12 +122,15 @@ def random_program(seed: int, real: str | None = None) -> RandomProgram:
         The type of its numbers, if it is not left to chance.
     """
     choices = Choices(seed)
-    drawn = "float32" if choices.chance(20) else "float64"
+    drawn = "float32" if choices.chance(12) else "float64"
     real = real or drawn
     extents = _extents(choices)
-    kernels: list[RandomKernel] = []
-    for k in range(choices.pick((1, 1, 1, 1, 1, 2, 2, 3))):
-        kernels.append(random_kernel(choices, f"k{k}", real, extents))
+    # Compiling takes most of the time, so most programs are small.
+    large = choices.chance(25)
+    count, statements = choices.pick((1, 1, 2, 2, 3) if large else (1, 1, 1, 1, 2)), 3 if large else 1
+    kernels = [
+        random_kernel(choices, f"k{k}", real, extents, statements + choices.below(2 * statements)) for k in range(count)
+    ]
     arrays = random_arrays(choices, kernels, extents)
     steps = random_steps(choices, kernels, arrays, extents)
     parts = [

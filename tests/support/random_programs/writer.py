@@ -37,8 +37,8 @@ class Extents:
 class Place:
     """How a kernel spells this thread's element of an array, and whether it may read there.
 
-    One spelling for all accesses is what most programs have; with several of them, or with a number of the thread that is
-    computed from two indices, a kernel that reads what it writes is often refused.
+    One spelling for all accesses is what most programs have; with several of them, or with a number of the thread that
+    is computed from two indices, a kernel that reads what it writes is often refused.
     """
 
     spellings: tuple[str, ...]
