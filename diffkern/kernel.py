@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from diffkern.frontend.canonical import Place
     from diffkern.runtime.cuda.program import CudaExecutable
 
+    _computed_once = property  # which is how type checkers see one in a protocol
+else:
+    _computed_once = functools.cached_property
+
 __all__ = ["Kernel", "kernel"]
 
 _AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
@@ -125,7 +129,7 @@ class Kernel:
         found: int = self._own_options.get("block_dim", min(BLOCK_DIM, most))
         return found
 
-    @functools.cached_property
+    @_computed_once
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import builtins
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 
 from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient
 from diffkern.ir.types import FLOAT32, Array, scalar_of
-from diffkern.lang.annotations import ANY, array_annotation
+from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.convert import MAX_NDIM, as_shape, component_shape, convert, in_place, stored_type
@@ -29,18 +29,27 @@ from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.type_keys import array_type, dtype_of, key_on
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from diffkern.runtime.cuda.context import CudaDevice
+
+    _Element = TypeVar("_Element", default=Any)
+    _Axes = TypeVar("_Axes", default=Any)
+else:
+    from typing import TypeVar
+
+    _Element, _Axes = TypeVar("_Element"), TypeVar("_Axes")
 
 __all__ = ["array", "clone", "copy", "new", "wrap"]
 
 _PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
 
 
-class array(Exposed):
+class array(Exposed, Generic[_Element, _Axes]):
     """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
-    parameter instead of an array.
+    parameter instead of an array. ``dk.array[float, 2]`` is the same annotation in a form that type checkers know.
 
     Parameters
     ----------
@@ -119,6 +128,11 @@ class array(Exposed):
             _record_construction(made, data)
         return made
 
+    if not TYPE_CHECKING:  # where it is the element type of the class itself
+
+        def __class_getitem__(cls, item: Any) -> ArrayAnnotation:
+            return subscripted(item)
+
     # -- description -------------------------------------------------------------------------------------------------
 
     @property
@@ -182,7 +196,7 @@ class array(Exposed):
     # -- gradient ----------------------------------------------------------------------------------------------------
 
     @property
-    def grad(self) -> array | None:
+    def grad(self) -> array[_Element, _Axes] | Any:
         """The gradient: an array of the same type and shape, or None. That of a view is a view of the gradient."""
         if self._grad is None and self._parent is not None:
             whole = self._parent.grad

@@ -7,10 +7,10 @@ asked for.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.scope import Scope, put
+from diffkern.runtime.state import current
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -156,34 +156,17 @@ def get_preferred_device() -> Device:
 
 def set_device(name: Any) -> None:
     """Make a device the current one of this thread: arrays are made there that do not name another."""
-    _make_current(placed(name))
+    put("device", placed(name))
 
 
-def _make_current(place: CudaDevice | None) -> None:
-    before, current.device = current.device, place
-    # So that a launch need not ask which device is current.
-    if place is not None:
-        attention.rise()
-    if before is not None:
-        attention.fall()
-
-
-class ScopedDevice:
+class ScopedDevice(Scope):
     """Makes a device the current one inside a ``with`` block."""
 
     def __init__(self, device: Any) -> None:
         self.device = get_device(device)
-        self._outer: CudaDevice | None = None
 
-    def __enter__(self) -> Device:
-        self._outer = current.device
-        _make_current(placed(self.device))
-        return self.device
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _make_current(self._outer)
+    def _begin(self) -> tuple[str, CudaDevice | None, Device]:
+        return "device", placed(self.device), self.device
 
 
 def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:

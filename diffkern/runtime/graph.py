@@ -21,6 +21,7 @@ from diffkern.runtime.hazards import waits
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import Operation, memories, perform
+from diffkern.runtime.scope import Scope
 from diffkern.runtime.sequence import Item, Recorder
 from diffkern.runtime.sequence import Sequence as Recorded
 from diffkern.runtime.state import current
@@ -186,7 +187,7 @@ def _abandon(device: CudaDevice, stream: CudaStream) -> None:
 def _state_of(item: Item) -> Any:
     prepared = item.prepared
     assert prepared is not None
-    return prepared._block or prepared.launch.parts
+    return prepared._form.block or prepared.launch.parts
 
 
 def _copied(state: Any) -> Any:
@@ -254,7 +255,7 @@ def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
     graph.launch(stream)
 
 
-class ScopedCapture:
+class ScopedCapture(Scope):
     """Captures what happens to arrays in a ``with`` block; afterwards ``graph`` holds it.
 
     Nothing runs in the block. Launches, copies, fills, and what a :class:`Tape` does are taken; what Python computes is
@@ -275,17 +276,16 @@ class ScopedCapture:
         self._device = device
         self.graph: Graph | None = None
 
-    def __enter__(self) -> ScopedCapture:
-        capture_begin(self._device)
-        return self
+    def _begin(self) -> tuple[str, Recorder, ScopedCapture]:
+        get_device(self._device)
+        self._recorder = _Capture()
+        return *self._recorder._begin()[:2], self
 
-    def __exit__(
+    def _end(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is None:
-            self.graph = capture_end()
-        elif current.recorder is not None:
-            current.recorder.__exit__(kind, error, traceback)  # type: ignore[union-attr]
+            self.graph = Graph(Recorded(self._recorder.items))
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------

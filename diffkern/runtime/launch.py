@@ -243,7 +243,7 @@ def launch(
     stream: Any = None,
     max_blocks: int = 0,
     record_cmd: bool = False,
-) -> Record | None:
+) -> Record | Any:
     """Run a kernel, or its adjoint, once for every index of a grid.
 
     Parameters
@@ -318,7 +318,7 @@ def launch_tiled(
     *,
     block_dim: int | None = None,
     **options: Any,
-) -> Record | None:
+) -> Record | Any:
     """Run a kernel of tiles once for every index of a grid of blocks, each of `block_dim` threads.
 
     The kernel asks for its block with ``dk.tid()``, which gives as many indices as `dim` has. On the CPU a block is
@@ -423,3 +423,6 @@ def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tupl
         return executable.geometry(dim, config)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
+    except LaunchError as error:
+        message = f"kernel {kernel.name!r}: {error.message}"
+        raise LaunchError(message, loc=error.loc, remedy=error.remedy) from None

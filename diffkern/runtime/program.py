@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
+from diffkern.runtime.grid_checks import check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim, usual_block_dim
@@ -102,18 +103,25 @@ class Executable:
         ------
         ValueError
             If `dim` is not a launch dimension.
+        LaunchError
+            If it does not have the axes that the kernel asks for.
         """
         if self.blockwise:
-            return self.prepared(self.cut(normalize_dim(dim), config))
+            return self.prepared(self._cut_of(dim, config))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
         found = self._geometry.get(key)
         if found is None:
-            found = self.prepared(self.cut(normalize_dim(dim)))
+            found = self.prepared(self._cut_of(dim))
             if len(self._geometry) >= _CACHED_DIMS:
                 self._geometry.clear()
             self._geometry[key] = found
         return found
+
+    def _cut_of(self, dim: Any, config: tuple[int, int] | None = None) -> Cut:
+        dims = normalize_dim(dim)
+        check_axes(self.manifest, dims)
+        return self.cut(dims, config)
 
     def cut(self, dims: tuple[int, ...], config: tuple[int, int] | None = None) -> Cut:
         """Return the chunks of a launch, whole blocks where threads work together.

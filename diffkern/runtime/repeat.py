@@ -13,6 +13,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Plan, Step
 from diffkern.runtime.operation import Assign, Operation, memories
+from diffkern.runtime.scope import Scope
 from diffkern.runtime.stream import Stream, settle
 
 __all__ = ["Collector", "Repeat", "Seed"]
@@ -29,13 +30,16 @@ class Seed(Assign):
         return self.as_copy()
 
 
-class Collector:
-    """Takes the operations of a sweep instead of having them run."""
+class Collector(Scope):
+    """Takes the operations of a sweep in its block instead of having them run."""
 
     runs = False
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
+
+    def _begin(self) -> tuple[str, Collector, Collector]:
+        return "recorder", self, self
 
     def add(self, operation: Operation, stream: Stream | None) -> None:
         """Take one operation."""

@@ -26,7 +26,8 @@ from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Step
 from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
 from diffkern.runtime.prepared import Prepared
 from diffkern.runtime.record import Launch
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.scope import Scope
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.tape import Tape
 
@@ -83,7 +84,7 @@ class Item:
             tape.note_version(operation.goal._memory)
 
 
-class Recorder:
+class Recorder(Scope):
     """Takes what happens to arrays.
 
     Attributes
@@ -107,18 +108,10 @@ class Recorder:
             family.append(item.prepared)
             item.prepared.join(family)
 
-    def __enter__(self) -> Recorder:
+    def _begin(self) -> tuple[str, Recorder, Recorder]:
         if current.recorder is not None:
             raise RuntimeError("a sequence is being recorded already; leave its block before entering another")
-        current.recorder = self
-        attention.rise()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        current.recorder = None
-        attention.fall()
+        return "recorder", self, self
 
 
 class _Program:
@@ -185,14 +178,8 @@ class _Program:
             self._execute(timed)
             return
         # Changes of parameters wait until the stream has come to the end of this.
-        self.plan.hold()
-
-        def work() -> None:
-            try:
-                self._execute(timed)
-            finally:
-                self.plan.let_go()
-
+        work = _Replay(self, timed)
+        self.plan.expect(lambda: not work.done and stream.holds(work))
         stream.enqueue(work)
 
     def _execute(self, timed: bool) -> None:
@@ -221,6 +208,21 @@ class _Program:
                     (stamps[following] - stamps[at]) * 1e-9,
                 )
                 at = following
+
+
+class _Replay:
+    """A replay on a stream."""
+
+    def __init__(self, program: _Program, timed: bool) -> None:
+        self.program = program
+        self.timed = timed
+        self.done = False
+
+    def __call__(self) -> None:
+        try:
+            self.program._execute(self.timed)
+        finally:
+            self.done = True
 
 
 class Sequence:
@@ -461,7 +463,7 @@ class Sequence:
         return text
 
 
-class record:
+class record(Scope):
     """Records what happens to arrays in a ``with`` block: ``with dk.record() as sequence:``.
 
     Launches, ``dk.copy``, fills and assignments, and what a :class:`Tape` does are taken. What Python computes is not:
@@ -477,14 +479,12 @@ class record:
         self._recorder = Recorder(run)
         self._sequence = Sequence()
 
-    def __enter__(self) -> Sequence:
-        self._recorder.__enter__()
-        return self._sequence
+    def _begin(self) -> tuple[str, Recorder, Sequence]:
+        return *self._recorder._begin()[:2], self._sequence
 
-    def __exit__(
+    def _end(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._recorder.__exit__(kind, error, traceback)
         if error is None:
             self._sequence._set(self._recorder.items)
 

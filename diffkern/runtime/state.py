@@ -34,12 +34,16 @@ class _Current(threading.local):
 
 
 class Attention:
-    """A count of reasons why launches have to ask Python, readable by native code at ``address``."""
+    """Reasons why launches have to ask Python: one word, readable by native code at ``address``.
+
+    Its halves are the number of things that are current in any thread, which :func:`diffkern.runtime.scope.put` keeps,
+    and whether work is pending.
+    """
 
     def __init__(self) -> None:
-        self._word = ctypes.c_int64(0)
-        self._lock = threading.Lock()
-        self.address = ctypes.addressof(self._word)
+        self._halves = (ctypes.c_int32 * 2)()
+        self._word = ctypes.c_int64.from_buffer(self._halves)
+        self.address = ctypes.addressof(self._halves)
 
     @property
     def needed(self) -> bool:
@@ -47,19 +51,16 @@ class Attention:
         return self._word.value != 0
 
     def restart(self, reasons: int) -> None:
-        """Begin with a number of reasons, in the child of a fork."""
-        self._lock = threading.Lock()
-        self._word.value = reasons
+        """Begin with a number of things that are current, in the child of a fork."""
+        self._halves[0] = reasons
 
-    def rise(self) -> None:
-        """Add a reason."""
-        with self._lock:
-            self._word.value += 1
+    def add(self, reasons: int) -> None:
+        """Add a number of things that are current, or take it away."""
+        self._halves[0] += reasons
 
-    def fall(self) -> None:
-        """Take one away."""
-        with self._lock:
-            self._word.value -= 1
+    def busy(self, pending: bool) -> None:
+        """Note whether work is pending."""
+        self._halves[1] = pending
 
 
 current = _Current()

@@ -10,14 +10,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
-import time
-from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from diffkern.runtime.device import Device, get_device, placed
+from diffkern.runtime.queue import Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
+from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import attention, current
 
 __all__ = [
@@ -25,104 +24,6 @@ __all__ = [
     "set_stream", "settle", "settle_queues", "synchronize", "synchronize_device", "synchronize_event",
     "synchronize_stream", "wait_event", "wait_stream",
 ]  # fmt: skip
-
-_IDLE_SECONDS = 1.0  # how long a thread without work lives on
-
-
-class _Queue:
-    """The work of one stream. Its thread knows the queue, not the stream, so that a forgotten stream can end."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.work: deque[Callable[[], None]] = deque()
-        self.pending = 0
-        self.error: BaseException | None = None
-        self.has_thread = False
-
-    def put(self, work: Callable[[], None]) -> None:
-        with self.changed:
-            if not self.pending:
-                attention.rise()
-                with _lock:
-                    _busy.add(self)
-            self.pending += 1
-            self.work.append(work)
-            if not self.has_thread:
-                self.has_thread = True
-                threading.Thread(target=self.serve, name="diffkern stream", daemon=True).start()
-            self.changed.notify_all()
-
-    def serve(self) -> None:
-        while True:
-            with self.changed:
-                if not self.changed.wait_for(lambda: self.work, _IDLE_SECONDS):
-                    self.has_thread = False
-                    return
-                work = self.work.popleft()
-            try:
-                # After an error the rest would compute from wrong contents.
-                if self.error is None:
-                    work()
-            except BaseException as error:
-                self.error = error
-            del work
-            with self.changed:
-                self.pending -= 1
-                if not self.pending:
-                    with _lock:
-                        _busy.discard(self)
-                    attention.fall()
-                self.changed.notify_all()
-
-    def wait(self) -> None:
-        with self.changed:
-            self.changed.wait_for(lambda: not self.pending)
-            error, self.error = self.error, None
-        if error is not None:
-            raise error
-
-
-class _Transfer:
-    """A copy between pinned memory and a GPU that may be on its way."""
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-
-    def wait(self) -> None:
-        self.event.synchronize()
-        with _lock:
-            if self not in _busy:
-                return  # another thread has waited as well
-            _busy.discard(self)
-        attention.fall()
-
-
-# Queues with work that has not run, and copies on their way. Guarded by the lock.
-_busy: set[_Queue | _Transfer] = set()
-_lock = threading.Lock()
-
-
-def settle() -> None:
-    """Wait until the work of all streams has run."""
-    while _busy:
-        with _lock:
-            queues = list(_busy)
-        for queue in queues:
-            queue.wait()
-
-
-def settle_queues() -> None:
-    """Wait until the work of all streams of the CPU has run; copies to and from GPUs may be on their way."""
-    while queues := [busy for busy in _busy.copy() if isinstance(busy, _Queue)] if _busy else []:
-        for queue in queues:
-            queue.wait()
-
-
-def on_its_way(event: Event) -> None:
-    """Let everything that looks at host memory wait for an event, behind a copy to or from pinned memory."""
-    with _lock:
-        _busy.add(_Transfer(event))
-    attention.rise()
 
 
 class Stream:
@@ -149,7 +50,7 @@ class Stream:
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
-        self._queue = _Queue()
+        self._queue = Queue()
         self.is_default = False
 
     @property
@@ -160,7 +61,7 @@ class Stream:
     @property
     def is_complete(self) -> bool:
         """Whether all its work has run."""
-        return not self._queue.pending
+        return not self._queue.work
 
     def enqueue(self, work: Callable[[], None]) -> None:
         """Let work run after all that the stream was given before."""
@@ -169,6 +70,10 @@ class Stream:
             work()
         else:
             self._queue.put(work)
+
+    def holds(self, work: Callable[[], None]) -> bool:
+        """Whether it was given this work, and has not done it yet."""
+        return work in self._queue.work
 
     def synchronize(self) -> None:
         """Wait until all its work has run."""
@@ -179,22 +84,23 @@ class Stream:
         event = Event("cpu") if event is None else event
         if event.device.is_cuda:
             raise ValueError("a stream of the CPU records events of the CPU; make one with dk.Event('cpu')")
-        event._mark = mark = _Mark()
+        mark = Mark()
         if self.is_default:
             mark.happen()
         else:
-            self._queue.put(mark.happen)
+            self._queue.put(mark)
+        event._mark = mark  # last: a mark that an interrupt kept out of the queue would never happen
         return event
 
     def wait_event(self, event: Event) -> None:
         """Let later work wait for what an event was last recorded on."""
         mark = event._mark
-        if mark is None or mark.done.is_set():
+        if mark is None or mark.is_set():
             return
         if self.is_default:
-            mark.done.wait()
+            mark.wait()
         else:
-            self._queue.put(lambda: _wait(mark))
+            self._queue.put(mark.wait)
 
     def wait_stream(self, other: Stream, event: Event | None = None) -> None:
         """Let later work wait for all work that another stream has so far."""
@@ -203,24 +109,6 @@ class Stream:
 
     def __repr__(self) -> str:
         return "<dk.Stream default>" if self.is_default else f"<dk.Stream {id(self):#x}>"
-
-
-class _Mark:
-    """One happening of an event."""
-
-    __slots__ = ("done", "time")
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.time = 0.0
-
-    def happen(self) -> None:
-        self.time = time.perf_counter()
-        self.done.set()
-
-
-def _wait(mark: _Mark) -> None:
-    mark.done.wait()
 
 
 class Event:
@@ -244,7 +132,7 @@ class Event:
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, enable_timing: bool = False) -> None:
-        self._mark: _Mark | None = None
+        self._mark: Mark | None = None
 
     @property
     def device(self) -> Device:
@@ -260,12 +148,12 @@ class Event:
     @property
     def is_complete(self) -> bool:
         """Whether what it was last recorded on has run; True if it was never recorded."""
-        return self._mark is None or self._mark.done.is_set()
+        return self._mark is None or self._mark.happened
 
     def synchronize(self) -> None:
-        """Wait for it."""
+        """Wait for it, and raise the error of the work before it if there was one."""
         if self._mark is not None:
-            self._mark.done.wait()
+            self._mark.wait()
 
 
 def get_stream(device: Any = None) -> Stream:
@@ -281,29 +169,20 @@ def set_stream(stream: Stream, device: Any = None) -> None:
     place = stream.device
     if device is not None and place != get_device(device):
         raise ValueError(f"{stream!r} is not a stream of {device}")
-    if place.is_cuda:
-        _set_device_stream(stream)
-        return
-    before, current.stream = current.stream, None if stream.is_default else stream
-    if current.stream is not None:
-        attention.rise()
-    if before is not None:
-        attention.fall()
+    put(*_entry(stream))
 
 
-def _set_device_stream(stream: Any) -> None:
-    streams = current.streams
-    if streams is None:
-        streams = current.streams = {}
-    before = streams.pop(stream.device.ordinal, None)
-    if before is not None:
-        attention.fall()
+def _entry(stream: Any) -> tuple[str, Any]:
+    """Return where the current stream of a device is kept, and what stands there if it is this one."""
+    if not stream.device.is_cuda:
+        return "stream", None if stream.is_default else stream
+    others = {k: s for k, s in (current.streams or {}).items() if k != stream.device.ordinal}
     if not stream.is_default:
-        streams[stream.device.ordinal] = stream
-        attention.rise()
+        others[stream.device.ordinal] = stream
+    return "streams", others or None
 
 
-class ScopedStream:
+class ScopedStream(Scope):
     """Makes a stream the current one inside a ``with`` block.
 
     Parameters
@@ -320,21 +199,17 @@ class ScopedStream:
         self.stream = stream
         self.sync_enter = sync_enter
         self.sync_exit = sync_exit
-        self._outer: Stream = _DEFAULT
 
-    def __enter__(self) -> Stream:
-        self._outer = get_stream(self.stream.device)
+    def _begin(self) -> tuple[str, Any, Stream]:
         if self.sync_enter:
-            self.stream.wait_stream(self._outer)
-        set_stream(self.stream)
-        return self.stream
+            self.stream.wait_stream(get_stream(self.stream.device))
+        return *_entry(self.stream), self.stream
 
-    def __exit__(
+    def _end(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        set_stream(self._outer)
         if self.sync_exit:
-            self._outer.wait_stream(self.stream)
+            get_stream(self.stream.device).wait_stream(self.stream)
 
 
 def record_event(event: Event | None = None) -> Event:
@@ -412,9 +287,7 @@ atexit.register(settle)
 
 def _after_fork() -> None:
     # Of the threads the child has only the one that forked; the work of the others belongs to the parent.
-    global _lock
-    _lock = threading.Lock()
-    _busy.clear()
+    forget_work_after_fork()
     attention.restart(sum(x is not None for x in (current.tape, current.recorder, current.stream, current.device)))
     current.streams = None  # the driver's streams do not go through a fork
 

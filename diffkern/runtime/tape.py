@@ -9,7 +9,6 @@ changed unseen.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +25,8 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.repeat import Collector, Repeat, Seed
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.scope import Scope
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import settle
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Tape"]
 
 
-class Tape:
+class Tape(Scope):
     """Records what happens in its ``with`` block, for gradients.
 
     Arrays without ``requires_grad`` that stand between the arrays that have it and the loss need no gradient of their
@@ -66,18 +66,10 @@ class Tape:
         self._again: Repeat | None = None
         self._repeats = True
 
-    def __enter__(self) -> Tape:
+    def _begin(self) -> tuple[str, Tape, Tape]:
         if current.tape is not None:
             raise RuntimeError("a tape is recording already; leave its block before entering another")
-        current.tape = self
-        attention.rise()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        current.tape = None
-        attention.fall()
+        return "tape", self, self
 
     # -- recording, called by launches and arrays --------------------------------------------------------------------
 
@@ -349,14 +341,8 @@ class Tape:
         return True
 
     def _compiled(self, seeds: list[tuple[array, Any]]) -> Repeat | None:
-        collector = Collector()
-        current.recorder = collector
-        attention.rise()
-        try:
+        with Collector() as collector:
             self._backward(seeds)
-        finally:
-            current.recorder = None
-            attention.fall()
         steps = Repeat.compiled(collector.operations)
         if steps is None:
             return None

@@ -190,8 +190,10 @@ def test_more_axes_than_the_kernel_asks_about():
     n = 1000
     x, y, z = dk.full(n, 2.0, requires_grad=True), dk.full(n, 3.0), dk.zeros(n, requires_grad=True)
     z.grad.fill_(1.0)
-    dk.launch(product, (n, 1), [x, y, 1.0], [z], adjoint=True)
-    assert (x.grad.numpy() == 3).all()
+    with pytest.raises(dk.LaunchError, match=r"dim=\(1000, 1\) is a grid of 2 axes"):
+        dk.launch(product, (n, 1), [x, y, 1.0], [z], adjoint=True)
+    assert not x.grad.numpy().any()
+    assert (z.grad.numpy() == 1).all()
 
 
 def test_strided_gradients():

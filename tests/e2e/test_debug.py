@@ -61,6 +61,11 @@ def two_sites(y: dk.array(dtype=float)):
 
 
 @dk.kernel
+def no_axes(y: dk.array(dtype=float)):
+    y[0] = 1.0
+
+
+@dk.kernel
 def one_axis(y: dk.array(dtype=float)):
     i = dk.tid()
     y[i] = 1.0
@@ -274,9 +279,11 @@ def test_two_stores_that_are_one_to_one_each():
 
 
 def test_more_axes_than_the_kernel_asks_for():
-    text = message(one_axis, (3, 2), dk.zeros(3))
+    with pytest.raises(dk.LaunchError, match=r"dim=\(3, 2\) is a grid of 2 axes"):
+        one_axis[3, 2](dk.zeros(3))
+    text = message(no_axes, (3, 2), dk.zeros(3))
     assert "thread (0, 1): thread (0, 0) has stored to the same element, index 0" in text
-    one_axis[3, 1](dk.zeros(3))
+    no_axes[1, 1](dk.zeros(3))
 
 
 def test_many_threads_two_of_which_meet():

@@ -36,6 +36,7 @@ from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.runtime.config import config
+from diffkern.runtime.grid_checks import check_axes
 
 __all__ = ["JaxKernel"]
 
@@ -159,6 +160,7 @@ class _Plan:
     def forward(self, given: Sequence[Any]) -> tuple[Any, ...]:
         program = programs.forward(self.kernel, self.keys)
         manifest = program.manifest
+        self.check_dims(manifest)
         self.check_sizes(manifest)
         operands = [self.buffer(i) for i in self.inputs]
         results = [self.buffer(o.index) for o in self.outputs]
@@ -195,6 +197,13 @@ class _Plan:
         if entry["role"] == "param" and not isinstance(type_of(self.keys[entry["of"]]), Array):
             return Bound("view", place, 1, t.dtype.itemsize, 0, (1, t.dtype.itemsize))
         return bind_array(entry["type"], place)
+
+    def check_dims(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse a launch with other axes than the kernel asks for."""
+        try:
+            check_axes(manifest, self.dims)
+        except LaunchError as error:
+            raise LaunchError(f"kernel {self.kernel.name!r}: {error.message}", remedy=error.remedy) from None
 
     def check_sizes(self, manifest: Mapping[str, Any]) -> None:
         """Refuse outputs that are smaller than what the kernel stores to them."""

@@ -22,7 +22,8 @@ from diffkern.runtime.array import array
 from diffkern.runtime.create import zeros
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.operation import Assign, Copy
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.scope import Scope
+from diffkern.runtime.state import current
 from diffkern.runtime.type_keys import dtype_of
 
 __all__ = ["Argument", "Constant", "Number", "Place", "Recorded", "Recording", "record"]
@@ -93,13 +94,16 @@ class Recording:
     contents: dict[int, Any] = field(default_factory=dict)
 
 
-class _Recorder:
+class _Recorder(Scope):
     """Takes operations, in place of doing them."""
 
     runs = False
 
     def __init__(self) -> None:
         self.operations: list[Launch | Copy | Assign] = []
+
+    def _begin(self) -> tuple[str, _Recorder, _Recorder]:
+        return "recorder", self, self
 
     def add(self, operation: Any, stream: Any) -> None:
         if not isinstance(operation, (Launch, Copy, Assign)):
@@ -129,14 +133,8 @@ _Run = tuple[list[Any], list[Any]]
 
 def _run(function: Callable[..., Any], arguments: Sequence[Argument], which: int) -> _Run:
     given = [_stand_in(a, k, which) for k, a in enumerate(arguments)]
-    recorder: Any = _Recorder()
-    current.recorder = recorder
-    attention.rise()
-    try:
+    with _Recorder() as recorder:
         function(*given)
-    finally:
-        current.recorder = None
-        attention.fall()
     return given, recorder.operations
 
 

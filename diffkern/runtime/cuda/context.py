@@ -20,7 +20,7 @@ from diffkern.runtime.cuda import driver as drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
 from diffkern.runtime.device import Device, set_device
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.scope import put
 
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
@@ -398,9 +398,7 @@ def use_driver(driver: Driver | None) -> Driver | None:
     for each in tuple(_watching):
         each.forget_programs()
     set_device("cpu")
-    for _ in current.streams or ():
-        attention.fall()
-    current.streams = None
+    put("streams", None)
     _local.__dict__.clear()
     return before
 

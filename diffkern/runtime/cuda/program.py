@@ -7,7 +7,6 @@ copies as the kernel's parameters. Debug programs get a record in device memory,
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from diffkern.runtime.cuda.memory import View, allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download_view
+from diffkern.runtime.grid_checks import check_axes
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
@@ -115,6 +115,7 @@ class CudaExecutable(Executable):
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
+        check_axes(self.manifest, dims)
         if self.blockwise:
             check_whole_blocks(dims, int(self.manifest["tid_arity"]), (config[0] if config else 0) or self.block_dim)
         key = dims, config
@@ -144,12 +145,6 @@ class CudaExecutable(Executable):
             )
         if not 1 <= threads <= self._threads:
             raise ValueError(f"block_dim is a number of threads from 1 to {self._threads} here, not {threads}")
-        repeated = math.prod(c.dims[int(self.manifest["tid_arity"]) :])
-        if c.n and self.manifest["tid_arity"] and repeated > _MOST:
-            raise ValueError(
-                f"each thread index is repeated {repeated} times, by the extents of {c.dims} that the kernel does not "
-                f"ask for; a GPU takes up to 2**31: ask for them with dk.tid(), or launch several times"
-            )
         if self.blockwise and -(-c.n // threads) > _MOST:
             raise ValueError("a GPU takes up to 2**31 blocks of threads that work together: launch several times")
         header = _header(0, *c.dims, 0, 0)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from diffkern.runtime.device import placed
+from diffkern.runtime.scope import put
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Event, Stream
 
@@ -67,19 +68,16 @@ class CudaStream(Stream):
 
     def enqueue(self, work: Callable[[], None]) -> None:
         """Call what gives work to the current stream, while this is the current stream."""
-        streams = current.streams
-        if streams is None:
-            streams = current.streams = {}
-        ordinal = self._device.ordinal
-        before = streams.get(ordinal)
-        streams[ordinal] = self
+        before = current.streams
+        put("streams", {**(before or {}), self._device.ordinal: self})
         try:
             work()
         finally:
-            if before is None:
-                del streams[ordinal]
-            else:
-                streams[ordinal] = before
+            put("streams", before)
+
+    def holds(self, work: Callable[[], None]) -> bool:
+        """Return False: the driver has all its work at once."""
+        return False
 
     def synchronize(self) -> None:
         """Wait until all its work has run."""
@@ -120,10 +118,6 @@ class _DeviceMark:
 
     def __init__(self, event: CudaEvent) -> None:
         self._event = event
-
-    @property
-    def done(self) -> _DeviceMark:
-        return self
 
     def is_set(self) -> bool:
         return self._event.is_complete

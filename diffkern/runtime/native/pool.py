@@ -22,6 +22,7 @@ from typing import Any
 from diffkern.runtime.native.assemble import load_text
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
+from diffkern.runtime.native.scope_ir import SCOPE_EXTERNAL_NAMES, SCOPE_NAMES, scope_ir
 from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
 
 __all__ = [
@@ -33,6 +34,8 @@ _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
 _MAX_THREADS = MAX_WORKERS + 1
 # How long waiting threads spin before they sleep: about what waking a sleeper costs, so at most twice the best choice.
 _SPIN_NS = 50_000
+
+_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES)
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
 
@@ -64,6 +67,9 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
     ------
     ValueError
         If `n` or `first` is negative, or `chunk` or `step` is not positive. Nothing has run then.
+    BaseException
+        What a handler of signals raises in the main thread, KeyboardInterrupt above all. Some chunks have run, and none
+        runs any more.
     """
     if _entry(fn, blocks, block_stride, n, chunk, first, step):
         raise ValueError(
@@ -132,6 +138,7 @@ def _bring_up() -> None:
 _entry: _Entry = _first_run
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
+_watch: Callable[[int], object] | None = None
 _threads: int | None = None
 _functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
@@ -139,7 +146,7 @@ _lock = threading.Lock()
 
 
 def _start() -> _Entry:
-    global _configure, _reset
+    global _configure, _reset, _watch
     if os.name == "nt":  # no POSIX threads
         from diffkern.runtime.native.python_pool import PythonPool  # here, because importing executors takes 6 ms
 
@@ -151,7 +158,9 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
-    _functions.update({name: address[name] for name in ("dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)})
+    _watch = ctypes.CFUNCTYPE(None, long)(address["dk_pool_watch"])
+    _watch(threading.main_thread().ident or 0)
+    _functions.update({name: address[name] for name in ("dk_pool_run", *_BUILT_INS)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
 
@@ -188,9 +197,9 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *REPLAY_NAMES, *SETTER_NAMES)
-    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir()
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
+    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES | SCOPE_EXTERNAL_NAMES
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir()
     return load_text(text, names, allowed)
 
 
@@ -229,6 +238,8 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     if _reset is not None:
         _reset()
+    if _watch is not None:
+        _watch(threading.get_ident())
 
 
 if hasattr(os, "register_at_fork"):

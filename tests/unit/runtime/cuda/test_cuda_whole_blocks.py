@@ -33,7 +33,7 @@ def test_whole_blocks(driver, options, grid):
     [
         (100, {"block_dim": 32}, "is not whole blocks"),
         (128, {}, "blocks of 256, and dim"),
-        ((4, 32), {"block_dim": 32}, "ask for 1 axes"),
+        ((4, 32), {"block_dim": 32}, "grid of 2 axes"),
     ],
 )
 def test_what_is_not_whole_blocks(driver, dim, options, message):
