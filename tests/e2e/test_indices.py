@@ -51,6 +51,15 @@ def grid(x: dk.array(dtype=dk.float64, ndim=2), w: dk.array(dtype=dk.int64), j: 
     row = x[{index}]
     y[i] = x[{index}, i % -2] * row[i % 3 - 3]
     dk.atomic_add(z, {index}, dk.vec3d(x[i, 0], 1.0, 2.0))
+
+
+@dk.kernel
+def guarded(x: dk.array(dtype=dk.float64), w: dk.array(dtype=dk.int64), j: dk.array(dtype=int), n: int,
+            y: dk.array(dtype=dk.float64), z: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    k = {index}
+    if k >= 0:
+        y[i] = x[k] * x[k]
 """
 
 
@@ -139,9 +148,10 @@ def test_rows_columns_and_vectors(index: str, tmp_path: Any, monkeypatch: pytest
         np.testing.assert_allclose(arrays["x"].grad.numpy(), expected)
 
 
+@pytest.mark.parametrize("name", ["fuzzed", "guarded"])
 @pytest.mark.parametrize("index", INDICES)
-def test_threads_meet_only_where_it_is_announced(index: str, tmp_path: Any) -> None:
-    kernel = load_module(SOURCE.format(index=index), str(tmp_path)).fuzzed
+def test_threads_meet_only_where_it_is_announced(index: str, name: str, tmp_path: Any) -> None:
+    kernel = getattr(load_module(SOURCE.format(index=index), str(tmp_path)), name)
     data = _data()
     x = np.random.default_rng(2).uniform(1, 2, N)
     given = [x, data["w"], data["j"], N, np.zeros(N), np.zeros(N)]
@@ -155,34 +165,41 @@ def test_threads_meet_only_where_it_is_announced(index: str, tmp_path: Any) -> N
 
 
 PAIRS = {"i": "i - 4", "0": "-4", "i % 4": "i % 4 - 4", "3": "-1", "i - 4": "i", "-1 - i": "3 - i"}
+BODIES = {
+    "overwritten": ("y[{a}] = 2.0 * x[i]", "y[{b}] = 3.0 * x[i]", "z[i] = y[{a}] * x[i]"),
+    "squared": ("y[{a}] = 2.0 * x[i]", "y[{b}] = y[{b}] * y[{b}]", "z[i] = y[{a}]"),
+    "in a loop": ("y[{a}] = 2.0 * x[i]", "for k in range(2):", "    y[{b}] = y[{b}] * x[i]", "z[i] = y[{a}]"),
+    "read before": ("v = y[{a}]", "y[{b}] = 3.0 * x[i]", "z[i] = y[{a}] * v * x[i]"),
+}
+MEANT = {
+    "overwritten": (lambda x: 3 * x**2, lambda x: 6 * x),
+    "squared": (lambda x: 4 * x**2, lambda x: 8 * x),
+    "in a loop": (lambda x: 2 * x**3, lambda x: 6 * x**2),
+    "read before": (lambda x: 3 * x**2, lambda x: 6 * x),
+}
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS.items())
-@pytest.mark.parametrize("loop", [False, True])
-def test_two_names_of_one_element(first: str, second: str, loop: bool, tmp_path: Any) -> None:
-    """An element that is written under one index and read and written under another, four further."""
-    body = f"y[{second}] = y[{second}] * y[{second}]"
-    if loop:
-        body = f"for k in range(1):\n        {body}"
+@pytest.mark.parametrize("body", BODIES)
+def test_two_names_of_one_element(first: str, second: str, body: str, tmp_path: Any) -> None:
+    """An element that has two names in a kernel, the second of them four further on, or back."""
+    lines = "\n    ".join(line.format(a=first, b=second) for line in BODIES[body])
     source = (
         "import diffkern as dk\n\n@dk.kernel\n"
-        "def fuzzed(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):\n"
-        f"    i = dk.tid()\n    y[{first}] = 2.0 * x[i]\n    {body}\n    y[{first}] = y[{first}] + x[i]\n"
+        "def fuzzed(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64), z: dk.array(dtype=dk.float64)):\n"
+        f"    i = dk.tid()\n    {lines}\n"
     )
     kernel = load_module(source, str(tmp_path)).fuzzed
-    x = dk.array(np.array([1.0, 2.0, 3.0, 4.0]), requires_grad=True)
-    y = dk.zeros(4, dtype=dk.float64, requires_grad=True)
-    threads = 1 if first in ("0", "3") else 4
+    threads = 4 if "i" in first else 1
+    x = dk.array(np.array([1.0, 2.0, 3.0, 4.0])[:threads], requires_grad=True)
+    y = dk.ones(4, dtype=dk.float64, requires_grad=True)
+    z = dk.zeros(threads, dtype=dk.float64, requires_grad=True)
     with dk.Tape() as tape:
-        dk.launch(kernel, threads, [x, y])
-    place = np.array([eval(first, {"i": k}) for k in range(threads)]) % 4
-    expected = np.zeros(4)
-    expected[place] = 4 * x.numpy()[:threads] ** 2 + x.numpy()[:threads]
-    np.testing.assert_allclose(y.numpy(), expected)
+        dk.launch(kernel, threads, [x, y, z])
+    value, derivative = MEANT[body]
+    np.testing.assert_allclose(z.numpy(), value(x.numpy()))
     try:
-        tape.backward(grads={y: np.ones(4)})
+        tape.backward(grads={z: np.ones(threads)})
     except dk.AutodiffError:
         return  # refused, with its reason
-    wanted = np.zeros(4)
-    wanted[:threads] = 8 * x.numpy()[:threads] + 1
-    np.testing.assert_allclose(x.grad.numpy(), wanted)
+    np.testing.assert_allclose(x.grad.numpy(), derivative(x.numpy()))

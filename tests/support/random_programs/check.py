@@ -93,6 +93,7 @@ class _Run:
         self.written = sorted({name for step in program.steps for name in step.written})
         self.active = [name for name, array in program.arrays.items() if array.gradient]
         self.seconds = 0.0
+        self.rng = np.random.default_rng(program.seed)
 
     def arrays(self, theta: np.ndarray | None = None, gradients: bool = False) -> dict[str, dk.array]:
         """The arrays at the start, or with other numbers."""
@@ -210,18 +211,41 @@ def _checked(run: _Run, directory: str) -> Verdict:
 def _compare_results(run: _Run, found: dict[str, np.ndarray]) -> None:
     if run.program.extents.threads > _REFERENCE_THREADS and run.program.seed % 4:
         return
+    single = run.program.real == "float32"
+    rtol = 1e-3 if single else 1e-9
+    expected = _expected(run, 0.0)
+    wrong = {name: _differ(found[name], values, rtol) for name, values in expected.items()}
+    if any(bad.any() for bad in wrong.values()):
+        # Rounding may grow, as it does in a loop that is chaotic: how much, other roundings of the arguments tell.
+        for _ in range(2):
+            other = _expected(run, 3e-7 if single else 1e-14)
+            for name in wrong:
+                wrong[name] &= ~_differ(other[name], expected[name], 1e-3 * rtol)
+    for name, bad in wrong.items():
+        # In float32 now and then a comparison goes the other way.
+        if bad.any() and not (single and bad.mean() < 0.02):
+            at = tuple(int(k) for k in np.argwhere(bad)[0])
+            want, got = expected[name][at], found[name][at]
+            raise _WrongError("wrong result", f"{name}{list(at)} is {got!r}, not {want!r} ({bad.sum()} differ)")
+
+
+def _expected(run: _Run, rounding: float) -> dict[str, np.ndarray]:
+    """What the reference leaves in the arrays, which begin with other roundings of their contents."""
     expected = {name: values.copy() for name, values in run.start.items()}
+    if rounding:
+        for values in expected.values():
+            for part in _fields(values):
+                part *= 1.0 + rounding * run.rng.uniform(-1.0, 1.0, part.shape)
     run_reference(run.program, run.module, expected)
-    rtol = 1e-9 if run.program.real == "float64" else 1e-3
-    for name, values in expected.items():
-        names = values.dtype.names or (None,)
-        for field in names:
-            want, got = (values, found[name]) if field is None else (values[field], found[name][field])
-            bad = ~np.isclose(got, want, rtol=rtol, atol=rtol, equal_nan=True)
-            if bad.any() and not (run.program.real == "float32" and bad.mean() < 0.2):
-                at = tuple(int(k) for k in np.argwhere(bad)[0])
-                where = f"{name}{list(at)}{'.' + field if field else ''}"
-                raise _WrongError("wrong result", f"{where} is {got[at]!r}, not {want[at]!r} ({bad.sum()} differ)")
+    return expected
+
+
+def _differ(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
+    """For each element of an array, or of its first axes, whether anything in it differs."""
+    if expected.dtype.names:
+        fields = [_differ(found[name], expected[name], tolerance) for name in expected.dtype.names]
+        return np.logical_or.reduce([f.reshape(len(f), -1).any(axis=1) for f in fields])
+    return ~np.isclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def _where(run: _Run, position: int) -> str:

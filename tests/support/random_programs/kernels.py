@@ -78,9 +78,11 @@ def _place(w: Writer, p: Parameter) -> Place:
         return Place((w.flat,), p.kind == "grid" or w.chance(10), columns)
     if w.chance(85):
         return Place(("i",), True, columns)
-    backwards = w.extents.threads == w.extents.length
-    spelling = w.pick(("i - n", "dk.int32(dk.int64(i))", *(("n - 1 - i", "-i - 1") if backwards else ())))
-    return Place((spelling,), True, columns) if w.chance(60) else Place(("i", "i", spelling), w.chance(50), columns)
+    if w.extents.threads == w.extents.length and w.chance(50):  # in the opposite order
+        spellings = ("n - 1 - i", "-i - 1")
+    else:
+        spellings = ("i", w.pick(("i - n", "dk.int32(dk.int64(i))")))
+    return Place(spellings[1:], True, columns) if w.chance(60) else Place(spellings, w.chance(50), columns)
 
 
 def random_kernel(choices: Choices, name: str, real: str, extents: Extents, statements: int) -> RandomKernel:

@@ -133,7 +133,7 @@ class Scalars:
     def power(self, a: str) -> str:
         """A power whose base is positive."""
         w = self.w
-        exponent = w.pick(("2.5", "-1.5", "0.3", self.leaf(), self.shared(1)))
+        exponent = w.pick(("2.5", "-1.5", "0.3", f"1.5 * dk.tanh({self.leaf()})", f"dk.sin({self.shared(1)})"))
         return w.pick((f"dk.pow(0.4 + dk.abs({a}), {exponent})", f"(0.4 + dk.abs({a})) ** ({exponent})"))
 
     def function(self, a: str) -> str:
