@@ -24,6 +24,7 @@ from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
+from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
@@ -32,7 +33,7 @@ from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
-    from diffkern.frontend.canonical import Place
+    from diffkern.frontend.canonical import Meaning, Place
     from diffkern.runtime.cuda.program import CudaExecutable
 
     _computed_once = property  # which is how type checkers see one in a protocol
@@ -40,8 +41,6 @@ else:
     _computed_once = functools.cached_property
 
 __all__ = ["Kernel", "kernel"]
-
-_AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
 
 
 class Kernel:
@@ -79,14 +78,11 @@ class Kernel:
         self._enable_mathdx_gemm = enable_mathdx_gemm
         self._own_options: dict[str, Any] = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
         self._own_options.update(_of_blocks(block_dim, launch_bounds))
-        self.programs: dict[tuple[str, ...], Executable] = {}
-        self._adjoints: dict[_AdjointKey, Executable] = {}
-        # Programs for exactly one number of threads in a block, where that is not the usual one.
-        self._sized: dict[tuple[object, int], Executable] = {}
+        self._current = Generation(0, self.options, self.enable_mathdx_gemm)
+        self.programs = self._current.programs
         # What the function takes from its surroundings, as of the last look: compared at every launch.
         self._captures: list[tuple[Place, str, Any]] = []
-        self._fingerprint: list[tuple[str, bytes]] | None = None
-        self._generation = 0
+        self._meaning: Meaning | None = None
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = threading.RLock()
         config.watch(self)
@@ -157,35 +153,68 @@ class Kernel:
             if place.get(name) is not value:
                 self._notice_changes()
                 break
-        return self._generation
+        return self._current.number
+
+    def current(self) -> Generation:
+        """Return what the kernel means now, for a launch to keep."""
+        self.generation()
+        return self._current
 
     def _notice_changes(self) -> None:
-        """Forget the programs if a captured name really means something else, not just another equal number."""
+        """Begin anew if a captured name really means something else, not just another equal number."""
+        from diffkern.frontend.canonical import captures, meaning_of
+
         with self._lock:
-            before = self._fingerprint
-            self._watch()
-            if self._fingerprint != before:
-                self._generation += 1
+            try:
+                meaning = meaning_of(self.func)
+            except KernelError:  # whoever launches it is told, when the program is made
                 self.forget_programs()
+                self._meaning, self._captures = None, []
+                return
+            if self._meaning is not None and meaning.fields != self._meaning.fields:
+                self.forget_programs()
+            self._meaning, self._captures = meaning, captures(meaning)
 
-    def _watch(self) -> None:
-        from diffkern.frontend.canonical import captures, fingerprint
+    def function_of(self, generation: Generation) -> Callable[..., Any]:
+        """Return the function to compile for what the kernel means, or meant."""
+        with self._lock:
+            self.generation()
+            if generation is self._current or generation.meaning is None:
+                return self.func
+            if generation.function is None:
+                from diffkern.frontend.frozen import frozen
 
-        self._fingerprint = fingerprint(self.func)
-        self._captures = captures(self.func)
+                generation.function = frozen(self.func, generation.meaning)
+            return generation.function
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
-        """Return the forward program for argument types (and threads of a block, 0 for the usual), built if need be."""
+    @property
+    def _adjoints(self) -> Mapping[AdjointKey, Executable]:
+        """Adjoint programs of what the kernel means now."""
+        return self._current.adjoints
+
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
+        """Return the forward program for argument types, built if need be.
+
+        Parameters
+        ----------
+        keys : tuple of str
+            Types of the arguments.
+        block_dim : int, optional
+            Threads of a block, 0 for the usual number.
+        of : Generation, optional
+            What the kernel meant, if that is not what it means now.
+        """
         with self._lock:
-            found = self._known(self.programs, keys, block_dim)
+            generation = of or self._current
+            found = self._known(generation, generation.programs, keys, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options), block_dim)
-                if self._fingerprint is None:
-                    self._watch()
-                self._keep(self.programs, keys, block_dim, found)
+                found = self._load(generation, keys, block_dim, types)
+                if self._meaning is None:
+                    self._notice_changes()
+                self._keep(generation, generation.programs, keys, block_dim, found)
             return found
 
     def adjoint(
@@ -194,6 +223,7 @@ class Kernel:
         active: frozenset[int],
         accumulate: Literal["plain", "atomic"] = "plain",
         block_dim: int = 0,
+        of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`."""
         if not self.enable_backward:
@@ -205,56 +235,76 @@ class Kernel:
                 remedy="leave that option out, or launch it with record_tape=False",
             )
         key = (keys, active, accumulate)
-        found = self._known(self._adjoints, key, block_dim)
+        generation = of or self._current
+        found = self._known(generation, generation.adjoints, key, block_dim)
         if found is not None:
             return found
         with self._lock:
-            found = self._known(self._adjoints, key, block_dim)
+            found = self._known(generation, generation.adjoints, key, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options, active, accumulate), block_dim)
-                self._keep(self._adjoints, key, block_dim, found)
+                found = self._load(generation, keys, block_dim, types, active, accumulate)
+                self._keep(generation, generation.adjoints, key, block_dim, found)
             return found
 
-    def _known(self, programs: Mapping[Any, Executable], key: Any, block_dim: int) -> Executable | None:
+    def _known(
+        self, generation: Generation, programs: Mapping[Any, Executable], key: Any, block_dim: int
+    ) -> Executable | None:
         """Return a program that there is for blocks of so many threads."""
         found = programs.get(key)
         if found is not None and found.manifest.get("block_dim") in (None, block_dim or self.block_dim):
             return found
-        return self._sized.get((key, block_dim or self.block_dim))
+        return generation.sized.get((key, block_dim or self.block_dim))
 
-    def _keep(self, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable) -> None:
+    def _keep(
+        self, generation: Generation, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable
+    ) -> None:
         if found.manifest.get("block_dim") in (None, self.block_dim):
             programs[key] = found
         else:
-            self._sized[key, block_dim] = found
+            generation.sized[key, block_dim] = found
 
-    def _load(self, keys: tuple[str, ...], specialization: Specialization, block_dim: int) -> Executable:
+    def _load(
+        self,
+        generation: Generation,
+        keys: tuple[str, ...],
+        block_dim: int,
+        types: tuple[Argument, ...],
+        active: frozenset[int] | None = None,
+        accumulate: Literal["plain", "atomic"] = "plain",
+    ) -> Executable:
         """Return a program for where its arrays are."""
+
+        def specialization() -> Specialization:
+            return Specialization(self.function_of(generation), types, generation.options, active, accumulate)
+
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
-            return load(specialization)
+            return load(specialization())
         from diffkern.runtime.cuda.context import watch
         from diffkern.runtime.cuda.program import executable
 
         watch(self)
         device = placed(alias)
         assert device is not None
-        specialization = specialization.for_block(block_dim or self.block_dim, self.enable_mathdx_gemm, device.target)
+
+        def on_device() -> Specialization:
+            return specialization().for_block(block_dim or self.block_dim, generation.library, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
             return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
-        return made(specialization.for_arrays_apart(), functools.cache(lambda: made(specialization)))
+        return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
 
     def forget_programs(self) -> None:
-        """Drop all programs; they are loaded again when needed."""
+        """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""
         with self._lock:
-            self.programs.clear()
-            self._adjoints.clear()
-            self._sized.clear()
+            before = self._current
+            before.meaning = self._meaning
+            self._current = Generation(before.number + 1, self.options, self.enable_mathdx_gemm)
+            self.programs = self._current.programs
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
         device_of_keys(self.name, self.parameters, keys)

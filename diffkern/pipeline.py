@@ -29,6 +29,7 @@ from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lower
+from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
@@ -130,7 +131,12 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.attrs = {**fn.attrs, "unfused": True}
-    return widen(fn) if options.get("widen") else fn
+    return _verified(widen(fn) if options.get("widen") else fn, options)
+
+
+def _verified(fn: Function, options: Options) -> Function:
+    """The function, which must be valid IR; whether it is is found out in debug mode and in tests."""
+    return verifier.verify(fn) if verifier.ALWAYS or options.get("mode") == "debug" else fn
 
 
 def optimise(fn: Function) -> Function:
@@ -160,7 +166,8 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     if _is_cuda(options):
         budget = replace(budget, block_bytes=CUDA_TILE_STACK_BYTES, thread_bytes=budget.bytes)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(fn, chosen, budget)
+    adjoint = reverse(_verified(fn, options), chosen, budget)
+    _verified(adjoint.fn, options)
     eliminate(eliminate_common(fold(adjoint.fn), loads=True))
     check_adjoint(adjoint.fn, cuda=_is_cuda(options))
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
@@ -212,7 +219,7 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
 
 def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
     """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
-    fn = forward_ir(pyfunc, types, options)
+    fn = _verified(forward_ir(pyfunc, types, options), options)
     return _spell(fn, flavour, _header(fn, types, "forward"))
 
 
@@ -258,7 +265,7 @@ def ir_text(
 def _build(
     fn: Function, kernel: str, symbol: str, options: Options, manifest: dict[str, Any], debug_checks: cpu.Checking
 ) -> Program:
-    source = to_python(fn)
+    source = to_python(_verified(fn, options))
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
     files: dict[str, bytes] = {}

@@ -46,7 +46,6 @@ __all__ = [
     "load",
     "load_entry",
     "load_stored",
-    "loaded_directories",
     "runnable_targets",
 ]
 
@@ -348,11 +347,6 @@ def add_directory(directory: Path) -> None:
     with _lock:
         if all(store.directory != directory for store in _directories):
             _directories.append(Store(directory))
-
-
-def loaded_directories() -> list[Path]:
-    """Return the directories that were added."""
-    return [directory for store in _directories if (directory := store.directory) is not None]
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:

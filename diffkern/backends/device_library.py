@@ -33,7 +33,7 @@ SATURATED = {f"saturated_{t.__name__}": t for t in (int8, int16, int32, int64, u
 LIBDEVICE = (
     "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "rsqrt", "floor", "ceil", "trunc",
-    "round", "rint", "pow", "atan2",
+    "round", "rint", "pow", "atan2", "copysign",
 )  # fmt: skip
 
 
@@ -87,6 +87,10 @@ def _max(a: Any, b: Any) -> Any:
     return a if a >= b or a != a else b
 
 
+def _hypot(x: Any, y: Any) -> Any:
+    return math.sqrt(x * x + y * y)
+
+
 def _isnan(x: Any) -> Any:
     return x != x
 
@@ -126,6 +130,7 @@ def _next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
 
 _PORTABLE: dict[str, Callable[..., Any]] = {
     "select": _select,
+    "hypot": _hypot,
     "min": _min,
     "max": _max,
     "isnan": _isnan,
@@ -158,7 +163,7 @@ def _device() -> dict[str, Any]:
 
     def mathematics(name: str) -> Any:
         """The function of libdevice for the type of the argument."""
-        shape = _binary if name in ("pow", "atan2") else _unary
+        shape = _binary if name in ("pow", "atan2", "copysign") else _unary
         stub = shape(None)
         choices = shape(getattr(libdevice, f"{name}f")), shape(getattr(libdevice, name))
         overload(stub, target="cuda")(shape(lambda x, *_: choices[x != types.float32]))

@@ -18,6 +18,7 @@ from diffkern.frontend.inline import make_frame, run
 from diffkern.frontend.source import get_source
 from diffkern.frontend.stmt import lower_block
 from diffkern.frontend.terms import Binding
+from diffkern.frontend.weak import settle
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.structs import Argument, flatten
 
@@ -63,6 +64,7 @@ def lower(
     except Cascade:
         pass
     raise_all(cx.errors)
+    settle(cx.b.region)
     return Function(
         name or pyfunc.__name__,
         params,

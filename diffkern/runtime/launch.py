@@ -14,6 +14,7 @@ from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import placed
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.record import Launch as Record
 
-__all__ = ["Launch", "Launchable", "check_writable", "dispatch", "launch", "launch_tiled", "run"]
+__all__ = ["Accumulate", "Launch", "Launchable", "check_writable", "dispatch", "launch", "launch_tiled", "run"]
 
 Accumulate = Literal["plain", "atomic"]
 
@@ -48,12 +49,21 @@ class Launchable(Protocol):
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
         ...
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
+    def current(self) -> Generation:
+        """Return what the kernel means now."""
+        ...
+
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
         """Return the forward program for argument types, built if need be; 0 is the usual number of threads."""
         ...
 
     def adjoint(
-        self, keys: tuple[str, ...], active: frozenset[int], accumulate: Accumulate, block_dim: int = 0
+        self,
+        keys: tuple[str, ...],
+        active: frozenset[int],
+        accumulate: Accumulate,
+        block_dim: int = 0,
+        of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
         ...
@@ -77,7 +87,7 @@ class Launch:
     parts
         For each leaf its bytes in the argument block.
     generation
-        What the kernel captured at the time of the launch.
+        What the kernel meant at the time of the launch: its derivative is that of this program.
     """
 
     __slots__ = (
@@ -91,9 +101,10 @@ class Launch:
         args: Sequence[Any],
         place: CudaDevice | Literal["any"] | None = "any",
         config: tuple[int, int] | None = None,
+        of: Generation | None = None,
     ) -> None:
         self.kernel = kernel
-        self.generation = kernel.generation()
+        self.generation = of or kernel.current()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
         self.config = config
@@ -127,8 +138,12 @@ class Launch:
 
     def _program(self, keys: tuple[str, ...]) -> Executable:
         if self.config is None:
-            return self.kernel.programs.get(keys) or self.kernel.forward(keys)
-        return self.kernel.forward(keys, self.config[0])
+            return self.generation.programs.get(keys) or self.kernel.forward(keys, 0, self.generation)
+        return self.kernel.forward(keys, self.config[0], self.generation)
+
+    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
+        """Return the adjoint of the program that it runs."""
+        return self.kernel.adjoint(self.keys, active, accumulate, self.block_dim, self.generation)
 
     @property
     def block_dim(self) -> int:

@@ -35,11 +35,6 @@ class Formula:
         """Whether the partial derivative is the constant 1."""
         return self.text == "1"
 
-    @property
-    def is_minus_one(self) -> bool:
-        """Whether the partial derivative is the constant -1."""
-        return self.text == "-1"
-
 
 class _Emitter:
     def __init__(self, b: Builder, env: Mapping[str, Value], type: Scalar) -> None:
