@@ -28,8 +28,8 @@ class Scalars:
         self.w = writer
 
     def number(self) -> str:
-        """A literal."""
-        return self.w.pick(("0.5", "-0.7", "1.25", "0.3", "2.0", "-1.1", "0.1"))
+        """A literal that is the same number in both types, so that comparisons go the same way."""
+        return self.w.pick(("0.5", "-0.75", "1.25", "0.375", "2.0", "-1.125", "0.0625"))
 
     def leaf(self) -> str:
         """A number without an operation."""
@@ -123,7 +123,11 @@ class Scalars:
         if kind == 14:
             return self.shared()
         if kind == 15:
-            return w.pick((f"(-{a})", f"dk.abs({a})", f"({a}) ** 2", f"({a}) ** 3"))
+            other = w.pick(("0.1", "0.7", "-1.3"))
+            return w.pick(
+                (f"(-{a})", f"dk.abs({a})", f"({a}) ** 2", f"({a}) ** 3", f"({other} * {a})", f"({other} - {a})",
+                 f"({a} * (0.1 if {self.condition()} else 0.2))")
+            )  # fmt: skip
         if kind == 16:
             return f"{w.type('real')}({w.integers.expression(1)} % 5)"
         if kind == 17:
