@@ -15,19 +15,27 @@ from diffkern.errors import KernelRuntimeError as KernelRuntimeError
 from diffkern.errors import KernelSyntaxError as KernelSyntaxError
 from diffkern.errors import KernelTypeError as KernelTypeError
 from diffkern.errors import LaunchError as LaunchError
+from diffkern.interop.public import device_from_jax as device_from_jax
 from diffkern.interop.public import device_from_torch as device_from_torch
+from diffkern.interop.public import device_to_jax as device_to_jax
 from diffkern.interop.public import device_to_torch as device_to_torch
+from diffkern.interop.public import dtype_from_jax as dtype_from_jax
 from diffkern.interop.public import dtype_from_torch as dtype_from_torch
+from diffkern.interop.public import dtype_to_jax as dtype_to_jax
 from diffkern.interop.public import dtype_to_torch as dtype_to_torch
 from diffkern.interop.public import from_dlpack as from_dlpack
+from diffkern.interop.public import from_jax as from_jax
 from diffkern.interop.public import from_torch as from_torch
 from diffkern.interop.public import stream_from_torch as stream_from_torch
 from diffkern.interop.public import stream_to_torch as stream_to_torch
 from diffkern.interop.public import to_dlpack as to_dlpack
+from diffkern.interop.public import to_jax as to_jax
 from diffkern.interop.public import to_torch as to_torch
 from diffkern.interop.public import torch_function as torch_function
 from diffkern.kernel import Kernel as Kernel
 from diffkern.kernel import kernel as kernel
+from diffkern.lang.dtypes import dtype_from_numpy as dtype_from_numpy
+from diffkern.lang.dtypes import dtype_to_numpy as dtype_to_numpy
 from diffkern.lang.func import constant as constant
 from diffkern.lang.func import func as func
 from diffkern.runtime.array import array as array
@@ -52,7 +60,9 @@ from diffkern.runtime.device import get_device as get_device
 from diffkern.runtime.device import get_devices as get_devices
 from diffkern.runtime.device import get_preferred_device as get_preferred_device
 from diffkern.runtime.device import init as init
+from diffkern.runtime.device import is_cpu_available as is_cpu_available
 from diffkern.runtime.device import is_cuda_available as is_cuda_available
+from diffkern.runtime.device import is_device_available as is_device_available
 from diffkern.runtime.device import is_peer_access_enabled as is_peer_access_enabled
 from diffkern.runtime.device import is_peer_access_supported as is_peer_access_supported
 from diffkern.runtime.device import set_device as set_device
@@ -85,7 +95,10 @@ from diffkern.runtime.stream import synchronize_stream as synchronize_stream
 from diffkern.runtime.stream import wait_event as wait_event
 from diffkern.runtime.stream import wait_stream as wait_stream
 from diffkern.runtime.tape import Tape as Tape
+from diffkern.runtime.timer import ScopedTimer as ScopedTimer
 from diffkern.ship import load_directory as load
+from diffkern.specialize import clear_kernel_cache as clear_kernel_cache
+from diffkern.specialize import clear_lto_cache as clear_lto_cache
 from diffkern.interop import jax as jax
 from diffkern.interop.jax import jax_callable as jax_callable
 from diffkern.interop.jax import jax_kernel as jax_kernel
@@ -1007,6 +1020,16 @@ HALF_PI: float
 half_pi: float
 TAU: float
 tau: float
+PHI: float
+phi: float
+LOG2E: float
+log2e: float
+LOG10E: float
+log10e: float
+LN2: float
+ln2: float
+LN10: float
+ln10: float
 ANY: Any
 class array1d(array[_T]): ...
 class array2d(array[_T]): ...
@@ -1028,13 +1051,19 @@ __all__ = [
     "KernelRuntimeError",
     "KernelSyntaxError",
     "KernelTypeError",
+    "LN10",
+    "LN2",
+    "LOG10E",
+    "LOG2E",
     "Launch",
     "LaunchError",
     "NAN",
+    "PHI",
     "PI",
     "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",
+    "ScopedTimer",
     "Sequence",
     "Stream",
     "TAU",
@@ -1074,6 +1103,8 @@ __all__ = [
     "cbrt",
     "ceil",
     "clamp",
+    "clear_kernel_cache",
+    "clear_lto_cache",
     "clone",
     "config",
     "constant",
@@ -1087,12 +1118,18 @@ __all__ = [
     "ddot",
     "degrees",
     "determinant",
+    "device_from_jax",
     "device_from_torch",
+    "device_to_jax",
     "device_to_torch",
     "diag",
     "div",
     "dot",
+    "dtype_from_jax",
+    "dtype_from_numpy",
     "dtype_from_torch",
+    "dtype_to_jax",
+    "dtype_to_numpy",
     "dtype_to_torch",
     "e",
     "empty",
@@ -1110,6 +1147,7 @@ __all__ = [
     "force_load",
     "frac",
     "from_dlpack",
+    "from_jax",
     "from_numpy",
     "from_torch",
     "full",
@@ -1136,7 +1174,9 @@ __all__ = [
     "int8",
     "inverse",
     "invert",
+    "is_cpu_available",
     "is_cuda_available",
+    "is_device_available",
     "is_peer_access_enabled",
     "is_peer_access_supported",
     "isfinite",
@@ -1150,11 +1190,15 @@ __all__ = [
     "length",
     "length_sq",
     "lerp",
+    "ln10",
+    "ln2",
     "load",
     "log",
     "log10",
+    "log10e",
     "log1p",
     "log2",
+    "log2e",
     "lshift",
     "mat22",
     "mat22d",
@@ -1181,6 +1225,7 @@ __all__ = [
     "ones",
     "ones_like",
     "outer",
+    "phi",
     "pi",
     "pos",
     "pow",
@@ -1260,6 +1305,7 @@ __all__ = [
     "tile_view",
     "tile_zeros",
     "to_dlpack",
+    "to_jax",
     "to_torch",
     "torch_function",
     "trace",

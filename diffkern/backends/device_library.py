@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.codegen import prims
+from diffkern.forks import free_in_child
 
 bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
@@ -53,7 +54,7 @@ def _simulated() -> dict[str, Any]:
     return names
 
 
-_EXCHANGING = threading.Lock()
+_EXCHANGING = free_in_child(threading.Lock())
 
 
 def _exchange(array: Any, index: Any, value: Any) -> Any:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from diffkern.errors import KernelRuntimeError, LaunchError
+from diffkern.callers import shortened
+from diffkern.errors import KernelError, KernelRuntimeError, LaunchError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import placed
+from diffkern.runtime.extents import several, whole_number
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
@@ -111,7 +113,7 @@ class Launch:
         self.executable = self._program(self.keys)
         if place != "any" or (current.device is not None and self.executable.device is None):
             self._move_to(current.device if place == "any" else place, place != "any")
-        self.dim = tuple(dim) if isinstance(dim, list) else dim
+        self.dim = several(dim)
         self.geometry = _geometry(kernel, self.executable, self.dim, config)
         check_writable(kernel, self.executable, self.arrays)
         if self.executable.device is not None:
@@ -192,7 +194,7 @@ class Launch:
 
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
-        dim = tuple(dim) if isinstance(dim, list) else dim
+        dim = several(dim)
         self.geometry = _geometry(self.kernel, self.executable, dim, self.config)
         self.dim = dim
 
@@ -302,6 +304,30 @@ def launch(
     LaunchError
         If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
     """
+    try:
+        return _launch(
+            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, device, adjoint, record_tape, block_dim, stream,
+            max_blocks, record_cmd,
+        )  # fmt: skip
+    except KernelError as error:
+        raise shortened(error)  # noqa: B904 - the same error
+
+
+def _launch(
+    kernel: Launchable,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adj_inputs: Sequence[Any],
+    adj_outputs: Sequence[Any],
+    device: Any,
+    adjoint: bool,
+    record_tape: bool,
+    block_dim: int | None,
+    stream: Any,
+    max_blocks: int,
+    record_cmd: bool,
+) -> Record | None:
     if type(inputs) is not list or type(outputs) is not list:
         _check_lists(kernel, inputs, outputs)
     if adjoint or record_cmd:
@@ -357,9 +383,10 @@ def launch_tiled(
     dk.Launch or None
         As :func:`launch`.
     """
-    if block_dim is not None and (type(block_dim) is not int or not 1 <= block_dim <= 1024):
+    if block_dim is not None and not 1 <= (whole_number(block_dim) or 0) <= 1024:
         raise LaunchError(f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}")
-    if isinstance(dim, Sequence) and len(dim) > 3:
+    dim = several(dim)
+    if isinstance(dim, tuple) and len(dim) > 3:
         raise LaunchError(f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}")
     return launch(kernel, dim, inputs, outputs, block_dim=block_dim, **options)
 
@@ -426,11 +453,12 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
 
 def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
     """Return the shape of a GPU's grid that was asked for, None where nothing was."""
-    if (block_dim is not None and type(block_dim) is not int) or type(max_blocks) is not int:
+    threads, most = whole_number(0 if block_dim is None else block_dim), whole_number(max_blocks)
+    if threads is None or most is None:
         raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
-    if block_dim is not None and block_dim < 1:
+    if block_dim is not None and threads < 1:
         raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}")
-    return None if block_dim is None and not max_blocks else (block_dim or 0, max_blocks)
+    return None if not threads and not most else (threads, most)
 
 
 def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:

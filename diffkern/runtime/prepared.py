@@ -24,6 +24,7 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
 from diffkern.runtime.launch import Launch, dispatch
@@ -249,10 +250,9 @@ class Prepared:
     def check_index(self, index: int) -> int:
         """Return a position, checked."""
         count = len(self.launch.kernel.parameters)
-        try:
-            position = index.__index__()
-        except AttributeError:
-            raise TypeError(f"the index of a parameter is an integer, not {index!r}") from None
+        position = whole_number(index)
+        if position is None:
+            raise TypeError(f"the index of a parameter is an integer, not {index!r}")
         if not 0 <= position < count:
             raise LaunchError(f"kernel {self.launch.kernel.name!r} has parameters 0 to {count - 1}, not {position}")
         return position

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffkern.errors import LaunchError
+from diffkern.forks import free_in_child
 from diffkern.interop.torch.call import home_of, is_value, result_type
 from diffkern.interop.torch.eager import disabled, gradients_of, second_derivative
 from diffkern.ir.structs import Struct
@@ -35,7 +36,7 @@ _GIVEN = ("Tensor?[] grads", "Tensor[] results", "bool[] needs")
 # Of how many calls an operator remembers what the kernel meant.
 _REMEMBERED = 4096
 _operators: dict[str, Operator] = {}
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 def operator_of(function: TorchFunction) -> Callable[[tuple[Any, ...]], Any]:

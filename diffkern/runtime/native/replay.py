@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import time
+import weakref
 from array import array as words
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -58,6 +60,10 @@ class Step(NamedTuple):
     chunks: int = 0
 
 
+# All plans, for the child of a fork.
+_plans: weakref.WeakSet[Plan] = weakref.WeakSet()
+
+
 class Plan:
     """The memory of one plan. It has to outlive the calls, so the built-in keeps it."""
 
@@ -87,6 +93,7 @@ class Plan:
         self._coming: deque[Callable[[], bool]] = deque()
         self.words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
         self._times = words("q", bytes(8 * (len(steps) + 1)))
+        _plans.add(self)
 
     def call(self, python: Callable[..., Any]) -> Callable[..., Any]:
         """Return the built-in; it keeps the plan, not the other way round, so that both end with their last user."""
@@ -174,3 +181,13 @@ def address_of(block: bytearray) -> int:
 def _run(plan: int) -> None:
     definition = pool.method(b"run", pool.functions()["dk_replay_run"], pool.METH_FASTCALL)
     pool.built_in(definition, (plan,))()
+
+
+def _after_fork() -> None:
+    # Calls that were in progress are those of threads that the child does not have.
+    for plan in list(_plans):
+        plan.words[_RUNNING] = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
