@@ -25,7 +25,7 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     "mod": ("1", "-floor(x/y)"),
     "abs": ("sign(x)",),
     "pow": ("0 if y == 0 else y*pow(x, y - 1)", "0 if x == 0 else r*log(x)"),
-    "atan2": ("y/(x*x + y*y)", "-x/(x*x + y*y)"),
+    "atan2": ("0 if abs(x) + abs(y) == 0 else y/(x*x + y*y)", "0 if abs(x) + abs(y) == 0 else -x/(x*x + y*y)"),
     "hypot": ("0 if r == 0 else x/r", "0 if r == 0 else y/r"),
     "sqrt": ("0.5/r",),
     "rsqrt": ("-0.5*r/x",),
@@ -73,10 +73,16 @@ def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:
 
 
 def _times(b: Builder, ct: Value, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
-    """``ct * partial``, dividing rather than multiplying by a reciprocal where the formula is one."""
-    if formula.text.startswith("1/"):
-        return b.div(ct, Formula(formula.text[2:]).emit(b, env, t))
-    return b.mul(ct, formula.emit(b, env, t))
+    """``ct * partial``; of a quotient ``ct`` takes the place of a numerator 1, or is divided before another is applied.
+
+    So both partial derivatives of ``x / y`` share one division.
+    """
+    quotient = formula.quotient
+    if quotient is None:
+        return b.mul(ct, formula.emit(b, env, t))
+    numerator, denominator = quotient
+    over = b.div(ct, denominator.emit(b, env, t))
+    return over if numerator.is_one else b.mul(over, numerator.emit(b, env, t))
 
 
 def _add(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
