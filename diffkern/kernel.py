@@ -21,7 +21,9 @@ from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
+from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
+from diffkern.lang.text import take_text
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
@@ -45,7 +47,7 @@ else:
 __all__ = ["Kernel", "kernel"]
 
 
-class Kernel:
+class Kernel(ByPath):
     """A function that runs once for every index of a launch's grid. Made by :func:`kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
@@ -73,6 +75,7 @@ class Kernel:
         if stack_bytes is not None and (isinstance(stack_bytes, bool) or not 0 < stack_bytes < 2**31):
             raise ValueError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
         self._mode = None if mode is None else check_mode(mode)
+        take_text(func)
         functools.update_wrapper(self, func)
         self.func = func
         self.name = self.key = func.__name__
@@ -91,6 +94,9 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
+
+    def _function(self) -> Callable[..., Any]:
+        return self.func
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Raise: a kernel runs on a grid."""

@@ -65,6 +65,8 @@ CUDA_STACK_BYTES = 2 * 1024
 DEFAULT_TILE_STACK_BYTES = 2 * 1024 * 1024
 CUDA_TILE_STACK_BYTES = 16 * 1024
 """For loops that carry tiles; on CUDA in the shared memory of a block."""
+PRINTED_ARCHITECTURE = "sm_90"
+"""The GPU for which source is printed where no architecture is named: it decides on how much memory a block has."""
 
 
 @dataclass(frozen=True)
@@ -190,16 +192,21 @@ def build_adjoint(
 ) -> Program:
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
-    d = differentiate(prepare(primal), active, options)
+    d = settle(differentiate(prepare(primal), active, options), accumulate, options)
+    _passed(d.fn, options)
+    # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
+    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+
+
+def settle(d: Derivative, accumulate: Literal["plain", "atomic"], options: Options) -> Derivative:
+    """The adjoint, in place, with the modes of its accumulations as its target needs them."""
     if _is_cuda(options):
         settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
     elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
     elif of_single_threads(d.fn):
-        d = replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
-    _passed(d.fn, options)
-    # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
-    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+        return replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
+    return d
 
 
 def _passed(fn: Function, options: Options) -> Function:
@@ -213,14 +220,15 @@ def forward_ir(pyfunc: PyFunction, types: Sequence[Argument], options: Options) 
 
 
 def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> Derivative:
-    """The adjoint's IR, as it is compiled (with plain accumulation)."""
-    return differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options)
+    """The adjoint's IR, as it is compiled for launches in which plain accumulation is right."""
+    return settle(differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options), "plain", options)
 
 
 def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
     """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
+    options = _printed(options, flavour)
     fn = _verified(forward_ir(pyfunc, types, options), options)
-    return _spell(fn, flavour, _header(fn, types, "forward"))
+    return _spell(fn, options, _header(fn, types, "forward"))
 
 
 def adjoint_source(
@@ -231,14 +239,20 @@ def adjoint_source(
     flavour: Flavour = "cpu",
 ) -> str:
     """Readable Python form of a kernel's adjoint."""
+    options = _printed(options, flavour)
     d = adjoint_ir(pyfunc, types, active, options)
-    if flavour == "cuda":
-        settle_updates(d.fn, d.buffers, d.conflicts)
-    return _spell(d.fn, flavour, _header(d.fn, types, "adjoint"))
+    return _spell(d.fn, options, _header(d.fn, types, "adjoint"))
 
 
-def _spell(fn: Function, flavour: Flavour, header: list[str]) -> str:
-    return to_cuda_python(fn, header=header) if flavour == "cuda" else to_python(fn, header=header)
+def _printed(options: Options, flavour: Flavour) -> Options:
+    """The options with the target whose program is printed: source and machine code come from one IR."""
+    return {"target": PRINTED_ARCHITECTURE, **options} if flavour == "cuda" else options
+
+
+def _spell(fn: Function, options: Options, header: list[str]) -> str:
+    if not _is_cuda(options):
+        return to_python(fn, header=header)
+    return to_cuda_python(fn, header=header, limit=cuda.shared_limit(options["target"]))
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
@@ -249,8 +263,9 @@ def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str
 
 def adjoint_report(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> str:
     """What a kernel's adjoint stores, copies and synchronises."""
-    d = adjoint_ir(pyfunc, types, active, options)
-    return describe(lower_kernel(pyfunc, types, options), d.adjoint, d.conflicts)
+    primal = lower_kernel(pyfunc, types, options)
+    d = differentiate(prepare(primal), active, options)
+    return describe(primal, d.adjoint, d.conflicts)
 
 
 def ir_text(

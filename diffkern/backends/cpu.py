@@ -13,6 +13,7 @@ from diffkern.backends.llvm import target
 from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.passes.dce import eliminate
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.fission import to_blocks
 from diffkern.passes.tile_lower import lower_tiles
@@ -92,7 +93,7 @@ def compile_function(
         If an operation has no form on this target.
     """
     t = target.target(target_name)
-    fn = expand_composites(to_blocks(lower_tiles(fn)))
+    fn = eliminate(expand_composites(to_blocks(lower_tiles(fn))))
     kernel = emit_kernel(
         fn,
         symbol,
