@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from diffkern.callers import brief, shortened
 from diffkern.errors import KernelError, raise_all
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
@@ -106,7 +107,10 @@ class Kernel(ByPath):
         """Return what launches the kernel over `dim` with the arguments it is called with."""
 
         def launch(*args: Any) -> None:
-            run(self, dim, args)
+            try:
+                run(self, dim, args)
+            except KernelError as error:
+                raise shortened(error)  # noqa: B904 - the same error
 
         return launch
 
@@ -328,6 +332,7 @@ class Kernel(ByPath):
 
     # -- inspection --------------------------------------------------------------------------------------------------
 
+    @brief
     def source(self, *types: Any, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable forward program.
 
@@ -347,6 +352,7 @@ class Kernel(ByPath):
         """Return the options for source that is shown: for a GPU with the threads of a block."""
         return {**self.options, "threads": self.block_dim} if target == "cuda" else dict(self.options)
 
+    @brief
     def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable adjoint program.
 
@@ -364,6 +370,7 @@ class Kernel(ByPath):
         known = self.argument_types(*types)
         return adjoint_source(self.func, known, self._active(known, active), self._printed(target), _flavour(target))
 
+    @brief
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
         """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
         from diffkern.pipeline import adjoint_report
@@ -371,6 +378,7 @@ class Kernel(ByPath):
         known = self.argument_types(*types)
         return adjoint_report(self.func, known, self._active(known, active), self.options)
 
+    @brief
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         from diffkern.pipeline import ir_text
@@ -443,7 +451,10 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return value._type
     if isinstance(value, np.ndarray) and not isinstance(value, CompositeValue):
         element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
-        return wrap(value, element)._type
+        try:
+            return wrap(value, element)._type
+        except TypeError as error:
+            raise parameter.error(str(error), "pass an array of the parameter's type") from None
     try:
         return resolve_type(value)
     except TypeError:

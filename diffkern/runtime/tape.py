@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diffkern.callers import brief
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import UINT8
@@ -61,6 +62,8 @@ class Tape(Scope, Uncopied):
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
         self._written: set[Memory] = set()
+        # What is being recorded: an interrupt leaves it here, and what the tape knows is incomplete then.
+        self._unfinished: str | None = None
         # Whether anything that was recorded reads an array that has a gradient.
         self._reached = False
         self._arrays: dict[int, array] = {}
@@ -79,6 +82,15 @@ class Tape(Scope, Uncopied):
 
     def record_launch(self, launch: Launch) -> None:
         """Run a launch and keep what its adjoint will need."""
+        self._unfinished = f"launch {self._launches} on the tape (kernel {launch.kernel.name!r})"
+        try:
+            self._record_launch(launch)
+        except Exception:
+            self._unfinished = None
+            raise
+        self._unfinished = None
+
+    def _record_launch(self, launch: Launch) -> None:
         executable, arrays = launch.executable, launch.arrays
         for held in arrays:
             if held is not None:
@@ -99,7 +111,7 @@ class Tape(Scope, Uncopied):
         perform(launch)
         self._launches += 1
         for held in written:
-            self.note_change(held)
+            self._note(held)
             self._written.add(held._memory)
         if step is None:
             return
@@ -115,6 +127,7 @@ class Tape(Scope, Uncopied):
 
     def record_overwrite(self, goal: array) -> None:
         """Prepare for a fill or an assignment of constants; to be called before it happens."""
+        self._unfinished = f"an assignment behind launch {self._launches} on the tape"
         self._look_at(goal, "an assignment")
         self._before_overwrite(goal)
         self._written.add(goal._memory)
@@ -123,6 +136,7 @@ class Tape(Scope, Uncopied):
 
     def record_copy(self, goal: array, source: array) -> None:
         """Prepare for a copy; to be called before it happens."""
+        self._unfinished = f"a copy behind launch {self._launches} on the tape"
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
@@ -135,7 +149,11 @@ class Tape(Scope, Uncopied):
             self._steps.append(OverwriteStep(goal))
 
     def note_change(self, held: array) -> None:
-        """Take the present contents of an array as the tape's own doing."""
+        """Take the present contents of an array as the tape's own doing, which comes to its end with that."""
+        self._note(held)
+        self._unfinished = None
+
+    def _note(self, held: array) -> None:
         self._versions[held._memory] = held._memory.now
         if self._exposures:
             self._exposures.written(held)
@@ -256,6 +274,7 @@ class Tape(Scope, Uncopied):
 
     # -- the user's side ---------------------------------------------------------------------------------------------
 
+    @brief
     def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
         """Compute gradients by taking the recorded steps back.
 
@@ -274,11 +293,16 @@ class Tape(Scope, Uncopied):
         Raises
         ------
         LaunchError
-            If something that a gradient needs was changed outside the tape, or if no array has a gradient to be
-            computed. No gradient has changed then.
+            If something that a gradient needs was changed outside the tape, if recording was interrupted (Ctrl-C), or
+            if no array has a gradient to be computed. No gradient has changed then.
         KernelError
             If a kernel on the way cannot be differentiated.
         """
+        if self._unfinished is not None:
+            raise LaunchError(
+                f"{self._unfinished} did not come to its end (Ctrl-C?), so the tape does not know what has run",
+                remedy="record again on a new tape, or after tape.reset()",
+            )
         settle()
         outer, current.tape = current.tape, None
         try:

@@ -14,10 +14,10 @@ import os
 import platform
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.callers import warn
 from diffkern.forks import free_in_child
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.native.assemble import load_text
@@ -223,11 +223,7 @@ def _default_threads() -> int:
         return available
     if text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_THREADS:
         return int(text)
-    warnings.warn(
-        f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    warn(f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads")
     return available
 
 
