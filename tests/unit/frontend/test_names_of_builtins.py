@@ -35,7 +35,7 @@ SHAPE = (4, 4)
 @@kernel
 def changed(a: @array(dtype=float, ndim=2), x: @array(dtype=float), y: @array(dtype=float, ndim=2), n: int):
     s = @tile_load(a, shape=SHAPE)
-    t = s * 2.0
+    t = s * 3.0
     {call}
     @tile_store(y, t)
 """
@@ -88,7 +88,7 @@ def test_functions_that_change_a_tile(tmp_path, name: str, shape: str) -> None:
         np.testing.assert_array_equal(found, expected, err_msg=module)
     for rename in ("", "_renamed"):
         np.testing.assert_array_equal(result(tmp_path, by_import(text, rename)), expected, err_msg=rename)
-    assert not np.array_equal(expected, MATRIX)
+    assert not np.array_equal(expected, 3.0 * MATRIX)
 
 
 TID = """
