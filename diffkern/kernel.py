@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from diffkern.callers import brief, shortened
 from diffkern.errors import KernelError, raise_all
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
@@ -21,7 +22,9 @@ from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
+from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
+from diffkern.lang.text import take_text
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
@@ -45,7 +48,7 @@ else:
 __all__ = ["Kernel", "kernel"]
 
 
-class Kernel:
+class Kernel(ByPath):
     """A function that runs once for every index of a launch's grid. Made by :func:`kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
@@ -73,6 +76,7 @@ class Kernel:
         if stack_bytes is not None and (isinstance(stack_bytes, bool) or not 0 < stack_bytes < 2**31):
             raise ValueError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
         self._mode = None if mode is None else check_mode(mode)
+        take_text(func)
         functools.update_wrapper(self, func)
         self.func = func
         self.name = self.key = func.__name__
@@ -92,6 +96,9 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
 
+    def _function(self) -> Callable[..., Any]:
+        return self.func
+
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Raise: a kernel runs on a grid."""
         raise TypeError(f"a kernel needs a grid: write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])")
@@ -100,7 +107,10 @@ class Kernel:
         """Return what launches the kernel over `dim` with the arguments it is called with."""
 
         def launch(*args: Any) -> None:
-            run(self, dim, args)
+            try:
+                run(self, dim, args)
+            except KernelError as error:
+                raise shortened(error)  # noqa: B904 - the same error
 
         return launch
 
@@ -322,6 +332,7 @@ class Kernel:
 
     # -- inspection --------------------------------------------------------------------------------------------------
 
+    @brief
     def source(self, *types: Any, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable forward program.
 
@@ -341,6 +352,7 @@ class Kernel:
         """Return the options for source that is shown: for a GPU with the threads of a block."""
         return {**self.options, "threads": self.block_dim} if target == "cuda" else dict(self.options)
 
+    @brief
     def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable adjoint program.
 
@@ -358,6 +370,7 @@ class Kernel:
         known = self.argument_types(*types)
         return adjoint_source(self.func, known, self._active(known, active), self._printed(target), _flavour(target))
 
+    @brief
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
         """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
         from diffkern.pipeline import adjoint_report
@@ -365,6 +378,7 @@ class Kernel:
         known = self.argument_types(*types)
         return adjoint_report(self.func, known, self._active(known, active), self.options)
 
+    @brief
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         from diffkern.pipeline import ir_text
@@ -437,7 +451,10 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return value._type
     if isinstance(value, np.ndarray) and not isinstance(value, CompositeValue):
         element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
-        return wrap(value, element)._type
+        try:
+            return wrap(value, element)._type
+        except TypeError as error:
+            raise parameter.error(str(error), "pass an array of the parameter's type") from None
     try:
         return resolve_type(value)
     except TypeError:

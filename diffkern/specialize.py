@@ -14,7 +14,6 @@ import re
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +24,7 @@ from diffkern.cache.maintenance import artifacts, remove
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_fields, runnable, shipped_fields
+from diffkern.callers import warn
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
@@ -342,7 +342,7 @@ def current_store() -> Store:
         store = Store(directory) if _store is None or _store.directory != directory else _store
         is_new, _store = store is not _store, store
     if is_new and directory is None:
-        warnings.warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory", RuntimeWarning, stacklevel=3)
+        warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory")
     return store
 
 

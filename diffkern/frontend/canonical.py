@@ -10,7 +10,6 @@ The result is kept per function and served again as long as each captured name s
 from __future__ import annotations
 
 import ast
-import builtins
 import enum
 import inspect
 import weakref
@@ -381,30 +380,37 @@ class _Class:
         return getattr(self.cls, name, MISSING)
 
 
+# Modules whose functions and types nobody rebinds: they are not asked for at every launch.
+_LIBRARIES: Final = frozenset({"diffkern", "numpy", "math"})
+
+
 def captures(meaning: Meaning) -> list[tuple[Place, str, Any]]:
     """The names whose change would change the fingerprint: where each is looked up, and what it meant.
 
-    Built-in functions and types are left out, and modules that lead to nothing else. ``place.get(name) is value`` for
-    each tells in a tenth of a microsecond that the fingerprint still holds.
+    A built-in of Python stands as the module's global that would shadow it, which is None as long as there is none.
+    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``place.get(name) is value``
+    for each tells in a tenth of a microsecond that the fingerprint still holds.
     """
     found: dict[tuple[int, str], tuple[Place, str, Any]] = {}
     for guard in meaning.guards:
         obj: Any = MISSING
-        modules: list[tuple[Place, str, Any]] = []
         for depth, name in enumerate(guard.path):
             if depth == 0:
                 place, obj = _place(guard.scope, name), guard.scope.lookup(name)
+                if place is guard.scope.globals and name not in place:
+                    found.setdefault((_identity(place), name), (place, name, None))
+                    continue
             elif inspect.ismodule(obj):
+                library = obj.__name__.partition(".")[0] in _LIBRARIES
                 place, obj = vars(obj), static_attribute(obj, name)
+                if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
+                    continue
             elif inspect.isclass(obj):
                 place, obj = _Class(obj), static_attribute(obj, name)
             else:
                 break
-            if inspect.ismodule(obj):
-                modules.append((place, name, obj))
-            elif obj is not MISSING and lowering_key(obj) is None and not _is_type(obj):
-                for entry in (*modules, (place, name, obj)):
-                    found.setdefault((_identity(entry[0]), entry[1]), entry)
+            if obj is not MISSING:
+                found.setdefault((_identity(place), name), (place, name, obj))
     return list(found.values())
 
 
@@ -417,7 +423,7 @@ def _place(scope: Scope, name: str) -> Place:
     cell = scope.cell(name)
     if cell is not None:
         return _Cell(cell)
-    return scope.globals if name in scope.globals else vars(builtins)
+    return scope.globals
 
 
 def _is_type(obj: Any) -> bool:

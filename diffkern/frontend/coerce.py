@@ -164,9 +164,14 @@ def to_scalar(cx: Context, term: Const | Val, to: T.Scalar, node: ast.AST) -> Va
         return literal(cx, term, to, node)
     target = T.with_scalar(term.type, to)
     out = cx.b.cast(term.value, target)
-    if term.value in cx.nonneg and to.is_integer and to.bits >= T.scalar_of(term.type).bits:
+    if term.value in cx.nonneg and _value_bits(to) >= _value_bits(T.scalar_of(term.type)):
         cx.nonneg.add(out)
     return out
+
+
+def _value_bits(t: T.Scalar) -> int:
+    """How many bits of an integer type say how large a number is; 0 for other types."""
+    return t.bits - (t.kind is T.Kind.INT) if t.is_integer else 0
 
 
 def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str) -> tuple[Value, Value]:

@@ -15,6 +15,7 @@ from diffkern.errors import KernelError
 from diffkern.frontend.canonical import Meaning
 from diffkern.frontend.scope import MISSING
 from diffkern.lang import Func
+from diffkern.lang.text import share_text
 
 __all__ = ["frozen"]
 
@@ -75,6 +76,7 @@ def _copy(function: Any, space: dict[str, Any], types: dict[str, Any]) -> Any:
     made.__kwdefaults__ = function.__kwdefaults__
     made.__annotations__ = {**function.__annotations__, **types}
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    share_text(made, function)
     return made
 
 

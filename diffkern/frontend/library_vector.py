@@ -222,9 +222,7 @@ def _abs(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     if t.kind is T.Kind.UINT:
         return arg
     if isinstance(arg.type, T.Scalar):
-        out = cx.b.one("abs", arg.value)
-        cx.nonneg.update([out] if t.is_integer else [])
-        return Val(out)
+        return Val(cx.b.one("abs", arg.value))  # of the least integer of a type it is negative
     return Val(cx.b.construct(arg.type, [cx.b.one("abs", c) for c in cx.b.components(arg.value)]))
 
 

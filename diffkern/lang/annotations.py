@@ -34,6 +34,9 @@ class _Any:
     def __repr__(self) -> str:
         return "dk.ANY"
 
+    def __reduce__(self) -> str:
+        return "ANY"  # the one of this module
+
 
 ANY: Final = _Any()
 

@@ -57,6 +57,13 @@ class DType:
     def __eq__(self, other: object) -> builtins.bool:
         return isinstance(other, DType) and other.ir == self.ir
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _scalar, (self.name,)
+
+
+def _scalar(name: str) -> DType:
+    return SCALARS[name]
+
 
 def _round_to_bfloat16(value: Any) -> np.float32:
     bits = np.asarray(value, dtype=np.float32).view(np.uint32).astype(np.uint64)
@@ -79,6 +86,19 @@ class CompositeValue(np.ndarray[Any, Any]):
         if name in _COMPONENTS and self.ndim == 1 and _COMPONENTS[name] < self.shape[0]:
             return self[_COMPONENTS[name]]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __reduce__(self) -> Any:
+        return super().__reduce__() if self.composite is None else (_value, (self.composite, np.array(self)))
+
+    def __copy__(self) -> Any:
+        return super().__copy__() if self.composite is None else self  # it never changes
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return super().__deepcopy__(memo) if self.composite is None else self
+
+
+def _value(composite: CompositeType, components: np.ndarray[Any, Any]) -> CompositeValue:
+    return composite(components)
 
 
 _COMPONENTS: Final = {"x": 0, "y": 1, "z": 2, "w": 3}
@@ -116,6 +136,9 @@ class CompositeType:
     def __eq__(self, other: object) -> builtins.bool:
         return isinstance(other, CompositeType) and other.ir == self.ir
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _composite, (self.name,)
+
     def __call__(self, *components: Any) -> CompositeValue:
         flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else np.zeros(1)
         if flat.size == 1:
@@ -126,6 +149,10 @@ class CompositeType:
         value.composite = self
         value.flags.writeable = False
         return value
+
+
+def _composite(name: str) -> CompositeType:
+    return COMPOSITES[name]
 
 
 def _scalars() -> dict[str, DType]:

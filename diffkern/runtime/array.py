@@ -22,7 +22,7 @@ from diffkern.lang.structs import resolve_type
 from diffkern.runtime.convert import MAX_NDIM, as_shape, component_shape, convert, in_place, stored_type
 from diffkern.runtime.device import get_device, placed
 from diffkern.runtime.exposed import Exposed
-from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
+from diffkern.runtime.memory import Memory, allocate, byte_range, expose, memory_of, overwrite
 from diffkern.runtime.operation import Assign, Copy, perform
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
@@ -162,7 +162,7 @@ class array(Exposed, Generic[_Element, _Axes]):
     @property
     def ptr(self) -> int:
         """Address of the first element."""
-        self._memory.exposed = True
+        expose(self._memory)
         return self._range[0] if self._type.layout == "C" else int(self._data.ctypes.data)
 
     @property
@@ -192,6 +192,23 @@ class array(Exposed, Generic[_Element, _Axes]):
 
             return download(self)
         return self._data
+
+    # -- pickle and copy ---------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from diffkern.runtime.pickled import reduced  # which makes arrays of this class
+
+        return reduced(self)
+
+    def __copy__(self) -> array:
+        from diffkern.runtime.pickled import shallow_copy
+
+        return shallow_copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> array:
+        from diffkern.runtime.pickled import deep_copy
+
+        return deep_copy(self, memo)
 
     # -- gradient ----------------------------------------------------------------------------------------------------
 
@@ -366,7 +383,7 @@ class array(Exposed, Generic[_Element, _Axes]):
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
         if not attention.needed and self._memory.device is None:
-            self._data[...] = values
+            overwrite(self._data, values)
             self._memory.version += 1
             return
         tape = current.tape
@@ -374,7 +391,7 @@ class array(Exposed, Generic[_Element, _Axes]):
             tape.record_overwrite(self)
         perform(Assign(self, values))
         if tape is not None:
-            tape.note_version(self._memory)
+            tape.note_change(self)
 
     def _check_writable(self) -> None:
         if not self._writable:
@@ -496,7 +513,7 @@ def copy(
         tape.record_copy(dest, src)
     perform(Copy(dest, src), stream)
     if tape is not None:
-        tape.note_version(dest._memory)
+        tape.note_change(dest)
 
 
 def _record_construction(made: array, data: Any) -> None:

@@ -80,6 +80,12 @@ class Device:
     def __hash__(self) -> int:
         return hash(self.alias)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get_device, (self.alias,)
+
+    def __deepcopy__(self, memo: Any) -> Device:
+        return self
+
 
 _CPU = Device()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from diffkern.errors import KernelRuntimeError, LaunchError
+from diffkern.callers import shortened
+from diffkern.errors import KernelError, KernelRuntimeError, LaunchError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
@@ -303,6 +304,30 @@ def launch(
     LaunchError
         If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
     """
+    try:
+        return _launch(
+            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, device, adjoint, record_tape, block_dim, stream,
+            max_blocks, record_cmd,
+        )  # fmt: skip
+    except KernelError as error:
+        raise shortened(error)  # noqa: B904 - the same error
+
+
+def _launch(
+    kernel: Launchable,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adj_inputs: Sequence[Any],
+    adj_outputs: Sequence[Any],
+    device: Any,
+    adjoint: bool,
+    record_tape: bool,
+    block_dim: int | None,
+    stream: Any,
+    max_blocks: int,
+    record_cmd: bool,
+) -> Record | None:
     if type(inputs) is not list or type(outputs) is not list:
         _check_lists(kernel, inputs, outputs)
     if adjoint or record_cmd:

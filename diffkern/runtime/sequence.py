@@ -30,6 +30,7 @@ from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.tape import Tape
+from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,7 @@ class Item:
             tape.record_overwrite(operation.goal)
         perform(operation)
         if tape is not None and isinstance(operation, (Copy, Assign)):
-            tape.note_version(operation.goal._memory)
+            tape.note_change(operation.goal)
 
 
 class Recorder(Scope):
@@ -225,7 +226,7 @@ class _Replay:
             self.done = True
 
 
-class Sequence:
+class Sequence(Uncopied):
     """Recorded steps. Made by :func:`record`.
 
     ``sequence.replay(stream=None, timed=False)`` runs them all, with the contents that the arrays have then; with

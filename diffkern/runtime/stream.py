@@ -18,6 +18,7 @@ from diffkern.runtime.device import Device, get_device, placed
 from diffkern.runtime.queue import Awaited, Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import attention, current
+from diffkern.runtime.uncopied import Uncopied
 
 __all__ = [
     "Event", "ScopedStream", "Stream", "get_event_elapsed_time", "get_stream", "on_its_way", "record_event",
@@ -26,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Stream:
+class Stream(Uncopied):
     """An ordered queue of launches.
 
     Parameters
@@ -112,7 +113,7 @@ class Stream:
         return "<dk.Stream default>" if self.is_default else f"<dk.Stream {id(self):#x}>"
 
 
-class Event:
+class Event(Uncopied):
     """A mark in a stream's work that others can wait for.
 
     Parameters

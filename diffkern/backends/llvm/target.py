@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import llvmlite
-import numba
 from llvmlite import binding as llvm
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 
 from diffkern.backends.llvm.uniform import MOST_QUESTIONS
+from diffkern.backends.numba_target import numba_target
 from diffkern.backends.vecmath.masked import PREFIX
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
@@ -33,7 +31,6 @@ _FULL_WIDTH = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "gr
 down under wider vectors; these do not: sin and exp over 4M float32 took 6.6 ms instead of 8.9."""
 
 _lock = free_in_child(threading.Lock())
-free_in_child(global_compiler_lock._lock)  # numba takes it around each call of LLVM, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ def _named(name: str) -> Target:
 
 
 def _native() -> Target:
-    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
+    _, triple, cpu, features = numba_target()
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
     machine = _create_machine(triple, cpu, features)
@@ -120,7 +117,7 @@ def description() -> dict[str, str]:
         "triple": t.triple,
         "cpu": t.cpu,
         "features": t.features,
-        "numba": numba.__version__,
+        "numba": numba_target().version,
         "llvmlite": llvmlite.__version__,
     }
 

@@ -43,6 +43,7 @@ from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, Array, Element, scalar_of
 from diffkern.kernel import Kernel
+from diffkern.lang.imported import is_found
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import array
 from diffkern.runtime.generation import Generation
@@ -76,6 +77,7 @@ class JaxCallable:
     ) -> None:
         if isinstance(function, Kernel) or not hasattr(function, "__code__"):
             raise TypeError(f"dk.jax_callable takes a Python function, not {function!r}")
+        self._given = function, num_outputs, output_dims, in_out_argnames, vmap_method, enable_backward
         self.function, self.name = function, function.__name__
         parameters = tuple(
             Parameter(self.name, k, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
@@ -90,6 +92,10 @@ class JaxCallable:
         self._surroundings = _surroundings(function)
         self._steps: dict[tuple[Kernel, int, tuple[str, ...]], JaxKernel] = {}
         functools.update_wrapper(self, function)
+
+    def __reduce__(self) -> Any:
+        # Where it decorates the function, the function's import path leads to it.
+        return self.function.__qualname__ if is_found(self, self.function) else (JaxCallable, self._given)
 
     def __repr__(self) -> str:
         return f"<dk.jax_callable of {self.name}>"

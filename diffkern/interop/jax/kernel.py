@@ -61,6 +61,7 @@ class JaxKernel:
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
+        self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, vmap_method, enable_backward
         self.kernel = kernel
         self.signature = signature_of("dk.jax_kernel", kernel, num_outputs, in_out_argnames)
         self.enable_backward = enable_backward and kernel.enable_backward
@@ -71,6 +72,9 @@ class JaxKernel:
         # What the kernel is to mean, if not what it means at each call; what it meant when the functions were compiled.
         self._of, self._state = of, of
         functools.update_wrapper(self, kernel.func)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JaxKernel, self._given
 
     def __repr__(self) -> str:
         return f"<dk.jax_kernel of {self.kernel.name}>"

@@ -59,6 +59,7 @@ class TorchFunction:
         in_out_argnames: Sequence[str] | str | None = None,
         enable_backward: bool = True,
     ) -> None:
+        self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
         self.kernel = kernel
         self.spec = CallSpec(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, "dk.torch_function")
         self.enable_backward = enable_backward and kernel.enable_backward
@@ -70,6 +71,9 @@ class TorchFunction:
             k: dtype for k in self.spec.inputs if (dtype := _floating(kernel.parameters[k].annotation)) is not None
         }
         self._operator = operator.operator_of(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TorchFunction, self._given
 
     def __repr__(self) -> str:
         return f"<dk.torch_function {self.kernel.name}>"

@@ -14,13 +14,14 @@ import os
 import platform
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.callers import warn
 from diffkern.forks import free_in_child
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.native.assemble import load_text
+from diffkern.runtime.native.digest_ir import DIGEST_NAMES, digest_ir
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
 from diffkern.runtime.native.scope_ir import SCOPE_EXTERNAL_NAMES, SCOPE_NAMES, scope_ir
@@ -36,7 +37,7 @@ _MAX_THREADS = MAX_WORKERS + 1
 # How long waiting threads spin before they sleep: about what waking a sleeper costs, so at most twice the best choice.
 _SPIN_NS = 50_000
 
-_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES)
+_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES, *DIGEST_NAMES)
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
 
@@ -197,7 +198,7 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 def _load_native() -> dict[str, int]:
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
     allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES | SCOPE_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir()
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir() + digest_ir()
     return load_text(text, names, allowed)
 
 
@@ -222,11 +223,7 @@ def _default_threads() -> int:
         return available
     if text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_THREADS:
         return int(text)
-    warnings.warn(
-        f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    warn(f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads")
     return available
 
 
