@@ -141,6 +141,8 @@ def test_an_array_without_elements_is_where_it_says(two_devices: FakeDriver) -> 
         class device:
             id = 1
 
-        __cuda_array_interface__ = {"shape": (0,), "typestr": "<f4", "data": (0, False), "version": 3}
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return {"shape": (0,), "typestr": "<f4", "data": (0, False), "version": 3}
 
     assert dk.array(Empty(), copy=False).device == "cuda:1"
