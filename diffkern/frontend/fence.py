@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from diffkern.errors import KernelError, KernelSyntaxError
+from diffkern.frontend import advice
 from diffkern.frontend.context import Context
 from diffkern.frontend.source import Source
 
@@ -78,18 +79,39 @@ class _Fence(ast.NodeVisitor):
 
     def visit_For(self, node: ast.For) -> None:
         if not isinstance(node.target, ast.Name):
-            self.refuse(node.target, "the variable of a for loop must be a name", "write for i in range(...)")
+            remedy = "write for i in range(len(x)) and index the arrays"
+            self.refuse(node.target, "the variable of a for loop must be a name", remedy)
         if not isinstance(node.iter, ast.Call):
             self.refuse(node.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id == "print":
-            self.refuse(node, *PRINT)
+        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if called == "printf" or (called == "print" and isinstance(node.func, ast.Name)):
+            self.refuse(node, f"{called} is not supported in a kernel", PRINT[1])
+            return
+        if called in ("float", "float32", "float64") and (text := _text(node.args[:1])) is not None:
+            remedy = advice.STRINGS.get(text.strip().lower(), "write the number itself")
+            self.refuse(node, "a kernel makes no number of a string", remedy)
             return
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.refuse(keyword.value, "** in a call is not supported in a kernel", "name the arguments")
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if _text([node.slice]) is not None:
+            shown = ast.unparse(node.value)
+            remedy = f"give the value a name outside the kernel and use that, or pass it as a parameter, not in {shown}"
+            self.refuse(node, "a dict is not read in a kernel", remedy)
+            return
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if _text([node.left]) is not None or any(_text([side]) is not None for side in node.comparators):
+            remedy = "decide on the host which kernel to launch, or pass a number"
+            self.refuse(node, "strings are not compared in a kernel", remedy)
+            return
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
@@ -112,6 +134,12 @@ class _Fence(ast.NodeVisitor):
         self.visit(node.target)  # the annotation may be text
         if node.value is not None:
             self.visit(node.value)
+
+
+def _text(nodes: list[ast.expr]) -> str | None:
+    """Return the string that one expression is, None if it is none."""
+    value = nodes[0].value if nodes and isinstance(nodes[0], ast.Constant) else None
+    return value if isinstance(value, str) else None
 
 
 def check(source: Source) -> list[KernelError]:
