@@ -34,7 +34,7 @@ from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
-from diffkern.runtime.type_keys import type_of_key
+from diffkern.runtime.type_keys import is_long, type_of_key
 from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
@@ -224,10 +224,21 @@ class Kernel(ByPath):
             if found is None:
                 types = self._checked_types(keys)
                 found = self._load(generation, keys, block_dim, types)
+                self._check_extents(keys, found)
                 if self._meaning is None:
                     self._notice_changes()
                 self._keep(generation, generation.programs, keys, block_dim, found)
             return found
+
+    def _check_extents(self, keys: tuple[str, ...], program: Executable) -> None:
+        """Refuse arrays whose extents the kernel reads and an int32 does not hold."""
+        for k in program.manifest.get("extents", ()):
+            argument = program.manifest["params"][k]["argument"]
+            if is_long(keys[argument]):
+                raise self.parameters[argument].error(
+                    "the kernel reads its shape, whose extents are int32 in kernels, and one of them is 2**31 or more",
+                    "pass the extent as an int64 of its own, or parts of the array",
+                )
 
     def adjoint(
         self,

@@ -422,7 +422,17 @@ def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]
         **_accesses(fn),
         "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
     }
+    if extents := _extents(fn):
+        manifest["extents"] = extents
     return {**manifest, "blockwise": True} if of_single_threads(fn) else manifest
+
+
+def _extents(fn: Function) -> list[int]:
+    """The parameters whose shape is read."""
+    position = {p: k for k, p in enumerate(fn.params)}
+    return sorted(
+        {position[op.operands[0]] for op in walk(fn.body) if op.name == "shape" and op.operands[0] in position}
+    )
 
 
 def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:

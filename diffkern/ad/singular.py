@@ -80,9 +80,9 @@ class Guards:
             return False
         if op.name == "const":
             return bool(op.attrs["value"] >= 0)
-        if op.name in ("mul", "dot"):
-            return op.operands[0] is op.operands[1]
-        if op.name in ("add", "max", "cast"):
+        if op.name in ("mul", "dot") and op.operands[0] is op.operands[1]:
+            return True
+        if op.name in ("add", "mul", "div", "max", "cast"):
             tests = [self._not_negative(x, depth - 1) for x in op.operands]
             return any(tests) if op.name == "max" else all(tests)
         return op.name in _NOT_NEGATIVE

@@ -52,6 +52,7 @@ class Frame:
     env: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopState] = field(default_factory=list)
     returns_value: bool = False
+    going_on: list[str] = field(default_factory=list)  # flags of chains whose rest is lowered after their beginning
     tile_parameters: Names = frozenset()  # parameters of a func that are the caller's tiles
 
 

@@ -109,7 +109,16 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
 
 
 def _binop(cx: Context, node: ast.BinOp) -> Term:
-    return binary(cx, arith.BINARY[type(node.op)], cx.expr(node.left), cx.expr(node.right), node)
+    """A sum of many terms is a tree that is deep on the left: a loop goes up it."""
+    spine = [node]
+    while isinstance(left := spine[-1].left, ast.BinOp):
+        spine.append(left)
+    term = cx.expr(spine[-1].left)
+    for part in reversed(spine):
+        right = cx.expr(part.right)
+        with cx.b.at(cx.loc(part)):
+            term = binary(cx, arith.BINARY[type(part.op)], term, right, part)
+    return term
 
 
 def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term:

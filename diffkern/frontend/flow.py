@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["UPDATES", "Liveness", "assigned", "contains", "falls_off", "leaves", "names_read"]
+__all__ = ["UPDATES", "Liveness", "assigned", "chain_of", "contains", "falls_off", "leaves", "names_read"]
 
 Names: TypeAlias = frozenset[str]
 Loop: TypeAlias = ast.For | ast.While
@@ -72,15 +72,17 @@ def contains(stmts: Sequence[ast.stmt], kinds: tuple[Escape, ...]) -> bool:
 
     ``break`` and ``continue`` inside a nested loop stay in that loop; ``return`` never does.
     """
-    for stmt in stmts:
-        if isinstance(stmt, kinds):
-            return True
-        if isinstance(stmt, ast.If) and (contains(stmt.body, kinds) or contains(stmt.orelse, kinds)):
-            return True
-        if isinstance(stmt, (ast.For, ast.While)):
-            outward = tuple(k for k in kinds if k is ast.Return)
-            if contains(stmt.body, outward) or contains(stmt.orelse, kinds):
+    pending = [(stmts, kinds)]
+    while pending:
+        block, wanted = pending.pop()
+        for stmt in block:
+            if isinstance(stmt, wanted):
                 return True
+            if isinstance(stmt, ast.If):
+                pending += [(stmt.body, wanted), (stmt.orelse, wanted)]
+            elif isinstance(stmt, (ast.For, ast.While)):
+                outward = tuple(k for k in wanted if k is ast.Return)
+                pending += [(stmt.body, outward), (stmt.orelse, wanted)]
     return False
 
 
@@ -93,10 +95,19 @@ def _leaves(stmt: ast.stmt) -> bool:
     if isinstance(stmt, (ast.Return, ast.Break, ast.Continue)):
         return True
     if isinstance(stmt, ast.If):
-        return leaves(stmt.body) and leaves(stmt.orelse)
+        chain = chain_of(stmt)
+        return all(leaves(link.body) for link in chain) and leaves(chain[-1].orelse)
     if isinstance(stmt, ast.While):
         return is_endless(stmt) and not contains(stmt.body, (ast.Break,))
     return False
+
+
+def chain_of(stmt: ast.If) -> list[ast.If]:
+    """An ``if`` and its ``elif``s, each with the next one as its ``else``."""
+    chain = [stmt]
+    while len(chain[-1].orelse) == 1 and isinstance(following := chain[-1].orelse[0], ast.If):
+        chain.append(following)
+    return chain
 
 
 def falls_off(stmts: Sequence[ast.stmt]) -> bool:
@@ -123,6 +134,10 @@ class Liveness:
     def after(self, stmt: ast.stmt) -> Names:
         """Names read after a branch, a loop or the last statement of a block, on some path."""
         return self._after.get(stmt, frozenset())
+
+    def stands_for(self, copy: ast.stmt, stmt: ast.stmt) -> None:
+        """Let a statement made by the lowering be followed by what follows one of the source."""
+        self._after[copy] = self.after(stmt)
 
     def head(self, loop: ast.stmt) -> Names:
         """Names whose value at the start of an iteration is read, in it or later."""
@@ -151,9 +166,12 @@ class Liveness:
         if isinstance(stmt, ast.Return):
             return names_read(stmt)
         if isinstance(stmt, ast.If):
-            then = self._block(stmt.body, live, brk, cont)
-            orelse = self._block(stmt.orelse, live, brk, cont)
-            return then | orelse | names_read(stmt.test)
+            chain = chain_of(stmt)
+            before = self._block(chain[-1].orelse, live, brk, cont)
+            for link in reversed(chain):
+                self._after[link] = self._after.get(link, frozenset()) | live
+                before = before | self._block(link.body, live, brk, cont) | names_read(link.test)
+            return before
         if isinstance(stmt, ast.While):
             return self._loop(stmt, names_read(stmt.test), frozenset(), live, brk, cont)
         if isinstance(stmt, ast.For):

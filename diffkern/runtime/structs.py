@@ -20,7 +20,7 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType
 from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
 from diffkern.runtime.array import array, wrap
-from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
+from diffkern.runtime.convert import as_numpy, bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
 
 __all__ = ["element_values", "from_element", "struct"]
 
@@ -214,7 +214,7 @@ def _as_field(t: FieldType, value: Any, what: str) -> Any:
         if found is None or found.type != t:
             raise TypeError(f"{what} takes a {t.name}, not {type(value).__name__} {value!r}")
         return copied(value)
-    numbers = np.asarray(value)
+    numbers = as_numpy(value)
     if numbers.shape != component_shape(t):
         raise TypeError(f"{what} takes {t}, not {value!r}")
     scalar = scalar_of(t)

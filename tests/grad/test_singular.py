@@ -169,7 +169,7 @@ def test_no_guard_where_the_operand_is_bounded_away() -> None:
     def k(x: dk.array(dtype=float), y: dk.array(dtype=float)):
         i = dk.tid()
         r = x[i]
-        d = dk.sqrt(r * r + 1.0) + dk.log(dk.abs(r) + 0.5) + r / dk.cosh(r) + 1.0 / dk.max(r, 0.1) + r / 3.0
+        d = dk.sqrt(r * r + 1.0) + dk.log(3.0 * dk.abs(r) / 2.0 + 0.5) + r / dk.cosh(r) + 1.0 / dk.max(r, 0.1) + r / 3.0
         v = dk.vec3(r, 1.0, 2.0)
         y[i] = d + 1.0 / dk.sqrt(dk.dot(v, v) + 0.01)
 
