@@ -19,6 +19,7 @@ from diffkern.errors import LaunchError
 from diffkern.forks import free_in_child
 from diffkern.interop.torch.call import home_of, is_value, result_type
 from diffkern.interop.torch.eager import disabled, gradients_of, second_derivative
+from diffkern.interop.torch.observers import check_tangents
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Mat, Vec
 from diffkern.lang.annotations import ArrayAnnotation
@@ -135,6 +136,7 @@ class Operator:
 
     def _run(self, *flat: Any) -> Any:
         args = self._arguments(flat)
+        check_tangents(repr(self._function), args)
         forward = self._function.forward_of(args)
         results, _ = forward.run(args)
         self._runs.note(results, forward.generation)
