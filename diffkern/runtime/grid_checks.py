@@ -12,7 +12,12 @@ from typing import Any
 
 from diffkern.errors import LaunchError
 
-__all__ = ["check_axes"]
+__all__ = ["check_axes", "named"]
+
+
+def named(kernel: str, error: LaunchError) -> LaunchError:
+    """Return an error of this module with the kernel's name in front."""
+    return LaunchError(f"kernel {kernel!r}: {error.message}", loc=error.loc, remedy=error.remedy)
 
 
 def check_axes(manifest: Mapping[str, Any], dims: Sequence[Any]) -> None:

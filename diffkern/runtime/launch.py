@@ -14,6 +14,7 @@ from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import placed
+from diffkern.runtime.grid_checks import named
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
@@ -424,5 +425,4 @@ def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tupl
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
     except LaunchError as error:
-        message = f"kernel {kernel.name!r}: {error.message}"
-        raise LaunchError(message, loc=error.loc, remedy=error.remedy) from None
+        raise named(kernel.name, error) from None

@@ -23,11 +23,13 @@ from typing import Any
 import numpy as np
 
 from diffkern import pipeline
+from diffkern.errors import LaunchError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.passes.widen import widen
+from diffkern.runtime.grid_checks import check_axes, named
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
@@ -298,6 +300,10 @@ def gradcheck(
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
+    try:
+        check_axes({"tid_arity": fn.tid_arity}, dims)
+    except LaunchError as error:
+        raise named(kernel.name, error) from None
     engine = partial(Compiled, block_dim=block_dim)
     report = check_function(fn, dims, args, engine=engine, options=kernel.options, tolerances=tolerances)
     if device is not None:

@@ -36,7 +36,7 @@ from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.runtime.config import config
-from diffkern.runtime.grid_checks import check_axes
+from diffkern.runtime.grid_checks import check_axes, named
 
 __all__ = ["JaxKernel"]
 
@@ -203,7 +203,7 @@ class _Plan:
         try:
             check_axes(manifest, self.dims)
         except LaunchError as error:
-            raise LaunchError(f"kernel {self.kernel.name!r}: {error.message}", remedy=error.remedy) from None
+            raise named(self.kernel.name, error) from None
 
     def check_sizes(self, manifest: Mapping[str, Any]) -> None:
         """Refuse outputs that are smaller than what the kernel stores to them."""
