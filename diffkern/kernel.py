@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from diffkern.errors import KernelError, raise_all
+from diffkern.errors import KernelError, Loc, raise_all
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
@@ -244,6 +244,15 @@ class Kernel:
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(specialization.for_arrays_apart(), functools.cache(lambda: made(specialization)))
+
+    def update_of_all_threads(self, program: Executable) -> Loc | None:
+        """Return where all threads of a launch of a program change one element that they have read, if they do."""
+        from diffkern.pipeline import update_of_all_threads
+
+        known: list[tuple[Any, Executable]] = [*self.programs.items()]
+        known += [(keys, one) for (keys, _), one in self._sized.items()]
+        keys = next((keys for keys, one in known if one is program), None)
+        return None if keys is None else update_of_all_threads(self.func, self._checked_types(keys), self.options)
 
     def forget_programs(self) -> None:
         """Drop all programs; they are loaded again when needed."""

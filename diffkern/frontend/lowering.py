@@ -18,8 +18,9 @@ from diffkern.frontend.inline import make_frame, run
 from diffkern.frontend.source import get_source
 from diffkern.frontend.stmt import lower_block
 from diffkern.frontend.terms import Binding
-from diffkern.ir.nodes import Function, Value
+from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.structs import Argument, flatten
+from diffkern.ir.updates import UPDATES
 
 __all__ = ["lower"]
 
@@ -63,6 +64,7 @@ def lower(
     except Cascade:
         pass
     raise_all(cx.errors)
+    kept = set(walk(cx.b.region)) if cx.updates else set()
     return Function(
         name or pyfunc.__name__,
         params,
@@ -70,4 +72,5 @@ def lower(
         loc=source.loc(source.node),
         tid_arity=0 if cx.tid is None else cx.tid[0],
         source_lines=source.numbered_lines(),
+        attrs={UPDATES: tuple(u for u in cx.updates if u.store in kept)} if cx.updates else {},
     )

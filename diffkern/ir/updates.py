@@ -1,0 +1,42 @@
+"""Augmented assignments to elements of arrays, as the frontend notes them beside the function.
+
+``a[i] += v`` is lowered to a load, an addition and a store. Whether it has to be one atomic update instead is decided
+once the whole function is known, so each such store is noted with what an atomic update in its place would need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from diffkern.ir.nodes import Op, Region, Value
+
+__all__ = ["UPDATES", "UPDATE_KINDS", "Update"]
+
+UPDATES: Final = "updates"
+"""The attribute of a function under which its updates stand."""
+
+UPDATE_KINDS: Final = ("add", "sub", "and", "or", "xor")
+"""The operations for which there is an atomic update."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """An augmented assignment to an element, or to a component of one.
+
+    Attributes
+    ----------
+    store
+        The op that ends it.
+    kind
+        One of :data:`UPDATE_KINDS`.
+    operand
+        What an atomic update of the whole element takes; components that are not meant get the neutral number.
+    prelude
+        The ops that compute the operand from values that are there at the store.
+    """
+
+    store: Op
+    kind: str
+    operand: Value
+    prelude: Region
