@@ -21,6 +21,9 @@ from diffkern.passes.blocks import blockwise_op
 from diffkern.passes.threads import Never, access_index, relate
 from diffkern.passes.tile_access import shadow
 
+CARRIED = "carried"
+"""The attribute of a load made for a loop, whose value is used only where the thread stores to the element as well."""
+
 
 class Source(enum.Enum):
     """Where the value of a load from a written array can be had again."""
@@ -101,7 +104,7 @@ def _classify(
 ) -> LoadFact:
     total = _Order()
     for write in writes:
-        implied = order.implies(load, write) and begins(loops[write], loops[load])
+        implied = load.attrs.get(CARRIED) or (order.implies(load, write) and begins(loops[write], loops[load]))
         if write.name == "atomic" or not (alone or _same_thread(forms, load, write, arity, implied)):
             return LoadFact(Source.RACING, write)
         found = _order(load, write, forms, loops, order)

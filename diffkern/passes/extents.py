@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import is_shared
+from diffkern.ir.types import Scalar, is_shared
 from diffkern.passes.affine import Affine, AffineForms
 from diffkern.passes.threads import access_index
 from diffkern.passes.updates import ALONE
@@ -55,7 +55,7 @@ def certain_extents(fn: Function) -> list[dict[str, Any]]:
             continue
         trips = [_linear(loop.hi - loop.lo, position) for loop in loops.values() if not (loop.hi - loop.lo).is_constant]
         for axis, (v, wrap) in enumerate(zip(access_index(op), op.attrs["wrap"], strict=True)):
-            bounds = _bounds(forms.of(v), loops)
+            bounds = _bounds(forms.of(v), loops) if _exact(forms, v) else None
             if bounds is None:
                 continue
             tids, low, high = bounds
@@ -104,6 +104,18 @@ def _counted(forms: AffineForms, op: Op) -> _Loop | None:
 
 def _trips(loop: _Loop) -> bool:
     return (loop.hi - loop.lo).is_constant
+
+
+def _exact(forms: AffineForms, v: Value) -> bool:
+    """Whether an index is what its affine form says: sums of narrow integers may have wrapped before a cast."""
+    op = forms.producer.get(v)
+    if op is None or op.name not in ("add", "sub", "mul", "neg", "cast"):
+        return True
+    t = op.operands[0].type
+    if op.name == "cast" and isinstance(t, Scalar) and t.bits < 32:
+        inner = forms.producer.get(op.operands[0])
+        return inner is None or inner.name == "const"
+    return all(_exact(forms, x) for x in op.operands)
 
 
 def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[list[list[int]], Affine, Affine] | None:

@@ -65,7 +65,7 @@ def _analysable(fn: Function, updates: Sequence[Update]) -> Function:
     for op, twin in zip(walk(fn.body), walk(copy.body), strict=True):
         if op in number:
             twin.attrs = {**twin.attrs, _SITE: number[op]}
-    clear_wraps(eliminate_common(fold(copy)))
+    clear_wraps(eliminate_common(fold(copy)), bounds=True)
     return eliminate_common(hoist_integers(copy), loads=True)
 
 
