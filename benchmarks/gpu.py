@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gpu_kernels
-import kernels
 import numpy as np
 from harness import (
     Results,
@@ -32,6 +31,8 @@ from harness import (
     print_table,
     save_json,
 )
+
+import kernels
 
 LAUNCHES = 100
 NO_TARGET = Target()

@@ -19,20 +19,27 @@ from diffkern.errors import (
     LaunchError,
 )
 from diffkern.interop.public import (
+    device_from_jax,
     device_from_torch,
+    device_to_jax,
     device_to_torch,
+    dtype_from_jax,
     dtype_from_torch,
+    dtype_to_jax,
     dtype_to_torch,
     from_dlpack,
+    from_jax,
     from_torch,
     stream_from_torch,
     stream_to_torch,
     to_dlpack,
+    to_jax,
     to_torch,
     torch_function,
 )
 from diffkern.kernel import Kernel, kernel
 from diffkern.lang import public_names as _public_names
+from diffkern.lang.dtypes import dtype_from_numpy, dtype_to_numpy
 from diffkern.lang.func import constant, func
 from diffkern.runtime.array import array, clone, copy
 from diffkern.runtime.config import config
@@ -58,7 +65,9 @@ from diffkern.runtime.device import (
     get_devices,
     get_preferred_device,
     init,
+    is_cpu_available,
     is_cuda_available,
+    is_device_available,
     is_peer_access_enabled,
     is_peer_access_supported,
     set_device,
@@ -94,7 +103,9 @@ from diffkern.runtime.stream import (
 )
 from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
+from diffkern.runtime.timer import ScopedTimer
 from diffkern.ship import load_directory as load
+from diffkern.specialize import clear_kernel_cache, clear_lto_cache
 
 
 def _elementwise(name: str, ndim: int) -> Kernel:
@@ -144,6 +155,7 @@ __all__ = [
     "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",
+    "ScopedTimer",
     "Sequence",
     "Stream",
     "Tape",
@@ -154,18 +166,27 @@ __all__ = [
     "capture_if",
     "capture_launch",
     "capture_while",
+    "clear_kernel_cache",
+    "clear_lto_cache",
     "clone",
     "config",
     "constant",
     "copy",
+    "device_from_jax",
     "device_from_torch",
+    "device_to_jax",
     "device_to_torch",
+    "dtype_from_jax",
+    "dtype_from_numpy",
     "dtype_from_torch",
+    "dtype_to_jax",
+    "dtype_to_numpy",
     "dtype_to_torch",
     "empty",
     "empty_like",
     "force_load",
     "from_dlpack",
+    "from_jax",
     "from_numpy",
     "from_torch",
     "full",
@@ -181,7 +202,9 @@ __all__ = [
     "get_preferred_device",
     "get_stream",
     "init",
+    "is_cpu_available",
     "is_cuda_available",
+    "is_device_available",
     "is_peer_access_enabled",
     "is_peer_access_supported",
     "jax_callable",
@@ -206,6 +229,7 @@ __all__ = [
     "synchronize_event",
     "synchronize_stream",
     "to_dlpack",
+    "to_jax",
     "to_torch",
     "torch_function",
     "wait_event",

@@ -7,6 +7,7 @@ for whatever the user can put right. A traceback is shown only for a fault of di
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -41,6 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], None] = options.run
     try:
         run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough, as head has. What is left in the buffer must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13  # as a shell has it of a program that SIGPIPE ended
     except (KernelError, UsageError) as error:
         print(f"diffkern: error: {error}", file=sys.stderr)
         return 2

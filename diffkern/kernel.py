@@ -7,23 +7,29 @@ when first needed, one for each combination of argument types (and, of an adjoin
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from diffkern.callers import brief, shortened
 from diffkern.errors import KernelError, Loc, raise_all
+from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import Func
+from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
+from diffkern.lang.text import take_text
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
+from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
@@ -32,15 +38,17 @@ from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
-    from diffkern.frontend.canonical import Place
+    from diffkern.frontend.canonical import Meaning, Place
     from diffkern.runtime.cuda.program import CudaExecutable
+
+    _computed_once = property  # which is how type checkers see one in a protocol
+else:
+    _computed_once = functools.cached_property
 
 __all__ = ["Kernel", "kernel"]
 
-_AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
 
-
-class Kernel:
+class Kernel(ByPath):
     """A function that runs once for every index of a launch's grid. Made by :func:`kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
@@ -68,6 +76,7 @@ class Kernel:
         if stack_bytes is not None and (isinstance(stack_bytes, bool) or not 0 < stack_bytes < 2**31):
             raise ValueError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
         self._mode = None if mode is None else check_mode(mode)
+        take_text(func)
         functools.update_wrapper(self, func)
         self.func = func
         self.name = self.key = func.__name__
@@ -75,20 +84,20 @@ class Kernel:
         self._enable_mathdx_gemm = enable_mathdx_gemm
         self._own_options: dict[str, Any] = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
         self._own_options.update(_of_blocks(block_dim, launch_bounds))
-        self.programs: dict[tuple[str, ...], Executable] = {}
-        self._adjoints: dict[_AdjointKey, Executable] = {}
-        # Programs for exactly one number of threads in a block, where that is not the usual one.
-        self._sized: dict[tuple[object, int], Executable] = {}
+        self._current = Generation(0, self.options, self.enable_mathdx_gemm)
+        self.programs = self._current.programs
         # What the function takes from its surroundings, as of the last look: compared at every launch.
         self._captures: list[tuple[Place, str, Any]] = []
-        self._fingerprint: list[tuple[str, bytes]] | None = None
-        self._generation = 0
+        self._meaning: Meaning | None = None
         # Compiling one specialization in two threads at once would be wasted work.
-        self._lock = threading.RLock()
+        self._lock = free_in_child(threading.RLock())
         config.watch(self)
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
+
+    def _function(self) -> Callable[..., Any]:
+        return self.func
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Raise: a kernel runs on a grid."""
@@ -98,7 +107,10 @@ class Kernel:
         """Return what launches the kernel over `dim` with the arguments it is called with."""
 
         def launch(*args: Any) -> None:
-            run(self, dim, args)
+            try:
+                run(self, dim, args)
+            except KernelError as error:
+                raise shortened(error)  # noqa: B904 - the same error
 
         return launch
 
@@ -125,7 +137,7 @@ class Kernel:
         found: int = self._own_options.get("block_dim", min(BLOCK_DIM, most))
         return found
 
-    @functools.cached_property
+    @_computed_once
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters.
 
@@ -153,35 +165,68 @@ class Kernel:
             if place.get(name) is not value:
                 self._notice_changes()
                 break
-        return self._generation
+        return self._current.number
+
+    def current(self) -> Generation:
+        """Return what the kernel means now, for a launch to keep."""
+        self.generation()
+        return self._current
 
     def _notice_changes(self) -> None:
-        """Forget the programs if a captured name really means something else, not just another equal number."""
+        """Begin anew if a captured name really means something else, not just another equal number."""
+        from diffkern.frontend.canonical import captures, meaning_of
+
         with self._lock:
-            before = self._fingerprint
-            self._watch()
-            if self._fingerprint != before:
-                self._generation += 1
+            try:
+                meaning = meaning_of(self.func)
+            except KernelError:  # whoever launches it is told, when the program is made
                 self.forget_programs()
+                self._meaning, self._captures = None, []
+                return
+            if self._meaning is not None and meaning.fields != self._meaning.fields:
+                self.forget_programs()
+            self._meaning, self._captures = meaning, captures(meaning)
 
-    def _watch(self) -> None:
-        from diffkern.frontend.canonical import captures, fingerprint
+    def function_of(self, generation: Generation) -> Callable[..., Any]:
+        """Return the function to compile for what the kernel means, or meant."""
+        with self._lock:
+            self.generation()
+            if generation is self._current or generation.meaning is None:
+                return self.func
+            if generation.function is None:
+                from diffkern.frontend.frozen import frozen
 
-        self._fingerprint = fingerprint(self.func)
-        self._captures = captures(self.func)
+                generation.function = frozen(self.func, generation.meaning)
+            return generation.function
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
-        """Return the forward program for argument types (and threads of a block, 0 for the usual), built if need be."""
+    @property
+    def _adjoints(self) -> Mapping[AdjointKey, Executable]:
+        """Adjoint programs of what the kernel means now."""
+        return self._current.adjoints
+
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
+        """Return the forward program for argument types, built if need be.
+
+        Parameters
+        ----------
+        keys : tuple of str
+            Types of the arguments.
+        block_dim : int, optional
+            Threads of a block, 0 for the usual number.
+        of : Generation, optional
+            What the kernel meant, if that is not what it means now.
+        """
         with self._lock:
-            found = self._known(self.programs, keys, block_dim)
+            generation = of or self._current
+            found = self._known(generation, generation.programs, keys, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options), block_dim)
-                if self._fingerprint is None:
-                    self._watch()
-                self._keep(self.programs, keys, block_dim, found)
+                found = self._load(generation, keys, block_dim, types)
+                if self._meaning is None:
+                    self._notice_changes()
+                self._keep(generation, generation.programs, keys, block_dim, found)
             return found
 
     def adjoint(
@@ -190,6 +235,7 @@ class Kernel:
         active: frozenset[int],
         accumulate: Literal["plain", "atomic"] = "plain",
         block_dim: int = 0,
+        of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`."""
         if not self.enable_backward:
@@ -201,65 +247,85 @@ class Kernel:
                 remedy="leave that option out, or launch it with record_tape=False",
             )
         key = (keys, active, accumulate)
-        found = self._known(self._adjoints, key, block_dim)
+        generation = of or self._current
+        found = self._known(generation, generation.adjoints, key, block_dim)
         if found is not None:
             return found
         with self._lock:
-            found = self._known(self._adjoints, key, block_dim)
+            found = self._known(generation, generation.adjoints, key, block_dim)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(keys, Specialization(self.func, types, self.options, active, accumulate), block_dim)
-                self._keep(self._adjoints, key, block_dim, found)
+                found = self._load(generation, keys, block_dim, types, active, accumulate)
+                self._keep(generation, generation.adjoints, key, block_dim, found)
             return found
 
-    def _known(self, programs: Mapping[Any, Executable], key: Any, block_dim: int) -> Executable | None:
+    def _known(
+        self, generation: Generation, programs: Mapping[Any, Executable], key: Any, block_dim: int
+    ) -> Executable | None:
         """Return a program that there is for blocks of so many threads."""
         found = programs.get(key)
         if found is not None and found.manifest.get("block_dim") in (None, block_dim or self.block_dim):
             return found
-        return self._sized.get((key, block_dim or self.block_dim))
+        return generation.sized.get((key, block_dim or self.block_dim))
 
-    def _keep(self, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable) -> None:
+    def _keep(
+        self, generation: Generation, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable
+    ) -> None:
         if found.manifest.get("block_dim") in (None, self.block_dim):
             programs[key] = found
         else:
-            self._sized[key, block_dim] = found
+            generation.sized[key, block_dim] = found
 
-    def _load(self, keys: tuple[str, ...], specialization: Specialization, block_dim: int) -> Executable:
+    def _load(
+        self,
+        generation: Generation,
+        keys: tuple[str, ...],
+        block_dim: int,
+        types: tuple[Argument, ...],
+        active: frozenset[int] | None = None,
+        accumulate: Literal["plain", "atomic"] = "plain",
+    ) -> Executable:
         """Return a program for where its arrays are."""
+
+        def specialization() -> Specialization:
+            return Specialization(self.function_of(generation), types, generation.options, active, accumulate)
+
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
-            return load(specialization)
+            return load(specialization())
         from diffkern.runtime.cuda.context import watch
         from diffkern.runtime.cuda.program import executable
 
         watch(self)
         device = placed(alias)
         assert device is not None
-        specialization = specialization.for_block(block_dim or self.block_dim, self.enable_mathdx_gemm, device.target)
+
+        def on_device() -> Specialization:
+            return specialization().for_block(block_dim or self.block_dim, generation.library, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
             return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
-        return made(specialization.for_arrays_apart(), functools.cache(lambda: made(specialization)))
+        return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
 
     def update_of_all_threads(self, program: Executable) -> Loc | None:
         """Return where all threads of a launch of a program change one element that they have read, if they do."""
         from diffkern.pipeline import update_of_all_threads
 
         known: list[tuple[Any, Executable]] = [*self.programs.items()]
-        known += [(keys, one) for (keys, _), one in self._sized.items()]
+        known += [(keys, one) for (keys, _), one in self._current.sized.items()]
         keys = next((keys for keys, one in known if one is program), None)
         return None if keys is None else update_of_all_threads(self.func, self._checked_types(keys), self.options)
 
     def forget_programs(self) -> None:
-        """Drop all programs; they are loaded again when needed."""
+        """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""
         with self._lock:
-            self.programs.clear()
-            self._adjoints.clear()
-            self._sized.clear()
+            before = self._current
+            before.meaning = self._meaning
+            self._current = Generation(before.number + 1, self.options, self.enable_mathdx_gemm)
+            self.programs = self._current.programs
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
         device_of_keys(self.name, self.parameters, keys)
@@ -275,6 +341,7 @@ class Kernel:
 
     # -- inspection --------------------------------------------------------------------------------------------------
 
+    @brief
     def source(self, *types: Any, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable forward program.
 
@@ -294,6 +361,7 @@ class Kernel:
         """Return the options for source that is shown: for a GPU with the threads of a block."""
         return {**self.options, "threads": self.block_dim} if target == "cuda" else dict(self.options)
 
+    @brief
     def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable adjoint program.
 
@@ -311,6 +379,7 @@ class Kernel:
         known = self.argument_types(*types)
         return adjoint_source(self.func, known, self._active(known, active), self._printed(target), _flavour(target))
 
+    @brief
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
         """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
         from diffkern.pipeline import adjoint_report
@@ -318,6 +387,7 @@ class Kernel:
         known = self.argument_types(*types)
         return adjoint_report(self.func, known, self._active(known, active), self.options)
 
+    @brief
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         from diffkern.pipeline import ir_text
@@ -366,6 +436,10 @@ class Kernel:
         return frozenset(i for indices in found.values() for i in indices)
 
 
+if sys.version_info < (3, 12):  # until then such a property has a lock for all kernels
+    free_in_child(vars(Kernel)["parameters"].lock)
+
+
 def _flavour(target: str) -> Literal["cpu", "cuda"]:
     if target == "cuda":
         return "cuda"
@@ -386,7 +460,10 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return value._type
     if isinstance(value, np.ndarray) and not isinstance(value, CompositeValue):
         element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
-        return wrap(value, element)._type
+        try:
+            return wrap(value, element)._type
+        except TypeError as error:
+            raise parameter.error(str(error), "pass an array of the parameter's type") from None
     try:
         return resolve_type(value)
     except TypeError:

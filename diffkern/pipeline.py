@@ -29,6 +29,7 @@ from diffkern.codegen.cuda import to_cuda_python
 from diffkern.codegen.python import to_python
 from diffkern.errors import AutodiffError, Loc
 from diffkern.frontend import lower
+from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
@@ -66,6 +67,8 @@ CUDA_STACK_BYTES = 2 * 1024
 DEFAULT_TILE_STACK_BYTES = 2 * 1024 * 1024
 CUDA_TILE_STACK_BYTES = 16 * 1024
 """For loops that carry tiles; on CUDA in the shared memory of a block."""
+PRINTED_ARCHITECTURE = "sm_90"
+"""The GPU for which source is printed where no architecture is named: it decides on how much memory a block has."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,12 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.attrs = {**fn.attrs, "unfused": True}
-    return widen(fn) if options.get("widen") else fn
+    return _verified(widen(fn) if options.get("widen") else fn, options)
+
+
+def _verified(fn: Function, options: Options) -> Function:
+    """The function, which must be valid IR; whether it is is found out in debug mode and in tests."""
+    return verifier.verify(fn) if verifier.ALWAYS or options.get("mode") == "debug" else fn
 
 
 def optimise(fn: Function) -> Function:
@@ -163,7 +171,8 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     if _is_cuda(options):
         budget = replace(budget, block_bytes=CUDA_TILE_STACK_BYTES, thread_bytes=budget.bytes)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(fn, chosen, budget)
+    adjoint = reverse(_verified(fn, options), chosen, budget)
+    _verified(adjoint.fn, options)
     eliminate(eliminate_common(fold(adjoint.fn), loads=True))
     check_adjoint(adjoint.fn, cuda=_is_cuda(options))
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
@@ -188,16 +197,21 @@ def build_adjoint(
 ) -> Program:
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
-    d = differentiate(prepare(primal), active, options)
+    d = settle(differentiate(prepare(primal), active, options), accumulate, options)
+    _passed(d.fn, options)
+    # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
+    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+
+
+def settle(d: Derivative, accumulate: Literal["plain", "atomic"], options: Options) -> Derivative:
+    """The adjoint, in place, with the modes of its accumulations as its target needs them."""
     if _is_cuda(options):
         settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
     elif accumulate == "atomic":
         use_atomics(d.fn, d.buffers)
     elif of_single_threads(d.fn):
-        d = replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
-    _passed(d.fn, options)
-    # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
-    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+        return replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
+    return d
 
 
 def _passed(fn: Function, options: Options) -> Function:
@@ -211,14 +225,15 @@ def forward_ir(pyfunc: PyFunction, types: Sequence[Argument], options: Options) 
 
 
 def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> Derivative:
-    """The adjoint's IR, as it is compiled (with plain accumulation)."""
-    return differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options)
+    """The adjoint's IR, as it is compiled for launches in which plain accumulation is right."""
+    return settle(differentiate(prepare(lower_kernel(pyfunc, types, options)), active, options), "plain", options)
 
 
 def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
     """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
-    fn = forward_ir(pyfunc, types, options)
-    return _spell(fn, flavour, _header(fn, types, "forward"))
+    options = _printed(options, flavour)
+    fn = _verified(forward_ir(pyfunc, types, options), options)
+    return _spell(fn, options, _header(fn, types, "forward"))
 
 
 def adjoint_source(
@@ -229,14 +244,20 @@ def adjoint_source(
     flavour: Flavour = "cpu",
 ) -> str:
     """Readable Python form of a kernel's adjoint."""
+    options = _printed(options, flavour)
     d = adjoint_ir(pyfunc, types, active, options)
-    if flavour == "cuda":
-        settle_updates(d.fn, d.buffers, d.conflicts)
-    return _spell(d.fn, flavour, _header(d.fn, types, "adjoint"))
+    return _spell(d.fn, options, _header(d.fn, types, "adjoint"))
 
 
-def _spell(fn: Function, flavour: Flavour, header: list[str]) -> str:
-    return to_cuda_python(fn, header=header) if flavour == "cuda" else to_python(fn, header=header)
+def _printed(options: Options, flavour: Flavour) -> Options:
+    """The options with the target whose program is printed: source and machine code come from one IR."""
+    return {"target": PRINTED_ARCHITECTURE, **options} if flavour == "cuda" else options
+
+
+def _spell(fn: Function, options: Options, header: list[str]) -> str:
+    if not _is_cuda(options):
+        return to_python(fn, header=header)
+    return to_cuda_python(fn, header=header, limit=cuda.shared_limit(options["target"]))
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
@@ -247,8 +268,9 @@ def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str
 
 def adjoint_report(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int], options: Options) -> str:
     """What a kernel's adjoint stores, copies and synchronises."""
-    d = adjoint_ir(pyfunc, types, active, options)
-    return describe(lower_kernel(pyfunc, types, options), d.adjoint, d.conflicts)
+    primal = lower_kernel(pyfunc, types, options)
+    d = differentiate(prepare(primal), active, options)
+    return describe(primal, d.adjoint, d.conflicts)
 
 
 def ir_text(
@@ -263,7 +285,7 @@ def ir_text(
 def _build(
     fn: Function, kernel: str, symbol: str, options: Options, manifest: dict[str, Any], debug_checks: cpu.Checking
 ) -> Program:
-    source = to_python(fn)
+    source = to_python(_verified(fn, options))
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
     files: dict[str, bytes] = {}

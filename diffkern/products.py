@@ -161,7 +161,8 @@ def _count(made: int) -> None:
 
 
 def _command(product: Product) -> list[str]:
-    return [sys.executable, "-m", "diffkern.backends.cuda.mathdx_child", json.dumps(asdict(product))]
+    # It finds what this process finds, whose whole path it is given: nothing less, and no other installation.
+    return [sys.executable, "-S", "-m", "diffkern.backends.cuda.mathdx_child", json.dumps(asdict(product))]
 
 
 @dataclass
@@ -223,8 +224,8 @@ class _Makers:
     def start(self, product: Product) -> _Maker:
         out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
         package = str(Path(__file__).parents[1])
-        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
-        environment = {**os.environ, "PYTHONPATH": path}
+        path = [package, os.environ.get("PYTHONPATH", ""), *sys.path]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
         # The pipe ends when this process does, however: the other one then ends too.
         process = subprocess.Popen(
             self.command(product), stdin=subprocess.PIPE, stdout=out, stderr=log, env=environment

@@ -8,7 +8,6 @@ so that the other machine needs no compiler.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -20,6 +19,7 @@ from diffkern.cache.environment import compiler_digest
 from diffkern.cache.maintenance import Artifact, artifacts, publish
 from diffkern.cache.store import Store, absolute
 from diffkern.cache.targets import is_gpu
+from diffkern.callers import warn
 from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
 from diffkern.ir.types import Array, is_differentiable
@@ -208,9 +208,7 @@ def _warn_of_other_versions(place: Path, found: Sequence[Artifact]) -> None:
     here = compiler_digest().hex()
     other = sum(a.ingredients.get("diffkern") != here for a in found)
     if other:
-        warnings.warn(
+        warn(
             f"{other} of the {len(found)} programs in {place} were made by another version of diffkern and are not "
-            "used; make the directory again with this one",
-            RuntimeWarning,
-            stacklevel=3,
+            "used; make the directory again with this one"
         )

@@ -14,16 +14,18 @@ import re
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from diffkern.cache.environment import MATHDX, compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
+from diffkern.cache.maintenance import artifacts, remove
 from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_fields, runnable, shipped_fields
+from diffkern.callers import warn
+from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
@@ -41,12 +43,13 @@ __all__ = [
     "artifact_key",
     "build_entry",
     "cache_directory",
+    "clear_kernel_cache",
+    "clear_lto_cache",
     "current_store",
     "is_for_this_machine",
     "load",
     "load_entry",
     "load_stored",
-    "loaded_directories",
     "runnable_targets",
 ]
 
@@ -65,7 +68,7 @@ _loaded: dict[str, Executable] = {}
 _entries: dict[str, Entry] = {}
 _store: Store | None = None
 _directories: list[Store] = []
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 class Specialization:
@@ -339,8 +342,27 @@ def current_store() -> Store:
         store = Store(directory) if _store is None or _store.directory != directory else _store
         is_new, _store = store is not _store, store
     if is_new and directory is None:
-        warnings.warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory", RuntimeWarning, stacklevel=3)
+        warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory")
     return store
+
+
+def clear_kernel_cache() -> int:
+    """Remove all artifacts from the cache directory, the code of matrix products too; return how many there were.
+
+    Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
+    """
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(artifacts(store.directory))[0]
+
+
+def clear_lto_cache() -> int:
+    """Remove the code of matrix products from the cache directory; return how many products there were."""
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(a for a in artifacts(store.directory) if a.what == "matrix product")[0]
 
 
 def add_directory(directory: Path) -> None:
@@ -348,11 +370,6 @@ def add_directory(directory: Path) -> None:
     with _lock:
         if all(store.directory != directory for store in _directories):
             _directories.append(Store(directory))
-
-
-def loaded_directories() -> list[Path]:
-    """Return the directories that were added."""
-    return [directory for store in _directories if (directory := store.directory) is not None]
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:

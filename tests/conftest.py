@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("DIFFKERN_VERIFY_IR", "1")  # before diffkern is imported; processes of the tests inherit it
+
 from diffkern.cache.maintenance import artifacts
 from diffkern.runtime.config import config as runtime_config
 from diffkern.testing.fake_cuda import FakeDriver, fake_cuda

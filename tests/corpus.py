@@ -36,6 +36,8 @@ class Sample:
         reduction where the address is uniform). Where this is empty, the adjoint must have none.
     forward_atomic
         Whether the kernel itself asks for atomic operations.
+    sums
+        Whether all threads of the kernel add to one element.
     exchanges
         Whether the adjoint hands a cotangent to one of several threads, by an atomic exchange.
     indexed_locally
@@ -49,6 +51,7 @@ class Sample:
     real: str = "float32"
     shared: frozenset[str] = frozenset()
     forward_atomic: bool = False
+    sums: bool = False
     exchanges: bool = False
     indexed_locally: bool = False
     wide: bool = False
@@ -136,7 +139,7 @@ def _samples() -> dict[str, Sample]:
         add("memory.row_view", indexed_locally=True)
         add("device.read_only_in_loop", "x")
         add("device.convolve", "x k")
-        add("device.softmax_loss", forward_atomic=True, indexed_locally=True)
+        add("device.softmax_loss", forward_atomic=True, sums=True, indexed_locally=True)
 
     def memory() -> None:
         add("memory.stencil", "x")
@@ -147,24 +150,25 @@ def _samples() -> dict[str, Sample]:
         add("memory.scatter_permutation")
         add("memory.scatter_add", forward_atomic=True)
         add("memory.scatter_max", forward_atomic=True, exchanges=True)
-        add("memory.uniform_loss", "target", forward_atomic=True)
-        add("memory.scalar_parameters", "a b", forward_atomic=True)
+        add("memory.uniform_loss", "target", forward_atomic=True, sums=True)
+        add("memory.scalar_parameters", "a b", forward_atomic=True, sums=True)
         add("memory.matmul_atomic", "a b", forward_atomic=True)
         add("memory.atomic_in_loop", forward_atomic=True, indexed_locally=True)
-        add("memory.triangle_area", "px py", forward_atomic=True)
+        add("memory.triangle_area", "px py", forward_atomic=True, sums=True)
         add("memory.square_in_place")
         add("memory.scratch_array", indexed_locally=True)
         add("memory.time_steps_in_memory", indexed_locally=True)
         add("memory.strided_stores")
         add("memory.slice_with_step", "x")
-        add("composites.spring_energy", "x k", forward_atomic=True)
+        add("composites.spring_energy", "x k", forward_atomic=True, sums=True)
         add("composites.spring_forces", "x", forward_atomic=True)
-        add("composites.edges_as_integer_vectors", "x", forward_atomic=True)
+        add("composites.vector_total", forward_atomic=True, sums=True)
+        add("composites.edges_as_integer_vectors", "x", forward_atomic=True, sums=True)
         add("device.four_gathered", "x", wide=True)
 
     def double() -> None:
         add("functions.double_kernel", real="float64", indexed_locally=True)
-        add("device.double_loss", real="float64", forward_atomic=True)
+        add("device.double_loss", real="float64", forward_atomic=True, sums=True)
         add("functions.mixed_precision", real="mixed")
 
     for group in (straight, branches, loops, memory, double):

@@ -11,7 +11,6 @@ The sweep visits each region's ops backwards. Statement forms that survive norma
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
 from diffkern.ad.replay import Replay, ReplayContext, plain_form, used_poison
 from diffkern.ad.rules import RULES, RuleArguments
+from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
@@ -86,6 +86,7 @@ class _Reverse:
         self.b = Builder()
         self.memory = BlockMemory(self.b, BlockPlan(fn)) if of_single_threads(fn) else None
         self.b.threads = threads_of(fn)
+        self.guards = Guards(fn)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
         self.ct_params: Env = {p: Value(_cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
         self.roots = [*self.active_params, *self.active_shared()]
@@ -273,11 +274,12 @@ class _Reverse:
         if not any(want):
             return
         operands = [env[v] for v in op.operands]
+        guarded = self.guards.needed(op)
         found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want))
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
-                if op.attrs.get("guarded") and not isinstance(ct.type, Tile):
-                    contribution = self.b.select(_is_zero(self.b, ct), self.b.zero(v.type), contribution)
+                if guarded:
+                    contribution = kept_zero(self.b, ct, contribution)
                 _name(contribution, v)
                 cts.add(v, contribution)
 
@@ -581,12 +583,6 @@ def _cotangent_type(p: Value) -> Array:
     if isinstance(p.type, Array):
         return p.type
     return Array(value_type(p.type), 1, "C")  # type: ignore[arg-type]
-
-
-def _is_zero(b: Builder, ct: Value) -> Value:
-    """Whether every component of a cotangent is exactly zero."""
-    tests = [b.one("eq", c, b.zero(c.type)) for c in b.components(ct)]
-    return functools.reduce(lambda x, y: b.one("and", x, y), tests)
 
 
 def _ct_name(v: Value) -> str:

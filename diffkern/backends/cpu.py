@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from diffkern.backends.llvm import target
 from diffkern.backends.llvm.checks import Checking
 from diffkern.backends.llvm.kernel import emit_kernel
-from diffkern.backends.llvm.uniform import uniform_questions
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.passes.dce import eliminate
 from diffkern.passes.expand import expand_composites
 from diffkern.passes.fission import to_blocks
 from diffkern.passes.tile_lower import lower_tiles
@@ -93,7 +93,7 @@ def compile_function(
         If an operation has no form on this target.
     """
     t = target.target(target_name)
-    fn = expand_composites(to_blocks(lower_tiles(fn)))
+    fn = eliminate(expand_composites(to_blocks(lower_tiles(fn))))
     kernel = emit_kernel(
         fn,
         symbol,
@@ -106,8 +106,7 @@ def compile_function(
         checking=checking,
         vector_bytes=target.vector_bytes(t),
     )
-    questions = uniform_questions(fn)
-    code = target.object_code(target.optimise(kernel.text, kernel.weight, t, questions), t)
+    code = target.object_code(target.optimise(kernel.text, kernel.weight, t, kernel.questions), t)
     return CompiledObject(
         code,
         kernel.symbols,
@@ -115,7 +114,7 @@ def compile_function(
         kernel.text,
         kernel.weight,
         t,
-        questions,
+        kernel.questions,
         kernel.check_sites,
         kernel.stamped,
     )

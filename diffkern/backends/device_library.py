@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.codegen import prims
+from diffkern.forks import free_in_child
 
 bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
@@ -33,7 +34,7 @@ SATURATED = {f"saturated_{t.__name__}": t for t in (int8, int16, int32, int64, u
 LIBDEVICE = (
     "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "rsqrt", "floor", "ceil", "trunc",
-    "round", "rint", "pow", "atan2",
+    "round", "rint", "pow", "atan2", "copysign",
 )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def _simulated() -> dict[str, Any]:
     return names
 
 
-_EXCHANGING = threading.Lock()
+_EXCHANGING = free_in_child(threading.Lock())
 
 
 def _exchange(array: Any, index: Any, value: Any) -> Any:
@@ -85,6 +86,10 @@ def _min(a: Any, b: Any) -> Any:
 
 def _max(a: Any, b: Any) -> Any:
     return a if a >= b or a != a else b
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    return math.sqrt(x * x + y * y)
 
 
 def _isnan(x: Any) -> Any:
@@ -126,6 +131,7 @@ def _next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
 
 _PORTABLE: dict[str, Callable[..., Any]] = {
     "select": _select,
+    "hypot": _hypot,
     "min": _min,
     "max": _max,
     "isnan": _isnan,
@@ -158,7 +164,7 @@ def _device() -> dict[str, Any]:
 
     def mathematics(name: str) -> Any:
         """The function of libdevice for the type of the argument."""
-        shape = _binary if name in ("pow", "atan2") else _unary
+        shape = _binary if name in ("pow", "atan2", "copysign") else _unary
         stub = shape(None)
         choices = shape(getattr(libdevice, f"{name}f")), shape(getattr(libdevice, name))
         overload(stub, target="cuda")(shape(lambda x, *_: choices[x != types.float32]))

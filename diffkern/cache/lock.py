@@ -9,10 +9,13 @@ what it guards must be right all the same, only done more than once.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
 
 __all__ = ["exclusive"]
 
@@ -31,37 +34,69 @@ def exclusive(path: str, timeout: float) -> Iterator[bool]:
     timeout : float
         Seconds to wait for another holder.
     """
-    descriptor = _acquire(path, time.monotonic() + timeout)
+    mine = path, threading.get_ident()
+    left = _held.get(mine)
+    if left is not None and not _runs(left[1]):
+        left[0].close()
+    file = _acquire(path, time.monotonic() + timeout)
     try:
-        yield descriptor is not None
+        yield file is not None
     finally:
-        if descriptor is not None:
+        if file is not None:
             # Removed while it is held: who waits on this file then sees that it is not the one at the path any more.
             with contextlib.suppress(OSError):
                 os.unlink(path)
-            os.close(descriptor)
+            file.close()
+            _held.pop(mine, None)
 
 
-def _acquire(path: str, deadline: float) -> int | None:
+# By path and thread, with the frame whose block it is: whoever Ctrl-C has kept from giving a lock back may come to ask
+# for it again, and must not wait for himself then.
+_held: dict[tuple[str, int], tuple[io.FileIO, FrameType | None]] = {}
+_PASSED_BY = frozenset((__name__, "contextlib", "diffkern.cache.store"))
+
+
+def _user() -> FrameType | None:
+    """Return the frame whose ``with`` block asks for a lock."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _PASSED_BY:
+        frame = frame.f_back
+    return frame
+
+
+def _runs(wanted: FrameType | None) -> bool:
+    """Whether a frame is one of those that run in this thread."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not wanted:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _acquire(path: str, deadline: float) -> io.FileIO | None:
     pause = _FIRST_PAUSE_S
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            file = io.FileIO(path, "a", opener=_open)
+            _held[path, threading.get_ident()] = file, _user()
         except OSError:
             return None
         try:
-            free = _try_lock(descriptor)
+            free = _try_lock(file.fileno())
         except OSError:  # no locks on this file system
-            os.close(descriptor)
+            file.close()
             return None
-        if free and _is_at(path, descriptor):
-            return descriptor
-        os.close(descriptor)
+        if free and _is_at(path, file.fileno()):
+            return file
+        file.close()
         if not free:
             if time.monotonic() >= deadline:
                 return None
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _is_at(path: str, descriptor: int) -> bool:

@@ -41,6 +41,8 @@ class Artifact:
         What it is for.
     ingredients : mapping of str to str
         What went into the key.
+    what : str
+        Its kind if it is no program, such as ``"matrix product"``.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Artifact:
     title: str
     target: str
     ingredients: Mapping[str, str]
+    what: str = ""
 
 
 def artifacts(directory: Path) -> list[Artifact]:
@@ -66,7 +69,8 @@ def artifacts(directory: Path) -> list[Artifact]:
         program = content.get("program", {})
         title = program.get("title") or program.get("what") or "damaged"
         target = program.get("target", "native")
-        found.append(Artifact(place.name, place, size, used, title, target, content.get("ingredients", {})))
+        ingredients, what = content.get("ingredients", {}), program.get("what", "")
+        found.append(Artifact(place.name, place, size, used, title, target, ingredients, what))
     return sorted(found, key=lambda a: (a.title, a.target, a.key))
 
 

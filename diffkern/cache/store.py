@@ -15,13 +15,14 @@ import stat
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from diffkern.cache.lock import exclusive
 from diffkern.cache.manifest import Entry, InvalidEntryError, decode, encode
 from diffkern.cache.place import UnsafeError, is_private, opened
+from diffkern.callers import warn
+from diffkern.forks import free_in_child
 
 __all__ = [
     "LOCK_PREFIX",
@@ -122,7 +123,7 @@ class Store:
     def __init__(self, directory: Path | None) -> None:
         self.directory = directory
         self._memory: dict[str, Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
         self._usable: bool | None = None if directory is not None else False
         self._warned = False
 
@@ -246,7 +247,7 @@ class Store:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            warn(message)
 
 
 def _new_directory(parent: str) -> str:

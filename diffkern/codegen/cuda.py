@@ -39,10 +39,9 @@ from diffkern.ir.types import (
     scalar_of,
     value_type,
 )
+from diffkern.passes.cuda_form import cuda_form
 from diffkern.passes.cuda_plan import Update, cuda_plan, summed_type
-from diffkern.passes.dce import eliminate
-from diffkern.passes.expand import expand_composites
-from diffkern.passes.tile_blocks import lower_tiles_for_blocks
+from diffkern.passes.tile_blocks import SHARED_BYTES
 
 __all__ = ["MAX_THREADS", "to_cuda_python"]
 
@@ -94,7 +93,7 @@ def lane_left(partials, value, distance):
 '''
 
 
-def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
+def to_cuda_python(fn: Function, *, header: Sequence[str] = (), limit: int = SHARED_BYTES) -> str:
     """Spell a function as a numba-cuda kernel.
 
     Parameters
@@ -103,13 +102,15 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
         Any verified function; the modes of an adjoint's accumulations must be settled for a GPU.
     header : sequence of str, optional
         Lines of a comment at the top.
+    limit : int, optional
+        Bytes of shared memory that a block may have.
 
     Returns
     -------
     str
         The source, ending in a newline.
     """
-    writer = _CudaWriter(eliminate(expand_composites(lower_tiles_for_blocks(fn))))
+    writer = _CudaWriter(cuda_form(fn, limit))
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
     lines += ["from numba import cuda", ""]

@@ -25,7 +25,7 @@ sqrt, cbrt, exp, exp2, expm1 = np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1
 log, log2, log10, log1p = np.log, np.log2, np.log10, np.log1p
 sin, cos, tan, asin, acos, atan = np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan
 sinh, cosh, tanh, asinh, acosh, atanh = np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh
-pow, atan2 = np.power, np.arctan2  # noqa: A001  the generated code's names
+pow, atan2, copysign = np.power, np.arctan2, np.copysign  # noqa: A001  the generated code's names
 floor, ceil, trunc, rint = np.floor, np.ceil, np.trunc, np.rint
 isnan, isinf, isfinite = np.isnan, np.isinf, np.isfinite
 abs = np.abs  # noqa: A001
@@ -34,6 +34,11 @@ abs = np.abs  # noqa: A001
 def rsqrt(x: Any) -> Any:
     """``1 / sqrt(x)``."""
     return type(x)(1) / np.sqrt(x)
+
+
+def hypot(x: Any, y: Any) -> Any:
+    """``sqrt(x * x + y * y)``."""
+    return np.sqrt(x * x + y * y)
 
 
 def erf(x: Any) -> Any:

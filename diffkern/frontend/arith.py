@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Term, Val, describe
+from diffkern.frontend.terms import WEAK_FLOAT, WEAK_INT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
@@ -60,7 +60,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
         return power(cx, a, b, node)
     if op == "div":
         return _divide(cx, a, b, node)
-    left, right, weak = coerce.unify(cx, a, b, node, SIGN[op])
+    left, right = coerce.unify(cx, a, b, node, SIGN[op])
     _check_kinds(cx, op, left, node)
     out = cx.b.one(op, left, right)
     # Sums and products may wrap around: what can be said of them is the business of ``passes.ranges``.
@@ -68,7 +68,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
         cx.nonneg.add(out)
     elif op == "mod" and right in cx.nonneg:
         cx.nonneg.add(out)  # the sign of Python's remainder is that of the divisor
-    return Val(out, weak)
+    return Val(out)
 
 
 def _operand_hint(a: Term, b: Term) -> str | None:
@@ -102,12 +102,14 @@ def _check_kinds(cx: Context, op: str, left: Value, node: ast.AST) -> None:
 
 
 def _divide(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
-    left, right, weak = coerce.unify(cx, a, b, node, "/")
+    left, right = coerce.unify(cx, a, b, node, "/")
+    if left.type == WEAK_INT:
+        left, right = cx.b.cast(left, WEAK_FLOAT), cx.b.cast(right, WEAK_FLOAT)
     if T.scalar_of(left.type).is_integer:
         cx.type_error(node, "/ of two integers", "write // for the integer quotient, or float(a) / float(b)")
     if left.type == T.BOOL:
         cx.type_error(node, "/ of two bools", "convert them first: float(b)")
-    return Val(cx.b.div(left, right), weak)
+    return Val(cx.b.div(left, right))
 
 
 # -- powers ------------------------------------------------------------------------------------------------------------
@@ -123,18 +125,18 @@ def power(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Const |
         if a.type == T.BOOL:
             cx.type_error(node, "** of a bool", "convert it first: int(b) or float(b)")
         if is_float and exponent == 0.5:
-            return Val(cx.b.one("sqrt", a.value), a.weak)
+            return Val(cx.b.one("sqrt", a.value))
         if is_float and exponent == -0.5:
-            return Val(cx.b.one("rsqrt", a.value), a.weak)
+            return Val(cx.b.one("rsqrt", a.value))
         whole = isinstance(exponent, int) or (is_float and exponent == int(exponent)) if _finite(exponent) else False
         if whole and abs(exponent) <= _MAX_UNROLLED_POWER and (is_float or exponent >= 0):
             return _unrolled(cx, a, int(exponent))
         if whole and not is_float:
             cx.type_error(node, f"an integer to the power {exponent}", "write float(i) ** ..., or multiply in a loop")
-    left, right, weak = coerce.unify(cx, a, b, node, "**")
+    left, right = coerce.unify(cx, a, b, node, "**")
     if not T.scalar_of(left.type).is_float:
         cx.type_error(node, f"** of {left.type} with an exponent known only at run time", "write float(a) ** float(b)")
-    return Val(cx.b.one("pow", left, right), weak)
+    return Val(cx.b.one("pow", left, right))
 
 
 def _finite(number: float) -> bool:
@@ -145,7 +147,7 @@ def _unrolled(cx: Context, a: Val, exponent: int) -> Val:
     """By repeated squaring; the product for a negative exponent is inverted at the end."""
     t = T.scalar_of(a.type)
     if exponent == 0:
-        return Val(cx.b.const(1, t), a.weak)
+        return Val(cx.b.const(1, t))
     result: Value | None = None
     square, left = a.value, abs(exponent)
     while left:
@@ -157,7 +159,7 @@ def _unrolled(cx: Context, a: Val, exponent: int) -> Val:
     assert result is not None
     if exponent < 0:
         result = cx.b.div(cx.b.const(1, t), result)
-    return Val(result, a.weak)
+    return Val(result)
 
 
 # -- vectors and matrices ----------------------------------------------------------------------------------------------
@@ -217,7 +219,7 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
         cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b))
     if not (coerce.is_number(a) and coerce.is_number(b)):
         return _compare_composites(cx, op, a, b, node)
-    left, right, _ = coerce.unify(cx, a, b, node, SIGN[op])
+    left, right = coerce.unify(cx, a, b, node, SIGN[op])
     if left.type == T.BOOL and op in ("eq", "ne"):
         differ = cx.b.one("xor", left, right)
         return Val(differ if op == "ne" else cx.b.one("not", differ))
@@ -248,7 +250,7 @@ def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
         cx.type_error(node, "- of a bool", "write not b, or convert it first: int(b)")
     if t.kind is T.Kind.UINT:
         cx.type_error(node, f"- of {t}", "convert it to a signed type first, as in dk.int64(x)")
-    return Val(cx.b.neg(a.value), a.weak)
+    return Val(cx.b.neg(a.value))
 
 
 def invert(cx: Context, a: Term, node: ast.AST) -> Const | Val:
@@ -261,5 +263,5 @@ def invert(cx: Context, a: Term, node: ast.AST) -> Const | Val:
     if isinstance(a, Val) and a.type == T.BOOL:
         return Val(cx.b.one("not", a.value))
     if isinstance(a, Val) and isinstance(a.type, T.Scalar) and a.type.is_integer:
-        return Val(cx.b.one("invert", a.value), a.weak)
+        return Val(cx.b.one("invert", a.value))
     cx.type_error(node, f"~ of {describe(a)}", "bit operations take integers")

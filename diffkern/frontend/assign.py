@@ -192,8 +192,8 @@ def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.e
         return
     store, prelude = cx.b.region.ops[-1], Region()
     with cx.b.into(prelude), cx.b.at(cx.loc(node)):
-        change = _change_of_element(cx, where, kind, operand, node)
-    cx.updates.append(Update(store, kind, change, prelude))
+        prelude.yields = (_change_of_element(cx, where, kind, operand, node),)
+    cx.updates.append(Update(store, kind, prelude))
 
 
 def _root(where: Place) -> Place:

@@ -37,6 +37,9 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
     if definition is not None:
         return records.construct(cx, definition, callee.name, node)
     t = _called_dtype(obj)
+    if t is not None and T.scalar_of(t) in T.STORAGE_ONLY:
+        wide = "dk.float32" if isinstance(t, T.Scalar) else f"dk.{callee.name.rsplit('.', 1)[-1].removesuffix('h')}"
+        cx.type_error(node, f"{callee.name} is a storage type", f"compute in {wide}; storing to such an array rounds")
     if isinstance(t, T.Scalar):
         return _cast(cx, t, callee.name, node)
     if t is not None:

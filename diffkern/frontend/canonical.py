@@ -10,7 +10,6 @@ The result is kept per function and served again as long as each captured name s
 from __future__ import annotations
 
 import ast
-import builtins
 import enum
 import inspect
 import weakref
@@ -28,6 +27,8 @@ from diffkern.lang import CompositeValue, Constant, Func, definition_of, lowerin
 
 __all__ = [
     "ENCODING_VERSION",
+    "Guard",
+    "Meaning",
     "Place",
     "captures",
     "encode_tree",
@@ -35,6 +36,7 @@ __all__ = [
     "fingerprint",
     "may_make_tiles_of_threads",
     "may_multiply_tiles",
+    "meaning_of",
     "positions",
 ]
 
@@ -203,28 +205,45 @@ def _names(node: ast.AST, stored: set[str], loaded: dict[Path, None]) -> None:
                     _names(item, stored, loaded)
 
 
-def _resolve(scope: Scope, path: Path) -> Any:
-    """The object at the end of a chain, as far as it leads through modules and classes."""
+def _resolve(scope: Scope, path: Path) -> tuple[Any, int]:
+    """The object at the end of a chain, as far as it leads through modules and classes, and how far that is."""
     obj = scope.lookup(path[0])
-    for name in path[1:]:
+    for depth, name in enumerate(path[1:], 1):
         following = static_attribute(obj, name)
         if following is MISSING:
-            return obj if not inspect.ismodule(obj) and not inspect.isclass(obj) else MISSING
+            return (obj if not inspect.ismodule(obj) and not inspect.isclass(obj) else MISSING), depth
         obj = following
-    return obj
+    return obj, len(path)
 
 
 @dataclass(frozen=True, slots=True)
-class _Guard:
-    """A captured name and what it meant; the fingerprint holds as long as it does."""
+class Guard:
+    """A captured name and what it meant; the fingerprint holds as long as it does.
 
+    Attributes
+    ----------
+    function : int
+        The number of the function that captures it.
+    scope, path
+        Where it is looked up.
+    depth : int
+        How many names of the path lead to the object.
+    obj
+        The object.
+    code : bytes
+        The same as bytes.
+    """
+
+    function: int
     scope: Scope
     path: Path
+    depth: int
     obj: Any
     code: bytes
 
     def holds(self) -> bool:
-        obj = _resolve(self.scope, self.path)
+        """Whether the name still means the same."""
+        obj, _ = _resolve(self.scope, self.path)
         if obj is self.obj:
             return True
         if isinstance(obj, Func) or isinstance(self.obj, Func):
@@ -233,15 +252,28 @@ class _Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A fingerprint, what it rests on, and the functions it covers besides the kernel (which must stay collectable)."""
+class Meaning:
+    """What a kernel means at one time.
+
+    Attributes
+    ----------
+    fields : list of (str, bytes)
+        Its fingerprint.
+    guards : list of Guard
+        What the fingerprint rests on.
+    reached : list of callable
+        The functions it covers besides the kernel (which must stay collectable).
+    annotations : list of dict
+        For each function, the kernel first, the types that its annotations meant.
+    """
 
     fields: list[tuple[str, bytes]]
-    guards: list[_Guard]
+    guards: list[Guard]
     reached: list[Callable[..., Any]]
+    annotations: list[dict[str, Any]]
 
 
-_KEPT: Final[weakref.WeakKeyDictionary[Any, _Kept]] = weakref.WeakKeyDictionary()
+_KEPT: Final[weakref.WeakKeyDictionary[Any, Meaning]] = weakref.WeakKeyDictionary()
 
 
 def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
@@ -263,11 +295,17 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     KernelSyntaxError
         If the source of one of the functions cannot be found.
     """
+    return list(meaning_of(pyfunc).fields)
+
+
+def meaning_of(pyfunc: Callable[..., Any]) -> Meaning:
+    """What a kernel means now; errors are those of :func:`fingerprint`."""
     kept = _KEPT.get(pyfunc)
     if kept is not None and all(guard.holds() for guard in kept.guards):
-        return list(kept.fields)
+        return kept
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
-    guards: list[_Guard] = []
+    guards: list[Guard] = []
+    annotations: list[dict[str, Any]] = []
     reached: list[Callable[..., Any]] = [pyfunc]
 
     def number_of(func: Func) -> int:
@@ -279,14 +317,15 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
         definition = get_source(function).node
         scope = Scope(function)
         fields.append((f"tree {k}", encode_tree(definition)))
-        fields.extend(_parameters(k, function, scope, number_of))
+        annotations.append({})
+        fields.extend(_parameters(k, function, scope, number_of, annotations[k]))
         for path in _captured(definition):
-            obj = _resolve(scope, path)
+            obj, depth = _resolve(scope, path)
             code = _encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
-            guards.append(_Guard(scope, path, obj, code))
-    _KEPT[pyfunc] = _Kept(fields, guards, reached[1:])
-    return list(fields)
+            guards.append(Guard(k, scope, path, depth, obj, code))
+    made = _KEPT[pyfunc] = Meaning(fields, guards, reached[1:], annotations)
+    return made
 
 
 def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
@@ -304,9 +343,8 @@ def may_make_tiles_of_threads(pyfunc: Callable[..., Any]) -> bool:
 
 def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     """Labelled fields with file, line and text of a kernel and the funcs it reaches, for programs that report them."""
-    fingerprint(pyfunc)
     fields = []
-    for k, function in enumerate([pyfunc, *_KEPT[pyfunc].reached]):
+    for k, function in enumerate([pyfunc, *meaning_of(pyfunc).reached]):
         source = get_source(function)
         text = "\n".join((f"{source.file}:{source.first_line}", *source.lines))
         fields.append((f"position {k}", text.encode(errors="surrogatepass")))
@@ -323,11 +361,11 @@ class _Cell:
     """A closure variable as a place."""
 
     def __init__(self, cell: CellType) -> None:
-        self._cell = cell
+        self.cell = cell
 
     def get(self, _: str) -> Any:
         try:
-            return self._cell.cell_contents
+            return self.cell.cell_contents
         except ValueError:  # not assigned any more
             return MISSING
 
@@ -336,42 +374,56 @@ class _Class:
     """A class as a place: its attributes may be inherited."""
 
     def __init__(self, cls: type) -> None:
-        self._cls = cls
+        self.cls = cls
 
     def get(self, name: str) -> Any:
-        return getattr(self._cls, name, MISSING)
+        return getattr(self.cls, name, MISSING)
 
 
-def captures(pyfunc: Callable[..., Any]) -> list[tuple[Place, str, Any]]:
-    """The names whose change would change the fingerprint: where each is looked up, and what it means now.
+# Modules whose functions and types nobody rebinds: they are not asked for at every launch.
+_LIBRARIES: Final = frozenset({"diffkern", "numpy", "math"})
 
-    Built-in functions, types and modules are left out. ``place.get(name) is value`` for each tells in a tenth of a
-    microsecond that the last fingerprint still holds.
+
+def captures(meaning: Meaning) -> list[tuple[Place, str, Any]]:
+    """The names whose change would change the fingerprint: where each is looked up, and what it meant.
+
+    A built-in of Python stands as the module's global that would shadow it, which is None as long as there is none.
+    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``place.get(name) is value``
+    for each tells in a tenth of a microsecond that the fingerprint still holds.
     """
-    fingerprint(pyfunc)
-    found: list[tuple[Place, str, Any]] = []
-    for guard in _KEPT[pyfunc].guards:
+    found: dict[tuple[int, str], tuple[Place, str, Any]] = {}
+    for guard in meaning.guards:
         obj: Any = MISSING
         for depth, name in enumerate(guard.path):
             if depth == 0:
                 place, obj = _place(guard.scope, name), guard.scope.lookup(name)
+                if place is guard.scope.globals and name not in place:
+                    found.setdefault((_identity(place), name), (place, name, None))
+                    continue
             elif inspect.ismodule(obj):
+                library = obj.__name__.partition(".")[0] in _LIBRARIES
                 place, obj = vars(obj), static_attribute(obj, name)
+                if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
+                    continue
             elif inspect.isclass(obj):
                 place, obj = _Class(obj), static_attribute(obj, name)
             else:
                 break
-            if obj is MISSING or inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj):
-                continue
-            found.append((place, name, obj))
-    return found
+            if obj is not MISSING:
+                found.setdefault((_identity(place), name), (place, name, obj))
+    return list(found.values())
+
+
+def _identity(place: Place) -> int:
+    """What tells places apart."""
+    return id(place.cell) if isinstance(place, _Cell) else id(place.cls) if isinstance(place, _Class) else id(place)
 
 
 def _place(scope: Scope, name: str) -> Place:
     cell = scope.cell(name)
     if cell is not None:
         return _Cell(cell)
-    return scope.globals if name in scope.globals else vars(builtins)
+    return scope.globals
 
 
 def _is_type(obj: Any) -> bool:
@@ -383,8 +435,9 @@ def _is_type(obj: Any) -> bool:
 
 
 def _parameters(
-    k: int, function: Callable[..., Any], scope: Scope, number_of: Callable[[Func], int]
+    k: int, function: Callable[..., Any], scope: Scope, number_of: Callable[[Func], int], types: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
+    """The fields of a function's parameters; the types that their annotations mean go into ``types``."""
     for name, parameter in inspect.signature(function).parameters.items():
         try:
             annotation = parameter_type(parameter.annotation, scope, name, function.__name__)
@@ -392,6 +445,7 @@ def _parameters(
             yield f"annotation {k} {name}", b"invalid"
         else:
             if annotation is not None:
+                types[name] = annotation
                 yield f"annotation {k} {name}", str(annotation).encode()
         if parameter.default is not parameter.empty:
             yield f"default {k} {name}", _encode_object(parameter.default, number_of)

@@ -10,7 +10,8 @@ import ast
 import math
 
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Term, Val, View, describe
+from diffkern.frontend.terms import WEAK, WEAK_FLOAT, WEAK_INT, Const, Term, Val, View, describe
+from diffkern.frontend.weak import fits
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
@@ -21,10 +22,12 @@ __all__ = [
     "explicit_cast",
     "is_number",
     "join",
+    "own_value",
     "promote",
     "scalar_term",
     "unify",
     "value",
+    "weak_type",
 ]
 
 
@@ -37,11 +40,16 @@ def default_type(const: Const) -> T.Scalar:
     return next((t for t in (T.INT32, T.INT64, T.UINT64) if fits(const.value, t)), T.INT64)
 
 
-def fits(number: int, t: T.Scalar) -> bool:
-    """Whether an integer lies in the range of an integer type."""
-    if t.kind is T.Kind.UINT:
-        return 0 <= number < 1 << t.bits
-    return -(1 << (t.bits - 1)) <= number < 1 << (t.bits - 1)
+def weak_type(const: Const) -> T.Scalar:
+    """The type of a literal that has met no other type yet."""
+    if isinstance(const.value, bool):
+        return T.BOOL
+    return WEAK_FLOAT if isinstance(const.value, float) else WEAK_INT
+
+
+def default(t: T.Scalar) -> T.Scalar:
+    """The type that a value takes where it has to have one, and nothing it has met decides."""
+    return {WEAK_FLOAT: T.FLOAT32, WEAK_INT: T.INT32}.get(t, t)
 
 
 def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
@@ -54,7 +62,7 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
                 f"the float {number} cannot become {to}",
                 f"write {int(number) if math.isfinite(number) else 0}, or int(...) to drop the fraction",
             )
-        if not fits(number, to):
+        if not (fits(number, to) or (to == WEAK_INT and (fits(number, T.INT64) or fits(number, T.UINT64)))):
             cx.type_error(node, f"{number} does not fit in {to}", "use a wider type, for example dk.int64(...)")
     out = cx.b.const(number, to)
     if to.is_integer and number >= 0:
@@ -63,14 +71,19 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
 
 
 def value(cx: Context, term: Term, node: ast.AST) -> Value:
-    """A term as an IR value; literals take their default type."""
+    """A term as an IR value; literals and what is made of them take their default type."""
     if isinstance(term, Val):
-        return term.value
+        return cx.b.cast(term.value, default(term.type)) if term.type in WEAK else term.value
     if isinstance(term, Const):
         return literal(cx, term, default_type(term), node)
     if isinstance(term, View):
         cx.type_error(node, f"{describe(term)} is used as a value", "index it, as in a[i]; whole arrays are not values")
     cx.type_error(node, f"{describe(term)} is used as a value", "use a number, a vector or a matrix here")
+
+
+def own_value(cx: Context, term: Const | Val, node: ast.AST) -> Value:
+    """A number as an IR value of its own type, which is weak for a literal."""
+    return term.value if isinstance(term, Val) else literal(cx, term, weak_type(term), node)
 
 
 def is_number(term: Term) -> bool:
@@ -120,7 +133,7 @@ def promote(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
 def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str) -> T.Scalar:
     """The scalar type in which two operands (scalars, or the components of composites) are combined."""
     ta, tb = _scalar_type(a), _scalar_type(b)
-    weak_a, weak_b = _is_weak(a), _is_weak(b)
+    weak_a, weak_b = ta in WEAK, tb in WEAK
     if T.BOOL in (ta, tb) and ta != tb:
         cx.type_error(
             node,
@@ -131,9 +144,10 @@ def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str
         weak, strong = (ta, tb) if weak_a else (tb, ta)
         if strong.is_float or weak.is_integer:
             return strong
-        return T.FLOAT32  # a float literal and an integer
-    if weak_a and weak_b and ta.is_integer and tb.is_integer and not (isinstance(a, Val) and isinstance(b, Val)):
-        return max(ta, tb, key=lambda t: t.bits)
+        # A float literal and an integer: nothing but the default has chosen the width of the result.
+        return WEAK_FLOAT if is_number(a) and is_number(b) else T.FLOAT32
+    if weak_a and weak_b:
+        return WEAK_FLOAT if WEAK_FLOAT in (ta, tb) else WEAK_INT
     found = promote(ta, tb)
     if found is None:
         cx.type_error(node, f"no integer type holds both {ta} and {tb}", "convert one of them, as in dk.int64(x)")
@@ -141,11 +155,7 @@ def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str
 
 
 def _scalar_type(term: Const | Val) -> T.Scalar:
-    return default_type(term) if isinstance(term, Const) else T.scalar_of(term.type)
-
-
-def _is_weak(term: Const | Val) -> bool:
-    return term.weak if isinstance(term, Val) else not isinstance(term.value, bool)
+    return weak_type(term) if isinstance(term, Const) else T.scalar_of(term.type)
 
 
 def to_scalar(cx: Context, term: Const | Val, to: T.Scalar, node: ast.AST) -> Value:
@@ -154,19 +164,20 @@ def to_scalar(cx: Context, term: Const | Val, to: T.Scalar, node: ast.AST) -> Va
         return literal(cx, term, to, node)
     target = T.with_scalar(term.type, to)
     out = cx.b.cast(term.value, target)
-    if term.value in cx.nonneg and to.is_integer and to.bits >= T.scalar_of(term.type).bits:
+    if term.value in cx.nonneg and _value_bits(to) >= _value_bits(T.scalar_of(term.type)):
         cx.nonneg.add(out)
     return out
 
 
-def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str) -> tuple[Value, Value, bool]:
-    """Two operands as values of one scalar type, and whether the result is weak.
+def _value_bits(t: T.Scalar) -> int:
+    """How many bits of an integer type say how large a number is; 0 for other types."""
+    return t.bits - (t.kind is T.Kind.INT) if t.is_integer else 0
 
-    A float made of an integer and a literal is weak as well: nothing but the default has chosen its width.
-    """
+
+def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str) -> tuple[Value, Value]:
+    """Two operands as values of one scalar type."""
     t = common(cx, a, b, node, what)
-    weak = all(_is_weak(x) or (t.is_float and _scalar_type(x).is_integer) for x in (a, b))
-    return to_scalar(cx, a, t, node), to_scalar(cx, b, t, node), weak
+    return to_scalar(cx, a, t, node), to_scalar(cx, b, t, node)
 
 
 # -- conversion --------------------------------------------------------------------------------------------------------
@@ -206,8 +217,8 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
     if T.with_scalar(term.type, T.BOOL) != T.with_scalar(to, T.BOOL):
         cx.type_error(node, f"{what} takes {to}, not {term.type}", _constructor_hint(to))
     source, target = T.scalar_of(term.type), T.scalar_of(to)
-    weak_int = term.weak and source.is_integer and target.is_integer
-    if not (implicit(source, target) or weak_int):
+    weak = source in WEAK and (source.is_integer or target.is_float) and target != T.BOOL
+    if not (implicit(source, target) or weak):
         cx.type_error(node, f"{what} takes {to}, not {term.type}", f"convert it: {_cast_spelling(to)}(...)")
     return to_scalar(cx, term, target, node)
 
@@ -243,8 +254,6 @@ def explicit_cast(cx: Context, term: Term, to: T.Scalar, node: ast.AST) -> Const
         return Val(literal(cx, Const(number if to.is_float else int(number)), to, node))
     if not isinstance(term, Val):
         cx.type_error(node, f"{describe(term)} cannot be converted to {to}")
-    if to in T.STORAGE_ONLY:
-        cx.type_error(node, f"{to} is a storage type", "compute in dk.float32; storing to such an array rounds")
     if to == T.BOOL:
         return as_bool(cx, term, node)
     return Val(to_scalar(cx, term, to, node))
@@ -265,20 +274,18 @@ def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
-def join(a: T.Element, weak_a: bool, b: T.Element, weak_b: bool) -> tuple[T.Element, bool] | None:
+def join(a: T.Element, b: T.Element) -> T.Element | None:
     """The type of a variable that has one type on one path and another on the other, or None if they do not fit.
 
     Only literals give way: to a number that is not one, and ints to floats.
     """
     if a == b:
-        return a, weak_a and weak_b
+        return a
     if not isinstance(a, T.Scalar) or not isinstance(b, T.Scalar) or T.BOOL in (a, b):
         return None
-    if weak_a and weak_b:
-        if a.is_float or b.is_float:
-            return T.FLOAT32, True
-        return max(a, b, key=lambda t: t.bits), True
-    if weak_a == weak_b:
+    if a in WEAK and b in WEAK:
+        return WEAK_FLOAT
+    if (a in WEAK) == (b in WEAK):
         return None
-    weak, strong = (a, b) if weak_a else (b, a)
-    return (strong, False) if weak.is_integer or strong.is_float else None
+    weak, strong = (a, b) if a in WEAK else (b, a)
+    return strong if weak.is_integer or strong.is_float else None

@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 from diffkern.frontend import arith, blocks, branch, coerce, views
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, RecView, Term, Tup, Val, View, describe
+from diffkern.frontend.literals import INTEGER_ROUNDING, fold
+from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ops.scalar import ROUNDING, UNARY_MATH
 
@@ -44,7 +45,7 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
             every = cast if key in ("float", "int", "bool") else f"dk.tile_map({name}, tile)"
             remedy = coerce.tile_remedy(term) if term.value.type.size == 1 else f"write {every} for all elements"
             cx.type_error(node, f"{name} of {describe(term)}", remedy)
-    return handler(cx, terms, node)
+    return fold(cx, key, terms, node) or handler(cx, terms, node)
 
 
 def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Call) -> Term:
@@ -52,75 +53,39 @@ def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Cal
     row = _TABLE.get(key) or vector.TABLE.get(key)
     if row is None or (row[0] is not None and row[0] != len(terms)):
         cx.type_error(node, f"{name} cannot be applied to {len(terms)} values here", "call it in a @dk.func")
-    return row[1](cx, terms, node)
+    return fold(cx, key, terms, node) or row[1](cx, terms, node)
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
 def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
-    """A number as a float; integers become float32, which is as weak as a literal."""
+    """A number as a float; one made of an integer is as weak as a literal."""
     scalar = coerce.scalar_term(cx, term, node, what)
     if isinstance(scalar, Const):
         if isinstance(scalar.value, bool):
             cx.type_error(node, f"{what} must be a number, not a bool", "write float(b)")
-        return Val(cx.b.const(float(scalar.value), T.FLOAT32), weak=True)
+        return Val(cx.b.const(float(scalar.value), WEAK_FLOAT))
     if scalar.type == T.BOOL:
         cx.type_error(node, f"{what} must be a number, not a bool", "write float(b)")
     if T.scalar_of(scalar.type).is_float:
         return scalar
-    return Val(cx.b.cast(scalar.value, T.FLOAT32), weak=True)
-
-
-_PYTHON_MATH: Final[Mapping[str, Callable[[float], float]]] = {
-    name: getattr(math, name)
-    for name in (
-        "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
-        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
-    )
-}  # fmt: skip
+    return Val(cx.b.cast(scalar.value, WEAK_FLOAT))
 
 
 def _unary(op: str) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-        (arg,) = args
-        fold = _PYTHON_MATH.get(op)
-        if isinstance(arg, Const) and not isinstance(arg.value, bool) and fold is not None:
-            try:
-                return Const(fold(float(arg.value)))
-            except (ValueError, OverflowError) as error:
-                cx.type_error(node, f"{op}({arg.value}): {error}")
-        x = as_float(cx, arg, node, f"the argument of {op}")
-        return Val(cx.b.one(op, x.value), x.weak)
+        return Val(cx.b.one(op, as_float(cx, args[0], node, f"the argument of {op}").value))
 
     return handler
 
 
 def _float_pair(op: str) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-        a, b = (as_float(cx, a, node, f"an argument of {op}") if not isinstance(a, Const) else a for a in args)
-        if isinstance(a, Const) and isinstance(b, Const):
-            a = as_float(cx, a, node, f"an argument of {op}")
-        left, right, weak = coerce.unify(cx, a, b, node, op)
-        return Val(cx.b.one(op, left, right), weak)
+        a, b = (as_float(cx, a, node, f"an argument of {op}") for a in args)
+        return Val(cx.b.one(op, *coerce.unify(cx, a, b, node, op)))
 
     return handler
-
-
-def _test(op: str) -> Handler:
-    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-        x = as_float(cx, args[0], node, f"the argument of {op}")
-        return Val(cx.b.one(op, x.value))
-
-    return handler
-
-
-_PYTHON_ROUNDING: Final[Mapping[str, Callable[[float], int]]] = {
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-    "rint": round,
-}
 
 
 def _rounding(op: str, to_int: bool) -> Handler:
@@ -129,10 +94,10 @@ def _rounding(op: str, to_int: bool) -> Handler:
         if to_int and not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
             if isinstance(arg, Val):
                 return arg
-            return Const(_PYTHON_ROUNDING[op](arg.value))
+            return Const(INTEGER_ROUNDING[op](arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
         rounded = cx.b.one(op, x.value)
-        return Val(cx.b.cast(rounded, T.INT32)) if to_int else Val(rounded, x.weak)
+        return Val(cx.b.cast(rounded, T.INT32)) if to_int else Val(rounded)
 
     return handler
 
@@ -147,7 +112,7 @@ def _step(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 def _by_sign(cx: Context, term: Term, node: ast.AST, what: str, below: int, above: int) -> Term:
     x = coerce.scalar_term(cx, term, node, f"the argument of {what}")
-    v = coerce.value(cx, x, node)
+    v = coerce.own_value(cx, x, node)
     t = T.scalar_of(v.type)
     if t == T.BOOL:
         cx.type_error(node, f"the argument of {what} must be a number, not a bool", "write int(b)")
@@ -156,14 +121,14 @@ def _by_sign(cx: Context, term: Term, node: ast.AST, what: str, below: int, abov
 
 
 def _nonzero(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    v = coerce.value(cx, coerce.scalar_term(cx, args[0], node, "the argument of nonzero"), node)
+    v = coerce.own_value(cx, coerce.scalar_term(cx, args[0], node, "the argument of nonzero"), node)
     t = T.scalar_of(v.type)
     return Val(cx.b.select(cx.b.one("ne", v, cx.b.const(0, t)), cx.b.const(1, t), cx.b.const(0, t)))
 
 
 def _frac(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     x = as_float(cx, args[0], node, "the argument of frac")
-    return Val(cx.b.sub(x.value, cx.b.one("trunc", x.value)), x.weak)
+    return Val(cx.b.sub(x.value, cx.b.one("trunc", x.value)))
 
 
 def _scaled(factor: float) -> Handler:
@@ -179,21 +144,6 @@ def _operator(op: str) -> Handler:
         return arith.binary(cx, op, args[0], args[1], node)
 
     return handler
-
-
-def _hypot(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    x, y = (as_float(cx, a, node, "an argument of hypot") for a in args)
-    left, right, weak = coerce.unify(cx, x, y, node, "hypot")
-    total = cx.b.add(cx.b.mul(left, left), cx.b.mul(right, right))
-    return Val(cx.b.one("sqrt", total), weak)
-
-
-def _copysign(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    x, y = (as_float(cx, a, node, "an argument of copysign") for a in args)
-    left, right, weak = coerce.unify(cx, x, y, node, "copysign")
-    magnitude = cx.b.one("abs", left)
-    negative = cx.b.one("lt", right, cx.b.zero(right.type))
-    return Val(cx.b.select(negative, cx.b.neg(magnitude), magnitude), weak)
 
 
 def _lerp(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
@@ -254,7 +204,7 @@ _Row: TypeAlias = tuple[int | None, Handler]
 _TABLE: Final[Mapping[str, _Row]] = {
     **{op: (1, _unary(op)) for op in UNARY_MATH},
     **{op: (1, _rounding(op, to_int=False)) for op in ROUNDING},
-    **{op: (1, _test(op)) for op in ("isnan", "isinf", "isfinite")},
+    **{op: (1, _unary(op)) for op in ("isnan", "isinf", "isfinite")},
     **{op: (2, _operator(op)) for op in ("add", "sub", "mul", "div", "floordiv", "mod", "pow")},
     "int_floor": (1, _rounding("floor", to_int=True)),
     "int_ceil": (1, _rounding("ceil", to_int=True)),
@@ -265,9 +215,7 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "bit_xor": (2, _operator("xor")),
     "lshift": (2, _operator("shl")),
     "rshift": (2, _operator("shr")),
-    "atan2": (2, _float_pair("atan2")),
-    "hypot": (2, _hypot),
-    "copysign": (2, _copysign),
+    **{op: (2, _float_pair(op)) for op in ("atan2", "hypot", "copysign")},
     "sign": (1, _sign),
     "step": (1, _step),
     "nonzero": (1, _nonzero),

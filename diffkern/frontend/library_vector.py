@@ -54,7 +54,7 @@ def _square(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
 def _pair(cx: Context, args: Sequence[Term], node: ast.AST, what: str) -> tuple[Value, Value]:
     """Two composites over one scalar type."""
     a, b = (_composite(cx, x, node, what) for x in args)
-    left, right, _ = coerce.unify(cx, Val(a), Val(b), node, what)
+    left, right = coerce.unify(cx, Val(a), Val(b), node, what)
     return left, right
 
 
@@ -167,7 +167,7 @@ def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
         return a if (a.value <= b.value) == (op == "min") else b
     if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
         cx.type_error(node, f"{op} of {describe(a)} and {describe(b)}", "index arrays, as in a[i]")
-    left, right, weak = coerce.unify(cx, a, b, node, op)
+    left, right = coerce.unify(cx, a, b, node, op)
     if T.scalar_of(left.type) == T.BOOL:
         cx.type_error(node, f"{op} of bools", "write and / or")
     if isinstance(left.type, T.Scalar) and isinstance(right.type, T.Scalar):
@@ -175,7 +175,7 @@ def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
         both, either = left in cx.nonneg and right in cx.nonneg, left in cx.nonneg or right in cx.nonneg
         if both or (op == "max" and either):
             cx.nonneg.add(out)
-        return Val(out, weak)
+        return Val(out)
     shape = left.type if not isinstance(left.type, T.Scalar) else right.type
     assert isinstance(shape, (T.Vec, T.Mat))
     if not isinstance(left.type, T.Scalar) and not isinstance(right.type, T.Scalar) and left.type != right.type:
@@ -222,9 +222,7 @@ def _abs(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     if t.kind is T.Kind.UINT:
         return arg
     if isinstance(arg.type, T.Scalar):
-        out = cx.b.one("abs", arg.value)
-        cx.nonneg.update([out] if t.is_integer else [])
-        return Val(out, arg.weak)
+        return Val(cx.b.one("abs", arg.value))  # of the least integer of a type it is negative
     return Val(cx.b.construct(arg.type, [cx.b.one("abs", c) for c in cx.b.components(arg.value)]))
 
 

@@ -16,7 +16,7 @@ from diffkern.errors import KernelTypeError
 from diffkern.frontend import branch, coerce, merge, ranges
 from diffkern.frontend.context import RETURN, RETURNED, Context, LoopState
 from diffkern.frontend.flow import assigned, contains, is_endless
-from diffkern.frontend.terms import Binding, Const, Poison, Term, Val
+from diffkern.frontend.terms import WEAK_INT, Binding, Const, Poison, Term, Val
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 
@@ -78,7 +78,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
         if binding is not None and binding.term is not None:
             plan.shapes[name] = merge.shape_of(binding.term)
     if isinstance(stmt, ast.For) and _target_name(stmt) in names and _target_name(stmt) not in plan.shapes:
-        plan.shapes[_target_name(stmt)] = merge.Leaf(T.INT32, True)
+        plan.shapes[_target_name(stmt)] = merge.Leaf(WEAK_INT)
     for name in names:
         known = cx.shapes.get(((*cx.call_path, stmt), name))
         if known is not None:

@@ -42,7 +42,6 @@ class Leaf:
     """One IR value."""
 
     type: Element
-    weak: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +65,10 @@ Shape: TypeAlias = "Leaf | Same | Fields | tuple[Shape, ...]"
 def shape_of(term: Term) -> Shape:
     """The shape of a term whose numbers vary."""
     match term:
-        case Const(value):
-            return Leaf(coerce.default_type(term), not isinstance(value, bool))
-        case Val(_, weak):
-            return Leaf(term.type, weak)
+        case Const():
+            return Leaf(coerce.weak_type(term))
+        case Val():
+            return Leaf(term.type)
         case Tup(items):
             return tuple(shape_of(item) for item in items)
         case Rec(struct, items):
@@ -94,8 +93,8 @@ def same_term(a: Term, b: Term) -> bool:
 def join(a: Shape, b: Shape) -> Shape | None:
     """The shape both fit, or None."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
-        found = coerce.join(a.type, a.weak, b.type, b.weak)
-        return None if found is None else Leaf(*found)
+        found = coerce.join(a.type, b.type)
+        return None if found is None else Leaf(found)
     if isinstance(a, Same) and isinstance(b, Same):
         if isinstance(a.term, Poison) or isinstance(b.term, Poison):
             return Same(Poison())
@@ -185,7 +184,7 @@ def zeros(cx: Context, shape: Shape) -> list[Value]:
 def build(shape: Shape, values: Iterator[Value]) -> Term:
     """The term of a shape whose IR values are given."""
     if isinstance(shape, Leaf):
-        return Val(next(values), shape.weak)
+        return Val(next(values))
     if isinstance(shape, Same):
         return shape.term
     if isinstance(shape, Fields):

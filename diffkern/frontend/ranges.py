@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Static, Val, describe
+from diffkern.frontend.terms import WEAK, Const, Static, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang import lowering_key
@@ -54,9 +54,11 @@ def trips_of(cx: Context, stmt: ast.For) -> Trips:
 
 
 def _common_type(cx: Context, terms: Sequence[Const | Val], node: ast.AST) -> T.Scalar:
-    types = [T.scalar_of(t.type) for t in terms if isinstance(t, Val)]
+    types = [T.scalar_of(t.type) for t in terms if isinstance(t, Val) and t.type not in WEAK]
     if not types:
-        return max((coerce.default_type(t) for t in terms if isinstance(t, Const)), key=lambda t: t.bits)
+        return max(
+            (coerce.default_type(t) for t in terms if isinstance(t, Const)), key=lambda t: t.bits, default=T.INT32
+        )
     found = types[0]
     for t in types[1:]:
         promoted = coerce.promote(found, t)

@@ -1,22 +1,23 @@
 """From a Python function to its syntax tree, with positions as in the user's file.
 
 In: a Python function. Out: a :class:`Source`: the ``def`` as an AST whose line numbers are those of the file, the
-file's lines, and :meth:`Source.loc` for error messages and for the IR.
+file's lines, and :meth:`Source.loc` for error messages and for the IR. The text is that of the time when the function
+was decorated, and it is compared with the function's code: what is compiled is what Python would run.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
-import linecache
 import os
-import textwrap
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from diffkern.errors import KernelSyntaxError, Loc
+from diffkern.frontend.code import is_source_of
+from diffkern.lang.text import texts_of
 
 __all__ = ["Source", "get_source"]
 
@@ -86,39 +87,82 @@ def _shown_path(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-@functools.lru_cache(maxsize=1024)
-def _parse(file: str, code: Any) -> tuple[ast.FunctionDef, int, tuple[str, ...]]:
-    # Code objects are equal without regard to their files, so the file is an argument of its own.
-    # linecache also serves IPython's cells and registered sources; stale entries would show lines that moved.
-    linecache.checkcache(file)
-    found = _quick(file, code)
-    if found is None:
-        raw, first_line = inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(raw)))
-    else:
-        raw, first_line, tree = found
+_Read = tuple[ast.FunctionDef, int, tuple[str, ...]]
+
+_read: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Read]]] = weakref.WeakKeyDictionary()
+
+
+def _definition_of(pyfunc: Callable[..., Any]) -> _Read:
+    """The def, its first line and its lines, from the text as it was when the function was decorated."""
+    code = pyfunc.__code__
+    known = _read.get(pyfunc)
+    if known is not None and known[0] is code:
+        return known[1]
+    found = _found(pyfunc)
+    _read[pyfunc] = code, found
+    return found
+
+
+def _found(pyfunc: Callable[..., Any]) -> _Read:
+    code = pyfunc.__code__
+    # What Python keeps elsewhere, as what was typed at its prompt, only inspect finds.
+    texts = texts_of(pyfunc) or [inspect.findsource(code)[0]]
+    failure: SyntaxError | None = None
+    for lines in texts:
+        try:
+            read = _parse(lines, code)
+        except SyntaxError as error:
+            failure = failure or error
+            continue
+        if is_source_of(read[0], pyfunc, lines):
+            return read
+    if failure is not None and len(texts) == 1:
+        raise failure
+    raise _Changed(code.co_filename)
+
+
+class _Changed(Exception):
+    """No known text of a file is what a function was compiled from."""
+
+
+def _parse(lines: list[str], code: Any) -> _Read:
+    raw, tree = _quick(lines, code) or _thorough(lines, code)
     indent = len(raw[0]) - len(raw[0].lstrip())
+    first_line = max(code.co_firstlineno, 1)
     definition = tree.body[0]
+    if indent:
+        assert isinstance(definition, ast.If)
+        definition = definition.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise SyntaxError(f"{type(definition).__name__} instead of a def")
-    first_line = max(first_line, 1)
+    shift = first_line - 1 - bool(indent)
     for node in ast.walk(definition):
         if isinstance(node, (ast.stmt, ast.expr, ast.arg, ast.keyword)):
-            node.lineno += first_line - 1
-            node.col_offset += indent
-            if node.end_lineno is not None and node.end_col_offset is not None:
-                node.end_lineno += first_line - 1
-                node.end_col_offset += indent
+            node.lineno += shift
+            if node.end_lineno is not None:
+                node.end_lineno += shift
     return definition, first_line, tuple(line.rstrip("\r\n") for line in raw)
 
 
-def _quick(file: str, code: Any) -> tuple[list[str], int, ast.Module] | None:
+def _tree_of(raw: list[str]) -> ast.Module:
+    # Under a head of its own an indented def is a statement as it stands: texts of several lines keep their contents.
+    return ast.parse("".join(["if 1:\n", *raw] if raw[0][:1].isspace() else raw))
+
+
+def _thorough(lines: list[str], code: Any) -> tuple[list[str], ast.Module]:
+    start = max(code.co_firstlineno, 1) - 1
+    if start >= len(lines):
+        raise SyntaxError(f"its file has {len(lines)} lines")
+    raw = inspect.getblock(lines[start:])
+    return raw, _tree_of(raw)
+
+
+def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
     """The lines of a def, found by their indentation; None where that is not enough.
 
-    ``inspect`` asks all modules for their files and splits the text into tokens, which takes most of the time of
-    finding a compiled kernel. A def that is cut in a bracket or a text does not parse, so what parses is whole.
+    ``inspect`` splits the text into tokens, which takes most of the time of finding a compiled kernel. A def that is
+    cut in a bracket or a text does not parse, so what parses is whole.
     """
-    lines = linecache.getlines(file)
     start = code.co_firstlineno - 1
     if not 0 <= start < len(lines):
         return None
@@ -136,11 +180,12 @@ def _quick(file: str, code: Any) -> tuple[list[str], int, ast.Module] | None:
         end = k + 1
     raw = lines[start:end]
     try:
-        tree = ast.parse(textwrap.dedent("".join(raw)))
+        tree = _tree_of(raw)
     except SyntaxError:  # a text with lines further left, or something else than a def
         return None
-    whole = len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef) and tree.body[0].name == code.co_name
-    return (raw, start + 1, tree) if whole else None
+    body = tree.body[0].body if indent and isinstance(tree.body[0], ast.If) else tree.body
+    whole = len(tree.body) == len(body) == 1 and isinstance(body[0], ast.FunctionDef) and body[0].name == code.co_name
+    return (raw, tree) if whole else None
 
 
 def get_source(pyfunc: Callable[..., Any]) -> Source:
@@ -149,14 +194,14 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
     Raises
     ------
     KernelSyntaxError
-        If Python cannot find it, or if it is not a ``def``.
+        If Python cannot find it, if it is not a ``def``, or if the function was compiled from another text.
     """
     code = pyfunc.__code__
     loc = Loc(_shown_path(code.co_filename), code.co_firstlineno, 0)
     if code.co_name == "<lambda>":
         raise KernelSyntaxError("a lambda cannot be compiled", loc=loc, remedy="write it as a def")
     try:
-        node, first_line, lines = _parse(code.co_filename, code)
+        node, first_line, lines = _definition_of(pyfunc)
     except (OSError, TypeError) as error:
         raise KernelSyntaxError(
             f"the source of {pyfunc.__name__} cannot be found ({error})",
@@ -168,4 +213,10 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
         raise KernelSyntaxError(
             f"{pyfunc.__name__} is not defined by a plain def ({error})", loc=loc, remedy="write it as a def"
         ) from error
+    except _Changed:
+        raise KernelSyntaxError(
+            f"the text of {pyfunc.__name__} is not what Python runs: the file was changed after it was imported",
+            loc=loc,
+            remedy="import the module again; if an import hook rewrites the module, leave the kernels out of that",
+        ) from None
     return Source(_shown_path(code.co_filename), node, first_line, lines)

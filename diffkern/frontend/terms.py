@@ -1,22 +1,27 @@
 """What an expression of the kernel language stands for while it is being lowered.
 
-Only :class:`Val` exists at run time. Literals are :class:`Const` (weak: they take the type of what they meet), views
-of arrays are an array with index expressions, tuples are taken apart, and modules, functions and dtypes are
-:class:`Static`.
+Only :class:`Val` exists at run time. Literals are :class:`Const`, views of arrays are an array with index expressions,
+tuples are taken apart, and modules, functions and dtypes are :class:`Static`.
+
+Literals are weak: they take the type of what they meet. So do values that are computed from literals alone; they have
+one of the types :data:`WEAK` until the whole kernel is lowered (:mod:`weak`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from diffkern.errors import Loc
 from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import Array, Element
+from diffkern.ir.types import Array, Element, Kind, Scalar
 
 __all__ = [
+    "WEAK",
+    "WEAK_FLOAT",
+    "WEAK_INT",
     "Binding",
     "Const",
     "Fixed",
@@ -33,6 +38,12 @@ __all__ = [
 ]
 
 
+WEAK_INT: Final = Scalar("int", Kind.INT, 32)
+WEAK_FLOAT: Final = Scalar("float", Kind.FLOAT, 32)
+WEAK: Final = frozenset({WEAK_INT, WEAK_FLOAT})
+"""Types of values that give way to any other type of number; there are none after lowering."""
+
+
 @dataclass(frozen=True, slots=True)
 class Const:
     """A number known now. ints and floats are weak; a bool is a bool."""
@@ -42,10 +53,9 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Val:
-    """A value of the IR. ``weak``: computed from literals alone, so that it gives way to any other numeric type."""
+    """A value of the IR."""
 
     value: Value
-    weak: bool = False
 
     @property
     def type(self) -> Element:

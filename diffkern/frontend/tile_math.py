@@ -72,7 +72,7 @@ def map_terms(
         param = Value(T.value_type(t.dtype) if isinstance(t, T.Tile) else t, x.value.name)
         values.append(x.value)
         params.append(param)
-        terms.append(Val(param, x.weak))
+        terms.append(Val(param))
     region = Region(tuple(params))
     if cx.in_map:
         cx.type_error(node, "a tile inside the function of a map", "compute the tile before, and pass its elements")

@@ -72,7 +72,8 @@ def check_index(cx: Context, term: Term, node: ast.AST) -> None:
 def integer_index(cx: Context, term: Term, node: ast.AST) -> Val:
     """An index as an integer value."""
     check_index(cx, term, node)
-    return Val(coerce.value(cx, term, node))
+    assert isinstance(term, (Const, Val))
+    return Val(coerce.own_value(cx, term, node))
 
 
 def count_axes(view: View) -> str:

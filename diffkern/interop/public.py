@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from diffkern.runtime.stream import Stream
 
 __all__ = [
-    "device_from_torch", "device_to_torch", "dtype_from_torch", "dtype_to_torch", "from_dlpack", "from_torch",
-    "stream_from_torch", "stream_to_torch", "to_dlpack", "to_torch", "torch_function",
+    "device_from_jax", "device_from_torch", "device_to_jax", "device_to_torch", "dtype_from_jax", "dtype_from_torch",
+    "dtype_to_jax", "dtype_to_torch", "from_dlpack", "from_jax", "from_torch", "stream_from_torch", "stream_to_torch",
+    "to_dlpack", "to_jax", "to_torch", "torch_function",
 ]  # fmt: skip
 
 _Dims = int | Sequence[int]
@@ -37,6 +38,15 @@ def _torch(module: str) -> Any:
     except ImportError as error:
         raise ImportError('this needs PyTorch: pip install "diffkern[torch]"') from error
     return importlib.import_module(f"diffkern.interop.torch.{module}")
+
+
+def _jax(function: str) -> Callable[..., Any]:
+    try:
+        importlib.import_module("jax")
+    except ImportError as error:
+        raise ImportError('this needs JAX: pip install "diffkern[jax]"') from error
+    found: Callable[..., Any] = getattr(importlib.import_module("diffkern.interop.jax.conversion"), function)
+    return found
 
 
 def from_dlpack(source: Any, dtype: Any = None) -> array:
@@ -176,3 +186,45 @@ def stream_to_torch(stream_or_device: Any = None) -> Any:
 def _call(name: str, argument: Any) -> Any:
     function: Callable[[Any], Any] = getattr(_torch("types"), name)
     return function(argument)
+
+
+def from_jax(a: Any, dtype: Any = None) -> array:
+    """Return an array over the memory of one of JAX's, without a copy. It cannot be written to.
+
+    Parameters
+    ----------
+    a : jax.Array
+        The array; pending work for it is waited for.
+    dtype : optional
+        Element type; for vectors and matrices the last axes are the components. The array's scalar type by default.
+    """
+    made: array = _jax("from_jax")(a, dtype)
+    return made
+
+
+def to_jax(a: array) -> Any:
+    """Return one of JAX's arrays over the memory of an array, or a copy where JAX asks for one.
+
+    Components are its last axes. JAX takes its arrays to be constant: do not write to `a` while the result is used.
+    """
+    return _jax("to_jax")(a)
+
+
+def dtype_from_jax(jax_dtype: Any) -> DType:
+    """Return the scalar type that a type of JAX is, or raise a TypeError."""
+    return _jax("dtype_from_jax")(jax_dtype)  # type: ignore[no-any-return]
+
+
+def dtype_to_jax(dtype: Any) -> Any:
+    """Return JAX's type of an element type: of a vector or matrix that of its components."""
+    return _jax("dtype_to_jax")(dtype)
+
+
+def device_from_jax(jax_device: Any) -> Device:
+    """Return the device that a device of JAX is, or raise a ValueError."""
+    return _jax("device_from_jax")(jax_device)  # type: ignore[no-any-return]
+
+
+def device_to_jax(device: Any = None) -> Any:
+    """Return JAX's device for a device, the current one by default."""
+    return _jax("device_to_jax")(device)

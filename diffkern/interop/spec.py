@@ -19,6 +19,7 @@ from diffkern.ir.types import Element
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.convert import MAX_NDIM
+from diffkern.runtime.extents import several
 
 __all__ = ["CallSpec", "Callee", "Shape"]
 
@@ -128,12 +129,13 @@ class CallSpec:
 
     def checked_dims(self, dims: Any, name: str) -> Shape:
         """Return dimensions as a tuple; integers of NumPy become Python's, symbolic ones stay what they are."""
+        dims = several(dims)
         given = tuple(dims) if isinstance(dims, Sequence) and not isinstance(dims, str) else (dims,)
         if not 1 <= len(given) <= MAX_NDIM:
             raise self._error(f"{name} has 1 to {MAX_NDIM} extents, not {dims!r}")
         shape = tuple(operator.index(d) if isinstance(d, np.integer) else d for d in given)
         for extent in shape:
-            bad = extent is None or isinstance(extent, (bool, float, str))
+            bad = extent is None or isinstance(extent, (bool, np.bool_, float, np.floating, np.ndarray, str))
             if bad or (isinstance(extent, int) and not 0 <= extent < 2**31):
                 raise self._error(f"{name} are integers, at least 0 and less than 2**31, not {dims!r}")
         return shape

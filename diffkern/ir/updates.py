@@ -30,13 +30,17 @@ class Update:
         The op that ends it.
     kind
         One of :data:`UPDATE_KINDS`.
-    operand
-        What an atomic update of the whole element takes; components that are not meant get the neutral number.
     prelude
-        The ops that compute the operand from values that are there at the store.
+        The ops that compute, from values that are there at the store, what it yields: the operand of an atomic update
+        of the whole element, with the neutral number for components that are not meant.
     """
 
     store: Op
     kind: str
-    operand: Value
     prelude: Region
+
+    @property
+    def operand(self) -> Value:
+        """What an atomic update takes."""
+        (value,) = self.prelude.yields
+        return value

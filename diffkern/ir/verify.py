@@ -1,4 +1,4 @@
-"""The verifier: what every valid function satisfies. Run after each pass in tests and by the pipeline in debug builds.
+"""The verifier: what every valid function satisfies. The pipeline runs it after each stage in tests and in debug mode.
 
 Checked: each value is defined once and before its uses, in a visible region; operand and result types follow the
 operation table; regions have the parameters and yields that their op demands.
@@ -6,12 +6,18 @@ operation table; regions have the parameters and yields that their op demands.
 
 from __future__ import annotations
 
+import os
+
+from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL
 from diffkern.ops.table import TypeRuleError, lookup
 
+ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
+"""Whether every function is verified after every stage, not only those that are compiled in debug mode."""
 
-class InvalidIR(Exception):
+
+class InvalidIR(CompileError):
     """A pass produced IR that breaks a rule of the grammar: a defect of diffkern, not of the user's program."""
 
 
@@ -79,8 +85,13 @@ class _Verifier:
             raise InvalidIR(f"{where}: regions take {params} and yield {yields}; results are {results}")
 
 
-def verify(fn: Function) -> None:
+def verify(fn: Function) -> Function:
     """Check a function.
+
+    Returns
+    -------
+    Function
+        The same.
 
     Raises
     ------
@@ -91,3 +102,4 @@ def verify(fn: Function) -> None:
     for p in fn.params:
         v.define(p, "parameter")
     v.region(fn.body, set(fn.params), fn.name)
+    return fn

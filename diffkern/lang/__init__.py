@@ -69,6 +69,11 @@ _CONSTANTS: Final[Mapping[str, float]] = {
         (("PI", "pi"), math.pi),
         (("HALF_PI", "half_pi"), math.pi / 2.0),
         (("TAU", "tau"), math.tau),
+        (("PHI", "phi"), (1.0 + math.sqrt(5.0)) / 2.0),
+        (("LOG2E", "log2e"), math.log2(math.e)),
+        (("LOG10E", "log10e"), math.log10(math.e)),
+        (("LN2", "ln2"), math.log(2.0)),
+        (("LN10", "ln10"), math.log(10.0)),
     )
     for name in names
 }

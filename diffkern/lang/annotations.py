@@ -1,4 +1,4 @@
-"""Parameter annotations: ``dk.array(dtype=float, ndim=2)`` and the shorthands ``array1d`` to ``array4d``.
+"""Parameter annotations: ``dk.array(dtype=float, ndim=2)``, or ``dk.array[float, 2]``, or ``dk.array2d[float]``.
 
 In: a dtype as the user spells it. Out: an :class:`ArrayAnnotation`, an immutable description of what a parameter
 takes. The array class itself belongs to the run time, which returns the same annotations when called without data.
@@ -7,13 +7,23 @@ takes. The array class itself belongs to the run time, which returns the same an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array
 from diffkern.lang.structs import resolve_type
 
-__all__ = ["ANY", "ArrayAnnotation", "array1d", "array2d", "array3d", "array4d", "array_annotation"]
+__all__ = [
+    "ANY",
+    "ArrayAnnotation",
+    "ArrayOf",
+    "array1d",
+    "array2d",
+    "array3d",
+    "array4d",
+    "array_annotation",
+    "subscripted",
+]
 
 MAX_NDIM: Final = 4
 
@@ -23,6 +33,9 @@ class _Any:
 
     def __repr__(self) -> str:
         return "dk.ANY"
+
+    def __reduce__(self) -> str:
+        return "ANY"  # the one of this module
 
 
 ANY: Final = _Any()
@@ -61,21 +74,48 @@ def array_annotation(dtype: Any = ANY, ndim: int = 1) -> ArrayAnnotation:
     return ArrayAnnotation(None if dtype is ANY or dtype is Any else resolve_type(dtype), ndim)
 
 
-def array1d(dtype: Any = ANY) -> ArrayAnnotation:
-    """Annotation of a one-dimensional array."""
-    return array_annotation(dtype, 1)
+class ArrayOf:
+    """Annotations of arrays with a number of axes: ``dk.array2d(dtype=float)`` or ``dk.array2d[float]``.
+
+    Parameters
+    ----------
+    ndim : int
+        Number of axes, 1 to 4.
+    """
+
+    __slots__ = ("ndim",)
+
+    def __init__(self, ndim: int) -> None:
+        self.ndim: Final = ndim
+
+    def __call__(self, dtype: Any = ANY) -> ArrayAnnotation:
+        return array_annotation(dtype, self.ndim)
+
+    def __getitem__(self, dtype: Any) -> ArrayAnnotation:
+        return array_annotation(dtype, self.ndim)
+
+    def __repr__(self) -> str:
+        return f"dk.array{self.ndim}d"
 
 
-def array2d(dtype: Any = ANY) -> ArrayAnnotation:
-    """Annotation of a two-dimensional array."""
-    return array_annotation(dtype, 2)
+array1d: Final = ArrayOf(1)
+array2d: Final = ArrayOf(2)
+array3d: Final = ArrayOf(3)
+array4d: Final = ArrayOf(4)
 
 
-def array3d(dtype: Any = ANY) -> ArrayAnnotation:
-    """Annotation of a three-dimensional array."""
-    return array_annotation(dtype, 3)
+def subscripted(item: Any) -> ArrayAnnotation:
+    """Describe the array parameter that ``dk.array[item]`` stands for.
 
-
-def array4d(dtype: Any = ANY) -> ArrayAnnotation:
-    """Annotation of a four-dimensional array."""
-    return array_annotation(dtype, 4)
+    Parameters
+    ----------
+    item
+        An element type, or a pair of an element type and a number of axes, ``Literal[n]`` for type checkers.
+    """
+    if not isinstance(item, tuple):
+        return array_annotation(item)
+    if len(item) != 2:
+        raise TypeError(f"dk.array[...] takes an element type and a number of axes, not {len(item)} things")
+    dtype, axes = item
+    values = get_args(axes)  # those of Literal[n]
+    return array_annotation(dtype, values[0] if values else axes)

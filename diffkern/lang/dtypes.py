@@ -14,7 +14,10 @@ import numpy as np
 
 from diffkern.ir import types as T
 
-__all__ = ["COMPOSITES", "SCALARS", "CompositeType", "CompositeValue", "DType", "element_of_value", "resolve_dtype"]
+__all__ = [
+    "COMPOSITES", "SCALARS", "CompositeType", "CompositeValue", "DType", "dtype_from_numpy", "dtype_to_numpy",
+    "element_of_value", "resolve_dtype",
+]  # fmt: skip
 
 
 class DType:
@@ -54,6 +57,13 @@ class DType:
     def __eq__(self, other: object) -> builtins.bool:
         return isinstance(other, DType) and other.ir == self.ir
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _scalar, (self.name,)
+
+
+def _scalar(name: str) -> DType:
+    return SCALARS[name]
+
 
 def _round_to_bfloat16(value: Any) -> np.float32:
     bits = np.asarray(value, dtype=np.float32).view(np.uint32).astype(np.uint64)
@@ -76,6 +86,19 @@ class CompositeValue(np.ndarray[Any, Any]):
         if name in _COMPONENTS and self.ndim == 1 and _COMPONENTS[name] < self.shape[0]:
             return self[_COMPONENTS[name]]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __reduce__(self) -> Any:
+        return super().__reduce__() if self.composite is None else (_value, (self.composite, np.array(self)))
+
+    def __copy__(self) -> Any:
+        return super().__copy__() if self.composite is None else self  # it never changes
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return super().__deepcopy__(memo) if self.composite is None else self
+
+
+def _value(composite: CompositeType, components: np.ndarray[Any, Any]) -> CompositeValue:
+    return composite(components)
 
 
 _COMPONENTS: Final = {"x": 0, "y": 1, "z": 2, "w": 3}
@@ -113,6 +136,9 @@ class CompositeType:
     def __eq__(self, other: object) -> builtins.bool:
         return isinstance(other, CompositeType) and other.ir == self.ir
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _composite, (self.name,)
+
     def __call__(self, *components: Any) -> CompositeValue:
         flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else np.zeros(1)
         if flat.size == 1:
@@ -123,6 +149,10 @@ class CompositeType:
         value.composite = self
         value.flags.writeable = False
         return value
+
+
+def _composite(name: str) -> CompositeType:
+    return COMPOSITES[name]
 
 
 def _scalars() -> dict[str, DType]:
@@ -201,6 +231,41 @@ def resolve_dtype(obj: Any) -> T.Element:
         f"{obj!r} is not an element type; use one of {', '.join(n for n in T.SCALARS)}, vec2, vec3, vec4, "
         "mat22, mat33, mat44 (with a suffix such as vec3d for another width), float, int or bool"
     )
+
+
+def dtype_from_numpy(numpy_dtype: Any) -> DType:
+    """Return the scalar type that a type of NumPy is.
+
+    Parameters
+    ----------
+    numpy_dtype : numpy.dtype or type
+        Such as ``np.float32`` or ``np.dtype("int64")``.
+
+    Raises
+    ------
+    TypeError
+        If diffkern has no such type.
+    """
+    name = np.dtype(numpy_dtype).name
+    if name not in SCALARS:
+        raise TypeError(f"diffkern has no type for NumPy's {name}; convert the array with .astype()")
+    return SCALARS[name]
+
+
+def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
+    """Return NumPy's type of an element type: of a vector or matrix that of its components.
+
+    Parameters
+    ----------
+    dtype
+        ``dk.float32``, ``dk.vec3``, ``float``, … bfloat16, which NumPy does not have, is stored as ``uint16``.
+
+    Raises
+    ------
+    TypeError
+        If it is no element type.
+    """
+    return SCALARS[T.scalar_of(resolve_dtype(dtype)).name].numpy
 
 
 def element_of_value(value: Any) -> T.Element | None:

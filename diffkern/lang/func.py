@@ -10,10 +10,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.lang.imported import ByPath
+from diffkern.lang.text import take_text
+
 __all__ = ["Func", "constant", "func"]
 
 
-class Func:
+class Func(ByPath):
     """A function for use in kernels.
 
     Attributes
@@ -25,6 +28,7 @@ class Func:
     def __init__(self, pyfunc: Callable[..., Any]) -> None:
         if not callable(pyfunc) or not hasattr(pyfunc, "__code__"):
             raise TypeError(f"@dk.func decorates a Python function, not {pyfunc!r}")
+        take_text(pyfunc)
         self.pyfunc = pyfunc
         functools.update_wrapper(self, pyfunc)
 
@@ -36,6 +40,9 @@ class Func:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the Python function itself, on the host."""
         return self.pyfunc(*args, **kwargs)
+
+    def _function(self) -> Callable[..., Any]:
+        return self.pyfunc
 
     def __repr__(self) -> str:
         return f"<dk.func {self.name}>"

@@ -50,6 +50,13 @@ class Intrinsic:
     def __repr__(self) -> str:
         return f"<dk.{self.name}({self.signature})>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, (self.name,)
+
+
+def _named(name: str) -> Intrinsic:
+    return INTRINSICS[name]
+
 
 def _sign(x: Any) -> Any:
     return -1.0 if x < 0 else 1.0

@@ -102,7 +102,7 @@ for _name in ("min", "max"):
     register(OpDef(_name, "scalar", 2, same("numbers", kinds=NUMERIC), py=f"{_name}({{0}}, {{1}})"))
 
 BINARY_MATH = ("pow", "atan2")
-for _name in BINARY_MATH:
+for _name in (*BINARY_MATH, "hypot", "copysign"):
     register(OpDef(_name, "scalar", 2, same("floats", kinds=FLOATS), py=f"{_name}({{0}}, {{1}})"))
 
 UNARY_MATH = (

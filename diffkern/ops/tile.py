@@ -24,7 +24,6 @@ from diffkern.ir.types import (
     Tile,
     Type,
     Vec,
-    scalar_of,
     value_type,
 )
 from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
@@ -248,11 +247,6 @@ def _triangular_solve(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def components(t: Tile) -> int:
     """How many scalars an element consists of."""
     return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1
-
-
-def is_float_tile(t: Type) -> bool:
-    """Whether it is a tile whose elements are floats or made of floats."""
-    return isinstance(t, Tile) and scalar_of(t).is_float
 
 
 for _row in (

@@ -88,11 +88,6 @@ class Liveness:
             keep = wider
 
 
-def needed_params(body: Region, params: tuple[Value, ...], yields: set[Value]) -> set[Value]:
-    """Which of a region's parameters its effects and the given yields depend on."""
-    return Liveness().region(body, yields) & set(params)
-
-
 class _Eliminator:
     def __init__(self) -> None:
         self.analysis = Liveness()

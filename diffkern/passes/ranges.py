@@ -101,6 +101,8 @@ class _Ranges:
         if isinstance(v.type, Scalar) and v.type.kind is Kind.UINT:
             known = max(0, known or 0)
         op = self.producer.get(v)
+        if exact and op is not None and op.name == "abs" and self.high_of_type(v) >= _LAST_THREAD:
+            return max(0, known or 0)  # the least number of 32 bits and more is outside of every array
         if depth and op is not None and op.name in _REFINED:
             through = exact and op.name not in ("min", "max")
             a, b = (self.deep(x, facts, depth - 1, exact=through) for x in op.operands)
@@ -182,7 +184,8 @@ class _Ranges:
                 a, b = low(1), low(2)
                 return min(a, b) if a is not None and b is not None else None
             case "abs":
-                return 0
+                least = low(0)  # the absolute value of the least number of a type is that number
+                return 0 if least is not None and least > ~self.high_of_type(op.result) else None
             case "load" | "atomic":
                 t = op.result.type
                 return 0 if isinstance(t, Scalar) and t.kind is Kind.UINT else None

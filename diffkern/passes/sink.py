@@ -8,12 +8,13 @@ becomes an ``if``. In place.
 
 Nothing is copied into a loop, where it would be computed in every iteration. What a branch in a loop, or the loop
 itself, takes from outside of the loop stays there and its operations are marked ``guarded``: their rules multiply
-nothing by a cotangent that is exactly zero.
+nothing by a cotangent that is exactly zero. So are the operations behind the operands of ``min`` and ``max``, both of
+which have to be computed before one of them loses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute
@@ -25,6 +26,11 @@ SINGULAR = frozenset({
     "div", "mod", "pow", "atan2", "sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
     "tan", "asin", "acos", "sinh", "cosh", "acosh", "atanh", "unscale", "cw_div", "length", "normalize", "inverse",
 })  # fmt: skip
+LINEAR = frozenset({
+    "add", "sub", "neg", "cast", "select", "min", "max", "construct", "extract", "insert", "extract_dyn", "insert_dyn",
+    "transpose", "trace",
+})  # fmt: skip
+"""Operations whose rules multiply the cotangent by nothing but 1, -1 and 0."""
 MAX_CONE = 64
 
 
@@ -44,6 +50,8 @@ class _Sinker:
         for op in region.ops:
             if op.name == "select" and is_differentiable(op.result.type):
                 self.select(op)
+            if op.name in ("min", "max") and is_differentiable(op.result.type):
+                self.guard_values(op.operands)
             if op.name == "if":
                 for sub in op.regions:
                     self.sink_into(sub)
@@ -101,10 +109,18 @@ class _Sinker:
             if is_differentiable(v.type) and _singular(cone):
                 _guard(cone)
 
+    def guard_values(self, values: Iterable[Value]) -> None:
+        """Mark the operations behind values of which one will have no cotangent."""
+        for v in values:
+            for scope in (self.near, self.far):
+                cone = self.cone(v, scope)
+                if _singular(cone):
+                    _guard(cone)
+
 
 def _guard(cone: list[Op]) -> None:
     for op in cone:
-        if lookup(op.name).diff is Diff.RULE:
+        if lookup(op.name).diff is Diff.RULE and op.name not in LINEAR:
             op.attrs = {**op.attrs, "guarded": True}
 
 

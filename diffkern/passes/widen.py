@@ -7,14 +7,12 @@ changed. ``diffkern.testing`` differentiates the widened function to tell a wron
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import (
-    FLOAT32,
     FLOAT64,
     Array,
     Buffer,
@@ -86,9 +84,3 @@ def widen(fn: Function) -> Function:
     cloner = _Widener(Builder(), dict(zip(fn.params, params, strict=True)))
     body = cloner.region(fn.body)
     return Function(fn.name, params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
-
-
-def narrow_types(types: Sequence[Type]) -> list[Type]:
-    """The types of float64 arguments as a float32 kernel takes them: what to lower with before :func:`widen`."""
-    parameters = (Scalar, Vec, Mat, Array)
-    return [_with_floats(t, FLOAT32) if isinstance(t, parameters) and scalar_of(t) == FLOAT64 else t for t in types]

@@ -6,7 +6,7 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ class AdjointLaunch:
         self.saved = saved or {}
         self.contents = contents or {}
         active = frozenset(cotangents)
-        self.executable = kernel.adjoint(launch.keys, active, "plain", launch.block_dim)
+        self.executable = launch.adjoint(active)
         missing = [self.executable.name_of(i) for i in self.executable.manifest["saved"] if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
@@ -158,17 +158,19 @@ class AdjointLaunch:
                 shared = True
         if plain.device is not None:
             return self._plan_on_device(shared)
-        launch = self.launch
         shapes = {index: ct.shape for index, ct in cotangents.items()}
         sizes = {index: ct._data.size for index, ct in cotangents.items()}
-        self.executable, plan = plan_of(launch.kernel, launch.keys, plain, dims, shapes, sizes, shared, launch.config)
+        launch, active = self.launch, frozenset(cotangents)
+        self.executable, plan = plan_of(
+            plain, lambda: launch.adjoint(active, "atomic"), dims, shapes, sizes, shared, launch.config
+        )
         return plan
 
     def _plan_on_device(self, shared: bool) -> Plan:
         """Decide how to run on a GPU; the program knows where its threads meet, unless buffers or dims are special."""
         launch, active = self.launch, frozenset(self.cotangents)
         self.executable, plan = plan_on_device(
-            launch.kernel, launch.keys, self.executable, launch.dims, active, shared, launch.block_dim
+            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shared
         )
         return plan
 
@@ -187,25 +189,22 @@ class AdjointLaunch:
 
 
 def plan_of(
-    kernel: Launchable,
-    keys: tuple[str, ...],
     plain: Executable,
+    atomic: Callable[[], Executable],
     dims: tuple[int, ...],
     shapes: Mapping[int, tuple[int, ...]],
     sizes: Mapping[int, int],
     shared: bool = False,
     config: tuple[int, int] | None = None,
 ) -> tuple[Executable, Plan]:
-    """Return how to run an adjoint, and the program for it: the one given, or the one with atomics.
+    """Return how to run an adjoint, and the program for it: the one that accumulates plainly, or with atomics.
 
     Parameters
     ----------
-    kernel : Launchable
-        The kernel.
-    keys : tuple of str
-        Types of the arguments.
     plain : Executable
         The adjoint that accumulates plainly.
+    atomic : callable
+        Returns the one with atomics.
     dims : tuple of int
         The launch's dimensions.
     shapes, sizes : mapping
@@ -216,7 +215,7 @@ def plan_of(
         Threads of a block and limit of blocks, of which the first counts where threads work together.
     """
     if plain.blockwise:
-        chosen = kernel.adjoint(keys, frozenset(shapes), "atomic") if shared else plain
+        chosen = atomic() if shared else plain
         return chosen, Plan(chosen.cut(dims, config))
     key = (dims, shared, (*shapes.values(),))
     found = plain.plans.get(key)
@@ -224,8 +223,8 @@ def plan_of(
         conflicts = conflicts_of(plain.manifest, dims, shared)
         plan = plan_adjoint(dims, plain.cost, conflicts, {i: sizes[i] for i in conflicts.general})
         if plan is None:
-            atomic = kernel.adjoint(keys, frozenset(shapes), "atomic")
-            found = atomic, Plan(cut(dims, atomic.cost))
+            chosen = atomic()
+            found = chosen, Plan(cut(dims, chosen.cost))
         else:
             found = plain, plan
         plain.remember_plan(key, found)
@@ -233,17 +232,11 @@ def plan_of(
 
 
 def plan_on_device(
-    kernel: Launchable,
-    keys: tuple[str, ...],
-    plain: Executable,
-    dims: tuple[int, ...],
-    active: frozenset[int],
-    shared: bool = False,
-    block_dim: int = 0,
+    plain: Executable, atomic: Callable[[], Executable], dims: tuple[int, ...], shared: bool = False
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
     repeated = any(extent > 1 for extent in dims[int(plain.manifest["tid_arity"]) :])
-    chosen = kernel.adjoint(keys, active, "atomic", block_dim) if shared or repeated else plain
+    chosen = atomic() if shared or repeated else plain
     return chosen, Plan(cut(dims, chosen.cost))
 
 

@@ -10,37 +10,46 @@ from __future__ import annotations
 import builtins
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 
 from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient
 from diffkern.ir.types import FLOAT32, Array, scalar_of
-from diffkern.lang.annotations import ANY, array_annotation
+from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.convert import MAX_NDIM, as_shape, component_shape, convert, in_place, stored_type
 from diffkern.runtime.device import get_device, placed
 from diffkern.runtime.exposed import Exposed
-from diffkern.runtime.memory import Memory, allocate, byte_range, memory_of
+from diffkern.runtime.memory import Memory, allocate, byte_range, expose, memory_of, overwrite
 from diffkern.runtime.operation import Assign, Copy, perform
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.type_keys import array_type, dtype_of, key_on
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from diffkern.runtime.cuda.context import CudaDevice
+
+    _Element = TypeVar("_Element", default=Any)
+    _Axes = TypeVar("_Axes", default=Any)
+else:
+    from typing import TypeVar
+
+    _Element, _Axes = TypeVar("_Element"), TypeVar("_Axes")
 
 __all__ = ["array", "clone", "copy", "new", "wrap"]
 
 _PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
 
 
-class array(Exposed):
+class array(Exposed, Generic[_Element, _Axes]):
     """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
-    parameter instead of an array.
+    parameter instead of an array. ``dk.array[float, 2]`` is the same annotation in a form that type checkers know.
 
     Parameters
     ----------
@@ -119,6 +128,11 @@ class array(Exposed):
             _record_construction(made, data)
         return made
 
+    if not TYPE_CHECKING:  # where it is the element type of the class itself
+
+        def __class_getitem__(cls, item: Any) -> ArrayAnnotation:
+            return subscripted(item)
+
     # -- description -------------------------------------------------------------------------------------------------
 
     @property
@@ -148,7 +162,7 @@ class array(Exposed):
     @property
     def ptr(self) -> int:
         """Address of the first element."""
-        self._memory.exposed = True
+        expose(self._memory)
         return self._range[0] if self._type.layout == "C" else int(self._data.ctypes.data)
 
     @property
@@ -179,10 +193,27 @@ class array(Exposed):
             return download(self)
         return self._data
 
+    # -- pickle and copy ---------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from diffkern.runtime.pickled import reduced  # which makes arrays of this class
+
+        return reduced(self)
+
+    def __copy__(self) -> array:
+        from diffkern.runtime.pickled import shallow_copy
+
+        return shallow_copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> array:
+        from diffkern.runtime.pickled import deep_copy
+
+        return deep_copy(self, memo)
+
     # -- gradient ----------------------------------------------------------------------------------------------------
 
     @property
-    def grad(self) -> array | None:
+    def grad(self) -> array[_Element, _Axes] | Any:
         """The gradient: an array of the same type and shape, or None. That of a view is a view of the gradient."""
         if self._grad is None and self._parent is not None:
             whole = self._parent.grad
@@ -352,7 +383,7 @@ class array(Exposed):
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
         if not attention.needed and self._memory.device is None:
-            self._data[...] = values
+            overwrite(self._data, values)
             self._memory.version += 1
             return
         tape = current.tape
@@ -360,7 +391,7 @@ class array(Exposed):
             tape.record_overwrite(self)
         perform(Assign(self, values))
         if tape is not None:
-            tape.note_version(self._memory)
+            tape.note_change(self)
 
     def _check_writable(self) -> None:
         if not self._writable:
@@ -482,7 +513,7 @@ def copy(
         tape.record_copy(dest, src)
     perform(Copy(dest, src), stream)
     if tape is not None:
-        tape.note_version(dest._memory)
+        tape.note_change(dest)
 
 
 def _record_construction(made: array, data: Any) -> None:

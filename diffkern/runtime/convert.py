@@ -7,6 +7,7 @@ does not become an integer, and an integer that does not fit is an error.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from diffkern.ir.structs import Stored, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, Array, Scalar, scalar_of
 from diffkern.lang.dtypes import SCALARS
+from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
     "MAX_NDIM", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape", "convert",
@@ -126,7 +128,13 @@ def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.nda
 
 def as_shape(shape: Any) -> tuple[int, ...]:
     """Return the extents of an array that is asked for by an integer or several."""
-    extents = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(extent) for extent in shape)
+    given = several(shape)
+    if not isinstance(given, tuple):
+        is_one = whole_number(given) is not None or not isinstance(given, Iterable) or isinstance(given, (str, bytes))
+        given = (given,) if is_one else tuple(given)
+    extents = tuple([n for extent in given if (n := whole_number(extent)) is not None])
+    if len(extents) != len(given):
+        raise TypeError(f"a shape is an integer or up to {MAX_NDIM} integers, not {shape!r}")
     if not 1 <= len(extents) <= MAX_NDIM or min(extents) < 0:
         raise ValueError(f"a shape has 1 to {MAX_NDIM} extents, none negative, not {shape!r}")
     return extents

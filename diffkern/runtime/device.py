@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from diffkern.errors import CudaError
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import current
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Device", "ScopedDevice", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices", "get_device",
-    "get_devices", "get_preferred_device", "init", "is_cuda_available", "is_peer_access_enabled",
-    "is_peer_access_supported", "placed", "set_device", "set_peer_access_enabled",
+    "get_devices", "get_preferred_device", "init", "is_cpu_available", "is_cuda_available", "is_device_available",
+    "is_peer_access_enabled", "is_peer_access_supported", "placed", "set_device", "set_peer_access_enabled",
 ]  # fmt: skip
 
 
@@ -79,6 +80,12 @@ class Device:
     def __hash__(self) -> int:
         return hash(self.alias)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get_device, (self.alias,)
+
+    def __deepcopy__(self, memo: Any) -> Device:
+        return self
+
 
 _CPU = Device()
 
@@ -99,7 +106,7 @@ def placed(name: Any) -> CudaDevice | None:
 
     if isinstance(name, context.CudaDevice):
         if name.closed:
-            raise ValueError(f"{name} belongs to a driver that is no longer in use")
+            raise ValueError(f"{name} belongs to a driver that is no longer in use, or was used before a fork")
         return name
     if name == "cuda":
         return current.device or context.device(0)
@@ -142,6 +149,26 @@ def get_cuda_device(ordinal: int | None = None) -> CudaDevice:
 def get_cuda_device_count() -> int:
     """Return how many GPUs there are."""
     return len(get_cuda_devices())
+
+
+def is_cpu_available() -> bool:
+    """Whether kernels can run on the CPU, as they always can."""
+    return True
+
+
+def is_device_available(device: Any) -> bool:
+    """Whether there is a device.
+
+    Parameters
+    ----------
+    device : str or Device
+        ``"cpu"``, ``"cuda:0"``, …
+    """
+    try:
+        placed(device)
+    except (ValueError, CudaError):
+        return False
+    return True
 
 
 def is_cuda_available() -> bool:

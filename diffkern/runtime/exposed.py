@@ -1,12 +1,14 @@
 """What other libraries see of an array: NumPy's, DLPack's and CUDA's protocols.
 
-In: an array with its memory. Out: the same memory in the form of a protocol, after the work on it that is under way; it
-is marked as exposed, as what others write to it is not seen. Of memory on a GPU NumPy gets a copy.
+In: an array with its memory. Out: the same memory in the form of a protocol, after the work on it that is under way.
+What others write to it is not seen, so the memory counts as lent as long as they hold on to it. Of memory on a GPU
+NumPy gets a copy.
 """
 
 from __future__ import annotations
 
 import builtins
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,29 @@ from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array
 from diffkern.runtime import dlpack
 from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.memory import Memory, lend
 from diffkern.runtime.stream import settle
 
-__all__ = ["Exposed"]
+__all__ = ["Exposed", "Lease"]
+
+
+class Lease:
+    """What keeps an array alive for another library, and is gone when that has let go."""
+
+    __slots__ = ("__weakref__", "array")
+
+    def __init__(self, array: object) -> None:
+        self.array = array
+
+
+class _Bytes:
+    """A range of memory for NumPy: views of views refer to the array that is made of it, which so outlives them."""
+
+    __slots__ = ("__array_interface__", "_data")
+
+    def __init__(self, low: int, high: int, data: np.ndarray[Any, Any]) -> None:
+        self._data = data
+        self.__array_interface__ = {"shape": (high - low,), "typestr": "|u1", "data": (low, False), "version": 3}
 
 
 class Exposed:
@@ -29,6 +50,7 @@ class Exposed:
     _data: np.ndarray[Any, Any]
     _element: Stored
     _memory: Memory
+    _packed: bytes
     _range: tuple[int, int]
     _type: Array | StructArray
     _writable: bool
@@ -56,8 +78,19 @@ class Exposed:
         if self._memory.device is not None:
             return self._host()
         settle()
-        self._memory.exposed = True
-        return self._data.view()
+        return self._lent()
+
+    def _lent(self) -> np.ndarray[Any, Any]:
+        """Return a view for others; while it, or a view of it, is alive, the memory counts as lent."""
+        data, memory = self._data, self._memory
+        if memory.foreign or not self._writable or not data.size:
+            return data.view()
+        low, high = self._range
+        raw = np.asarray(_Bytes(low, high, data))
+        lend(memory, raw)
+        offset = int.from_bytes(self._packed[:8], sys.byteorder) - low
+        view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, raw, offset, data.strides)
+        return view
 
     def list(self) -> builtins.list[Any]:
         """Return the elements as nested Python lists."""
@@ -70,16 +103,17 @@ class Exposed:
                 raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
             return self._host() if dtype is None else self._host().astype(dtype, copy=False)
         settle()
-        self._memory.exposed = True
-        converted = self._data.view() if dtype is None else self._data.astype(dtype, copy=False)
-        return converted.copy() if copy else converted
+        stored = self._data.dtype
+        if not copy and np.dtype(stored if dtype is None else dtype) == stored:
+            return self._lent()
+        return self._data.astype(stored if dtype is None else dtype)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         if self._memory.device is not None:
             raise AttributeError(f"{self!r} lies on {self.device}; .numpy() copies it to the host")
         settle()
-        self._memory.exposed = True
+        lend(self._memory, self)
         return self._data.__array_interface__
 
     def __dlpack__(
@@ -122,9 +156,12 @@ class Exposed:
             from diffkern.runtime.cuda.exchange import let_wait
 
             let_wait(device, stream)
-        given._memory.exposed = True
         writable = given._writable
-        return dlpack.export(given._data, given._element, given, writable, max_version, given is not self, here)
+        owner: object = given
+        if writable and given is self:
+            owner = Lease(given)
+            lend(given._memory, owner)
+        return dlpack.export(given._data, given._element, owner, writable, max_version, given is not self, here)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
@@ -137,7 +174,7 @@ class Exposed:
         device = self._memory.device
         if device is None:
             raise AttributeError(f"{self!r} lies in host memory")
-        self._memory.exposed = True
+        lend(self._memory, self)
         data = self._data
         described: dict[str, Any] = {
             "shape": data.shape, "typestr": data.dtype.str, "strides": data.strides, "version": 3,

@@ -26,6 +26,7 @@ from diffkern.runtime.sequence import Item, Recorder
 from diffkern.runtime.sequence import Sequence as Recorded
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, on_its_way, settle_queues
+from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -40,7 +41,7 @@ __all__ = [
 _SIDES = "a part of a graph that runs under a condition"
 
 
-class Graph:
+class Graph(Uncopied):
     """What was captured. Made by :class:`ScopedCapture`, :func:`capture_end` and ``sequence.capture()``.
 
     Attributes
@@ -187,7 +188,7 @@ def _abandon(device: CudaDevice, stream: CudaStream) -> None:
 def _state_of(item: Item) -> Any:
     prepared = item.prepared
     assert prepared is not None
-    return prepared._block or prepared.launch.parts
+    return prepared._form.block or prepared.launch.parts
 
 
 def _copied(state: Any) -> Any:
@@ -291,7 +292,7 @@ class ScopedCapture(Scope):
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-class Conditional:
+class Conditional(Uncopied):
     """Steps that run if, or as long as, a number in an array is not 0 at that moment (or is, with ``negate``)."""
 
     def __init__(self, condition: array, body: Recorded, loop: bool, negate: bool = False) -> None:

@@ -64,14 +64,8 @@ class LaunchStep:
     def program(self) -> Executable | None:
         """Return the adjoint program, or None if there is none: the error is raised only if a gradient needs it."""
         if self._program is None and self._error is None:
-            kernel = self.launch.kernel
-            if kernel.generation() != self.launch.generation:
-                raise LaunchError(
-                    f"a value that kernel {kernel.name!r} captures was changed after launch {self.number} on the tape",
-                    remedy="change it after backward(), or pass it as an argument",
-                )
             try:
-                self._program = kernel.adjoint(self.launch.keys, self.active, "plain", self.launch.block_dim)
+                self._program = self.launch.adjoint(self.active)
             except KernelError as error:
                 self._error = error
         return self._program

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from diffkern.errors import KernelRuntimeError, LaunchError, Loc
+from diffkern.callers import shortened
+from diffkern.errors import KernelError, KernelRuntimeError, LaunchError, Loc
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import placed
+from diffkern.runtime.extents import several, whole_number
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.record import Launch as Record
 
-__all__ = ["Launch", "Launchable", "check_shapes", "check_writable", "dispatch", "launch", "launch_tiled", "run"]
+__all__ = [
+    "Accumulate", "Launch", "Launchable", "check_shapes", "check_writable", "dispatch", "launch", "launch_tiled", "run",
+]  # fmt: skip
 
 Accumulate = Literal["plain", "atomic"]
 
@@ -49,7 +54,11 @@ class Launchable(Protocol):
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
         ...
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0) -> Executable:
+    def current(self) -> Generation:
+        """Return what the kernel means now."""
+        ...
+
+    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
         """Return the forward program for argument types, built if need be; 0 is the usual number of threads."""
         ...
 
@@ -58,7 +67,12 @@ class Launchable(Protocol):
         ...
 
     def adjoint(
-        self, keys: tuple[str, ...], active: frozenset[int], accumulate: Accumulate, block_dim: int = 0
+        self,
+        keys: tuple[str, ...],
+        active: frozenset[int],
+        accumulate: Accumulate,
+        block_dim: int = 0,
+        of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
         ...
@@ -82,7 +96,7 @@ class Launch:
     parts
         For each leaf its bytes in the argument block.
     generation
-        What the kernel captured at the time of the launch.
+        What the kernel meant at the time of the launch: its derivative is that of this program.
     """
 
     __slots__ = (
@@ -96,16 +110,17 @@ class Launch:
         args: Sequence[Any],
         place: CudaDevice | Literal["any"] | None = "any",
         config: tuple[int, int] | None = None,
+        of: Generation | None = None,
     ) -> None:
         self.kernel = kernel
-        self.generation = kernel.generation()
+        self.generation = of or kernel.current()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
         self.config = config
         self.executable = self._program(self.keys)
         if place != "any" or (current.device is not None and self.executable.device is None):
             self._move_to(current.device if place == "any" else place, place != "any")
-        self.dim = tuple(dim) if isinstance(dim, list) else dim
+        self.dim = several(dim)
         self.geometry = _geometry(kernel, self.executable, self.dim, config)
         check_shapes(kernel, self.executable, self.geometry, self.parts)
         check_writable(kernel, self.executable, self.arrays)
@@ -133,8 +148,12 @@ class Launch:
 
     def _program(self, keys: tuple[str, ...]) -> Executable:
         if self.config is None:
-            return self.kernel.programs.get(keys) or self.kernel.forward(keys)
-        return self.kernel.forward(keys, self.config[0])
+            return self.generation.programs.get(keys) or self.kernel.forward(keys, 0, self.generation)
+        return self.kernel.forward(keys, self.config[0], self.generation)
+
+    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
+        """Return the adjoint of the program that it runs."""
+        return self.kernel.adjoint(self.keys, active, accumulate, self.block_dim, self.generation)
 
     @property
     def block_dim(self) -> int:
@@ -187,7 +206,7 @@ class Launch:
 
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
-        dim = tuple(dim) if isinstance(dim, list) else dim
+        dim = several(dim)
         geometry = _geometry(self.kernel, self.executable, dim, self.config)
         check_shapes(self.kernel, self.executable, geometry, self.parts)
         self.geometry, self.dim = geometry, dim
@@ -254,7 +273,7 @@ def launch(
     stream: Any = None,
     max_blocks: int = 0,
     record_cmd: bool = False,
-) -> Record | None:
+) -> Record | Any:
     """Run a kernel, or its adjoint, once for every index of a grid.
 
     Parameters
@@ -298,6 +317,30 @@ def launch(
     LaunchError
         If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
     """
+    try:
+        return _launch(
+            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, device, adjoint, record_tape, block_dim, stream,
+            max_blocks, record_cmd,
+        )  # fmt: skip
+    except KernelError as error:
+        raise shortened(error)  # noqa: B904 - the same error
+
+
+def _launch(
+    kernel: Launchable,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adj_inputs: Sequence[Any],
+    adj_outputs: Sequence[Any],
+    device: Any,
+    adjoint: bool,
+    record_tape: bool,
+    block_dim: int | None,
+    stream: Any,
+    max_blocks: int,
+    record_cmd: bool,
+) -> Record | None:
     if type(inputs) is not list or type(outputs) is not list:
         _check_lists(kernel, inputs, outputs)
     if adjoint or record_cmd:
@@ -329,7 +372,7 @@ def launch_tiled(
     *,
     block_dim: int | None = None,
     **options: Any,
-) -> Record | None:
+) -> Record | Any:
     """Run a kernel of tiles once for every index of a grid of blocks, each of `block_dim` threads.
 
     The kernel asks for its block with ``dk.tid()``, which gives as many indices as `dim` has. On the CPU a block is
@@ -353,9 +396,10 @@ def launch_tiled(
     dk.Launch or None
         As :func:`launch`.
     """
-    if block_dim is not None and (type(block_dim) is not int or not 1 <= block_dim <= 1024):
+    if block_dim is not None and not 1 <= (whole_number(block_dim) or 0) <= 1024:
         raise LaunchError(f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}")
-    if isinstance(dim, Sequence) and len(dim) > 3:
+    dim = several(dim)
+    if isinstance(dim, tuple) and len(dim) > 3:
         raise LaunchError(f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}")
     return launch(kernel, dim, inputs, outputs, block_dim=block_dim, **options)
 
@@ -424,11 +468,12 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
 
 def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
     """Return the shape of a GPU's grid that was asked for, None where nothing was."""
-    if (block_dim is not None and type(block_dim) is not int) or type(max_blocks) is not int:
+    threads, most = whole_number(0 if block_dim is None else block_dim), whole_number(max_blocks)
+    if threads is None or most is None:
         raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
-    if block_dim is not None and block_dim < 1:
+    if block_dim is not None and threads < 1:
         raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}")
-    return None if block_dim is None and not max_blocks else (block_dim or 0, max_blocks)
+    return None if not threads and not most else (threads, most)
 
 
 def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:

@@ -2,21 +2,25 @@
 
 In: NumPy arrays that own memory. Out: one :class:`Memory` per block, shared by every array and view on it, so that a
 tape can tell whether contents it needs are still there. The count is raised by launches, copies, fills and assignments
-of diffkern; what NumPy writes through a view is not seen.
+of diffkern. What others write through a view is not seen: a block knows whether anybody could, and tells the tapes
+before it is given away.
 """
 
 from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["Memory", "allocate", "byte_range", "foreign_memory", "memory_of", "overlaps"]
+__all__ = [
+    "Memory", "Watcher", "allocate", "byte_range", "expose", "foreign_memory", "lend", "memory_of", "overlaps",
+    "overwrite", "watchers",
+]  # fmt: skip
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
 
@@ -35,7 +39,9 @@ class Memory:
     zero_version
         What ``now`` was when all of it was last known to be zero, or -1.
     exposed
-        Whether somebody outside diffkern may write to it, so that nothing is known about its contents.
+        Whether its address is known outside diffkern, so that it may be written to at any time.
+    lent
+        The views, by their ids, that others hold of it at present, and may write through.
     foreign
         Whether somebody else allocated it, so that another object may describe the same bytes.
     """
@@ -44,9 +50,12 @@ class Memory:
     """The GPU it belongs to, None for memory of the host."""
     is_pinned = False
     """Whether GPUs reach it by themselves, although it is the host's."""
+    is_counted = False
+    """Whether the version also counts what its owner, another library, writes."""
 
     __slots__ = (
-        "__weakref__", "_counter", "_where", "address", "exposed", "foreign", "nbytes", "version", "zero_version",
+        "__weakref__", "_counter", "_where", "address", "exposed", "foreign", "lent", "nbytes", "version",
+        "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
@@ -55,6 +64,7 @@ class Memory:
         self.version = 0
         self.zero_version = 0 if zero else -1
         self.exposed = self.foreign = foreign
+        self.lent: set[int] | None = None
         self._counter: ctypes.c_int64 | None = None
         # Its address, read by native code; 0 as long as there is none.
         self._where = 0
@@ -75,7 +85,55 @@ class Memory:
     @property
     def is_zero(self) -> bool:
         """Whether the contents are known to be zero."""
-        return self.zero_version == self.now and not self.exposed
+        return self.zero_version == self.now and not self.is_exposed
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether somebody outside diffkern may write to it now, so that nothing is known about its contents."""
+        return self.exposed or bool(self.lent)
+
+
+class Watcher(Protocol):
+    """What relies on contents that others may change."""
+
+    def before_exposure(self, memory: Memory) -> None:
+        """Look at contents for the last time that nobody else can have changed them."""
+        ...
+
+
+watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+"""Whoever is asked before memory is given away."""
+
+
+def expose(memory: Memory) -> None:
+    """Note that an address is given away for good."""
+    _tell(memory)
+    memory.exposed = True
+
+
+def lend(memory: Memory, view: Any) -> None:
+    """Note that others may write through a view as long as it lives; views of it have to keep it alive."""
+    _tell(memory)
+    key = id(view)
+    lent = memory.lent
+    if lent is None:
+        lent = memory.lent = set()
+    lent.add(key)
+    memory.zero_version = -1
+
+    def returned(_: object) -> None:
+        _foreign.pop(key, None)
+        lent.discard(key)
+        memory.zero_version = -1
+
+    # A NumPy view that comes back as an argument is known to be this memory.
+    _foreign[key] = weakref.ref(view, returned), memory
+
+
+def _tell(memory: Memory) -> None:
+    if not memory.is_exposed:
+        for watcher in list(watchers):
+            watcher.before_exposure(memory)
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[np.ndarray[Any, Any], Memory]:
@@ -145,6 +203,17 @@ def overlaps(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
         return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # NumPy's stub knows two values only
     except np.exceptions.TooHardError:
         return True
+
+
+def overwrite(goal: np.ndarray[Any, Any], values: Any) -> None:
+    """Assign values to all elements of a NumPy array, as if the values had been copied first.
+
+    Where the two overlap along one axis with different strides, NumPy itself reads elements that it has already
+    overwritten.
+    """
+    if isinstance(values, np.ndarray) and values.strides != goal.strides and np.may_share_memory(goal, values):
+        values = values.copy()
+    goal[...] = values
 
 
 def _owner(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -16,7 +16,7 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.memory import Memory, overwrite
 from diffkern.runtime.native.replay import Step, function_address
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
@@ -182,7 +182,7 @@ class Copy:
 
             copy(self.goal, self.source)
             return
-        self.goal._data[...] = self.source._data
+        overwrite(self.goal._data, self.source._data)
 
     def touch(self) -> None:
         self.goal._memory.version += 1

@@ -8,9 +8,13 @@ changes nothing. It keeps alive all that it points to, and waits with a change u
 from __future__ import annotations
 
 import copy
+import ctypes
+import operator
 import struct
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -20,11 +24,13 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
+from diffkern.runtime.form import Form
 from diffkern.runtime.launch import Launch, check_shapes, dispatch
-from diffkern.runtime.native.replay import PYTHON, RELEASED, STALE, STREAM, Plan
+from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Step
 from diffkern.runtime.native.setter import Setter, Slot
-from diffkern.runtime.operation import memories, perform
+from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import attention
 from diffkern.runtime.stream import Stream
@@ -61,7 +67,6 @@ class Prepared:
         record_tape: bool = True,
         fixed: bool = False,
     ) -> None:
-        self._launch = launch
         self.setter = Setter(len(launch.keys), array)
         # What can be changed by writing to the block: leaves, and parameters that are structs.
         self._slots: list[Slot] = []
@@ -69,8 +74,6 @@ class Prepared:
         self._numbers: dict[int, tuple[int, Callable[[Any], bytes]]] = {}
         self._searched = False
         self._places = {p.name: p.index for p in launch.kernel.parameters}
-        self.adjoint = adjoint
-        self.given: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
         self.stream = None if stream is None or (stream.is_default and stream.device.is_cpu) else stream
         self.record_tape = record_tape
         self.fixed = fixed
@@ -80,23 +83,41 @@ class Prepared:
         # Sequences that contain it, and in a sequence the launches that share the arguments by value.
         self._users: list[weakref.ref[Any]] = []
         self.family: list[Prepared] = []
-        self.plan = self._prepare()
+        gradients: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
+        self._form = Form(launch, adjoint, gradients, 0 if self.stream is None else STREAM)
+        self.plan = self._form.plan
 
     @property
     def launch(self) -> Launch:
         """The forward launch, with the parameters of now."""
+        if self.plan.flags & STALE:
+            self._complete()
         if self.setter.changed:
             self._catch_up()
-        return self._launch
+        return self._form.launch
+
+    @property
+    def adjoint(self) -> AdjointLaunch | None:
+        """Its adjoint, if that is what runs."""
+        return self._form.adjoint
+
+    @property
+    def steps(self) -> list[Step] | None:
+        """The native form, None if there is none."""
+        return self._form.steps
 
     def _catch_up(self) -> None:
         """Pack what was changed in the block alone."""
-        self.setter.read()
-        launch = self._launch
-        for slot in self._slots:
-            held = launch.arrays[slot.leaf]
-            packed = bytes(self._block[slot.offset : slot.offset + slot.size]) if held is None else held._packed
-            launch.parts[slot.leaf] = packed
+        launch, block = self._form.launch, self._form.block
+        try:
+            self.setter.read()
+            for slot in self._slots:
+                held = launch.arrays[slot.leaf]
+                packed = bytes(block[slot.offset : slot.offset + slot.size]) if held is None else held._packed
+                launch.parts[slot.leaf] = packed
+        except BaseException:
+            self.setter.note()
+            raise
 
     @property
     def operation(self) -> Launch | AdjointLaunch:
@@ -109,42 +130,12 @@ class Prepared:
         """The program."""
         return self.operation.executable
 
-    def _prepare(self) -> Plan:
-        """Make the native form anew; sequences that contain it are told."""
-        operation = self.operation
-        self.steps = operation.steps()
-        # One counter for each array of a forward launch that is written, so that it can be exchanged alone.
-        written = memories(operation.writes()) if self.adjoint else [held._memory for held in operation.writes()]
-        self._written = written
-        flags = (PYTHON if self.steps is None else 0) | (STREAM if self.stream is not None else 0)
-        plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
-        self._offsets: dict[int, int] = {}
-        block = self.steps[0].block if self.steps else operation.block()
-        self._block = block
-        self._program = self.executable
-        if block and self.steps is None:
-            self._program = self.executable.chosen(bytes(block[HEADER_SIZE:]))
-        if block:
-            parts = self._launch.parts
-            cotangents = {} if self.adjoint is None else self.adjoint.cotangents
-            saved = {} if self.adjoint is None else self.adjoint.saved
-            contents = {} if self.adjoint is None else self.adjoint.contents
-            offset = len(block)
-            for role, index in reversed(self.executable.layout):
-                if role == "param":
-                    offset -= len(parts[index] if index not in contents else contents[index]._packed)
-                    self._offsets[index] = offset
-                else:
-                    offset -= len((cotangents if role == "cotangent" else saved)[index]._packed)
-        for user in self._living():
-            user.plan.flag(STALE)
-        return plan
-
     def _find_slots(self) -> None:
         """Find the parameters that can be changed by writing to the block, without any other check than their type."""
         launch = self.launch
         self._searched = True
-        if self.family or self.fixed or self.released or not self._block:
+        block = self._form.block
+        if self.family or self.fixed or self.released or not block:
             return
         quick: list[Slot | None] = [None] * len(launch.keys)
         for index, key in enumerate(launch.keys):
@@ -165,7 +156,7 @@ class Prepared:
                 pack = launch.kernel.parameters[index].pack
                 if pack is not None:
                     self._numbers[index] = found[0].offset, pack
-        self.setter.open(quick, self.plan, self._block, launch.arrays)
+        self.setter.open(quick, self.plan, block, launch.arrays)
 
     def _forget_slots(self) -> None:
         """Have them found again by the next change that asks for them."""
@@ -175,8 +166,8 @@ class Prepared:
         self._searched, self._slots, self._writers, self._numbers = False, [], {}, {}
 
     def _slot(self, index: int, leaf: int) -> Slot | None:
-        launch = self._launch
-        start, size = self._offsets.get(leaf, -1), len(launch.parts[leaf])
+        launch = self._form.launch
+        start, size = self._form.offsets.get(leaf, -1), len(launch.parts[leaf])
         if start < 0:
             return None
         if launch.arrays[leaf] is None:
@@ -185,7 +176,7 @@ class Prepared:
 
     def _counter_of(self, leaf: int) -> int | None:
         """Return the place of an array's counter among those of the plan, None if the kernel does not write to it."""
-        writes = [k for k in self.executable.writes if self._launch.arrays[k] is not None]
+        writes = [k for k in self.executable.writes if self._form.launch.arrays[k] is not None]
         return writes.index(leaf) if leaf in writes else None
 
     def watch(self, user: Any) -> None:
@@ -207,7 +198,8 @@ class Prepared:
 
     def run(self, stream: Stream | None = None) -> None:
         """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
-        if self._block and not self.steps and stream is None and self.stream is None and not attention.needed:
+        form = self._form
+        if form.block and not form.steps and stream is None and self.stream is None and not attention.needed:
             self._run_on_device()
             return
         self.check_alive()
@@ -225,7 +217,7 @@ class Prepared:
         n, threads, _, blocks = operation.geometry
         operation.touch()
         if n:
-            self._program.enqueue(blocks, threads, self._block)  # type: ignore[attr-defined]  # a GPU's program
+            self._form.program.enqueue(blocks, threads, self._form.block)  # type: ignore[attr-defined]  # a GPU's program
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -236,17 +228,14 @@ class Prepared:
         """Let go of everything, after calls in progress."""
         if not self.released:
             self._forget_slots()
-            self._block = bytearray()
             self.plan.flag(RELEASED)
-            self.plan.settle()
             self.released = True
+            self.plan.settle()
             self.kept.clear()
-            self._launch = self.launch.copy()
-            self._launch.arrays = [None] * len(self._launch.arrays)
-            self.adjoint = None
-            self.given = []
-            self._written = []
-            self.steps = None
+            form = self._form
+            form.launch = self.launch.copy()
+            form.launch.arrays = [None] * len(form.launch.arrays)
+            form.adjoint, form.given, form.steps, form.block = None, [], None, bytearray()
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -261,10 +250,9 @@ class Prepared:
     def check_index(self, index: int) -> int:
         """Return a position, checked."""
         count = len(self.launch.kernel.parameters)
-        try:
-            position = index.__index__()
-        except AttributeError:
-            raise TypeError(f"the index of a parameter is an integer, not {index!r}") from None
+        position = whole_number(index)
+        if position is None:
+            raise TypeError(f"the index of a parameter is an integer, not {index!r}")
         if not 0 <= position < count:
             raise LaunchError(f"kernel {self.launch.kernel.name!r} has parameters 0 to {count - 1}, not {position}")
         return position
@@ -288,7 +276,7 @@ class Prepared:
         writer = self._writers.get(index)
         if writer is not None:
             self._settle()
-            return writer.write(value, self._block, self._launch.arrays)
+            return writer.write(value, self._form.block, self._form.launch.arrays)
         slot = self._numbers.get(index)
         if slot is None or not isinstance(value, (np.floating, np.integer)):
             return False
@@ -297,7 +285,7 @@ class Prepared:
         except (struct.error, OverflowError):  # said in words on the longer way
             return False
         self._settle()
-        self._block[slot[0] : slot[0] + len(packed)] = packed
+        self._form.block[slot[0] : slot[0] + len(packed)] = packed
         return True
 
     def gradients(self, values: dict[int, Any], check: bool = True) -> dict[int, array | None]:
@@ -334,7 +322,7 @@ class Prepared:
                 self.set_value(index, key, packed, value)
                 return
             held = made
-        if key != launch.keys[index] or self.adjoint is not None or not held._writable or not self._block:
+        if key != launch.keys[index] or self.adjoint is not None or not held._writable or not self._form.block:
             self.change({index: (key, [packed], [held])}, {})
             return
         counter = self._counter_of(leaf)
@@ -347,19 +335,22 @@ class Prepared:
             raise _fixed()
         parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
         check_shapes(launch.kernel, launch.executable, launch.geometry, parts)
-        offset = self._offsets[leaf]
-        program = self._program
-        if self.steps is None:
-            behind = offset - HEADER_SIZE
-            arguments = bytes(self._block[HEADER_SIZE:])
-            program = self.executable.chosen(arguments[:behind] + packed + arguments[behind + len(packed) :])
+        form = self._form
+        block, offset = form.block, form.offsets[leaf]
+        behind = offset + len(packed)
+        program = form.program
+        if form.steps is None:
+            arguments = bytes(block[HEADER_SIZE:offset] + packed + block[behind:])
+            program = self.executable.chosen(arguments)
+        counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._settle()
-        self._program = program
+        # An interrupt comes between two calls; from here on there is none.
         if counter is not None and other:
-            self.plan.replace_counter(counter, held._memory.counter)
-        launch.parts[leaf] = packed
+            counters[counter] = address
+        form.program = program
         launch.arrays[leaf] = held
-        self._block[offset : offset + len(packed)] = packed
+        launch.parts[leaf] = packed
+        block[offset:behind] = packed
 
     def check(self, index: int, value: Any) -> None:
         """Raise if a parameter cannot take a value."""
@@ -395,12 +386,16 @@ class Prepared:
 
     def _write(self, leaf: int, packed: bytes) -> None:
         """Change a value in the block, and in those of all that share it."""
-        self.launch.parts[leaf] = packed
+        goals: list[Any] = [self._form.launch.parts]
+        places: list[Any] = [leaf]
         for member in self.family or (self,):
             member._settle()
-            offset = member._offsets.get(leaf)
+            offset = member._form.offsets.get(leaf)
             if offset is not None:
-                member._block[offset : offset + len(packed)] = packed
+                goals.append(member._form.block)
+                places.append(slice(offset, offset + len(packed)))
+        # All in one call: an interrupt comes between two calls.
+        deque(map(operator.setitem, goals, places, repeat(packed)), maxlen=0)
 
     def set_value(self, index: int, key: str, packed: bytes, value: Any) -> None:
         """Change a parameter by value."""
@@ -426,7 +421,7 @@ class Prepared:
         for index, (key, packed, held) in forward.items():
             launch.replace(index, key, packed, held)
         launch.check_shapes()
-        merged = [given.get(i, old) for i, old in enumerate(self.given)]
+        merged = [given.get(i, old) for i, old in enumerate(self._form.given)]
         adjoint = None
         if self.adjoint is not None:
             checked = [None if ct is None else cotangent(launch, i, ct) for i, ct in enumerate(merged)]
@@ -451,7 +446,7 @@ class Prepared:
         launch = self.launch.copy()
         launch.resize(dim)
         adjoint = None if self.adjoint is None else self._adjoint_of(launch, self.adjoint.cotangents)
-        self._take(launch, adjoint, self.given)
+        self._take(launch, adjoint, self._form.given)
 
     def _adjoint_of(self, launch: Launch, cotangents: dict[int, array] | Any) -> AdjointLaunch:
         assert self.adjoint is not None
@@ -459,10 +454,25 @@ class Prepared:
 
     def _take(self, launch: Launch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
         # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.
+        form = Form(launch, adjoint, given, 0 if self.stream is None else STREAM)
         self._settle()
         self._forget_slots()
-        self._launch, self.adjoint, self.given = launch, adjoint, given
-        self.plan.become(self._prepare())
+        self._tell_users()
+        self.plan.flag(STALE)
+        self._form = form
+        self._complete()
+        self._tell_users()  # those too that another thread has brought up to date meanwhile
+
+    def _tell_users(self) -> None:
+        for user in self._living():
+            user.plan.flag(STALE)
+
+    def _complete(self) -> None:
+        """Let the plan be that of the present form, also after an interrupt has kept it from that."""
+        if self.plan is self._form.plan:
+            self.plan.renew()
+        else:
+            self.plan.become(self._form.plan)
 
 
 def _fixed() -> LaunchError:

@@ -22,9 +22,42 @@ from diffkern.runtime.state import attention
 if TYPE_CHECKING:
     from diffkern.runtime.stream import Event
 
-__all__ = ["Mark", "Queue", "forget_work_after_fork", "on_its_way", "settle", "settle_queues"]
+__all__ = ["Awaited", "Failure", "Mark", "Queue", "forget_work_after_fork", "on_its_way", "settle", "settle_queues"]
 
+_UNFINISHED = (
+    "the process was forked while a stream had work before this event; that work is done in the parent alone: call "
+    "dk.synchronize() before forking"
+)
 _IDLE_SECONDS = 1.0  # how long a thread without work lives on
+
+
+class Failure:
+    """An error that ended the work of a queue, and of those that waited for it. It is raised to one of those who look.
+
+    Attributes
+    ----------
+    told : bool
+        Whether somebody has got it.
+    left_out : int
+        How many pieces of work were left out because of it.
+    """
+
+    __slots__ = ("_error", "left_out", "told")
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+        self.told = False
+        self.left_out = 0
+
+    def tell(self) -> None:
+        """Raise the error, unless somebody has got it."""
+        if self.told:
+            return
+        self.told = True
+        if self.left_out and hasattr(self._error, "add_note"):  # from Python 3.11 on
+            what = "one piece" if self.left_out == 1 else f"{self.left_out} pieces"
+            self._error.add_note(f"this ended work on a stream; {what} of work behind it did not run")
+        raise self._error
 
 
 class Mark:
@@ -36,36 +69,63 @@ class Mark:
         Whether all work before it has run, or was left out after an error.
     time : float
         When that was, in seconds.
-    error : BaseException or None
-        The error that ended the work before it.
+    failure : Failure or None
+        What ended the work before it.
     """
 
-    __slots__ = ("_done", "error", "happened", "time")
+    __slots__ = ("_done", "failure", "happened", "time")
 
     def __init__(self) -> None:
         self._done = threading.Lock()
         self._done.acquire()
         self.happened = False
         self.time = 0.0
-        self.error: BaseException | None = None
+        self.failure: Failure | None = None
 
-    def happen(self, error: BaseException | None = None) -> None:
+    def happen(self, failure: Failure | None = None) -> None:
         """Let it happen, once."""
         self.time = time.perf_counter()
-        self.error = error
+        self.failure = failure
         self.happened = True
         self._done.release()
 
+    def forget(self, failure: Failure) -> None:
+        """Let it have happened, in the child of a fork, where nobody else holds its lock any more."""
+        if not self.happened:
+            self.time, self.failure = time.perf_counter(), failure
+        self.happened, self._done = True, threading.Lock()
+
     def is_set(self) -> bool:
-        """Whether it has happened and all work before it has run."""
-        return self.happened and self.error is None
+        """Whether it has happened and nobody has to be told of an error."""
+        return self.happened and (self.failure is None or self.failure.told)
+
+    def block(self) -> Failure | None:
+        """Wait for it, and return what ended the work before it if nobody has been told."""
+        if not self.happened:
+            with self._done:
+                pass
+        return None if self.failure is None or self.failure.told else self.failure
 
     def wait(self) -> None:
-        """Wait for it, and raise the error of the work before it."""
-        with self._done:
-            pass
-        if self.error is not None:
-            raise self.error
+        """Wait for it, and raise what ended the work before it."""
+        failure = self.block()
+        if failure is not None:
+            failure.tell()
+
+
+class Awaited:
+    """A mark that the work of another queue waits for: what ended the work before it ends that as well."""
+
+    __slots__ = ("mark",)
+
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+
+
+class _Resumption:
+    """The place in a queue behind which work runs again: somebody was told of the error before that work came."""
+
+    __slots__ = ()
 
 
 class Queue:
@@ -75,22 +135,25 @@ class Queue:
     ----------
     work : deque
         What has not run to its end yet: functions, marks, and the locks of those who wait.
-    error : BaseException or None
-        What ended the work; the rest, which would compute from wrong contents, is left out until somebody waits.
+    failure : Failure or None
+        What ended the work. The rest would compute from wrong contents, so it is left out; what comes after somebody
+        was told runs again.
     """
 
     def __init__(self) -> None:
-        self.work: deque[Callable[[], None] | Mark | _Waiter] = deque()
-        self.error: BaseException | None = None
+        self.work: deque[_Work] = deque()
+        self.failure: Failure | None = None
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._serving = threading.Lock()  # held by the thread that runs the work
         _queues.add(self)
 
-    def put(self, work: Callable[[], None] | Mark | _Waiter) -> None:
+    def put(self, work: _Work) -> None:
         """Let work run after all that was put before."""
         with _lock:
             _busy.add(self)
             attention.busy(True)
+            if self.failure is not None and self.failure.told:
+                self.work.append(_Resumption())
             self.work.append(work)
         self._wake.put(None)
         if not self._serving.locked():
@@ -102,20 +165,22 @@ class Queue:
             waiter = _Waiter()
             self.put(waiter)
             waiter.lock.acquire()  # if this is interrupted, the queue gives the lock back to nobody
-        else:
+        failure = self.failure
+        try:
+            if failure is not None:
+                failure.tell()
+        finally:
             self._rest()
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
 
     def _rest(self) -> None:
-        """Take the queue out of those with work, if there is none."""
+        """Take the queue out of those that have to be waited for, if it has no work and no error to tell of."""
         with _lock:
-            if not self.work:
+            if not self.work and (self.failure is None or self.failure.told):
                 _busy.discard(self)
                 attention.busy(bool(_busy))
 
     def _serve(self) -> None:
+        _thread.serves = True
         while self._serving.acquire(blocking=False):
             try:
                 while True:
@@ -130,18 +195,25 @@ class Queue:
             if not self.work:  # else it came between the last look and the release
                 return
 
-    def _do(self, work: Callable[[], None] | Mark | _Waiter) -> None:
+    def _do(self, work: _Work) -> None:
         if isinstance(work, _Waiter):
             self._drop()
             work.lock.release()
             return
         if isinstance(work, Mark):
-            work.happen(self.error)
-        elif self.error is None:
+            work.happen(self.failure)
+        elif isinstance(work, _Resumption):
+            if self.failure is not None and self.failure.told:
+                self.failure = None
+        elif self.failure is not None:
+            self.failure.left_out += not isinstance(work, Awaited)
+        elif isinstance(work, Awaited):
+            self.failure = work.mark.block()
+        else:
             try:
                 work()
             except BaseException as error:
-                self.error = error
+                self.failure = Failure(error)
         self._drop()
 
     def _drop(self) -> None:
@@ -153,11 +225,11 @@ class Queue:
     def forget(self) -> None:
         """Begin anew in the child of a fork: the work belongs to the parent, and so does the thread."""
         left, self.work = self.work, deque()
-        self.error = None
+        self.failure = None
         self._wake, self._serving = SimpleQueue(), threading.Lock()
         for work in left:
-            if isinstance(work, Mark) and not work.happened:
-                work.happen()
+            if isinstance(work, Mark):
+                work.forget(Failure(RuntimeError(_UNFINISHED)))
 
 
 class _Waiter:
@@ -177,10 +249,15 @@ class _Transfer:
         self.event = event
 
     def wait(self) -> None:
-        self.event.synchronize()
-        with _lock:
-            _busy.discard(self)  # another thread may have waited as well
-            attention.busy(bool(_busy))
+        try:
+            self.event.synchronize()
+        finally:  # an error is told once
+            with _lock:
+                _busy.discard(self)  # another thread may have waited as well
+                attention.busy(bool(_busy))
+
+
+_Work = Callable[[], None] | Mark | Awaited | _Resumption | _Waiter
 
 
 _queues: weakref.WeakSet[Queue] = weakref.WeakSet()
@@ -189,9 +266,19 @@ _busy: set[Queue | _Transfer] = set()
 _lock = threading.Lock()
 
 
+class _Thread(threading.local):
+    """What is known of each thread."""
+
+    serves = False
+    """Whether it runs the work of a stream, which waits for other streams only where it says so."""
+
+
+_thread = _Thread()
+
+
 def settle() -> None:
-    """Wait until the work of all streams has run."""
-    while _busy:
+    """Wait until the work of all streams has run, and raise an error of one of them that nobody was told of."""
+    while _busy and not _thread.serves:
         with _lock:
             queues = list(_busy)
         for queue in queues:
@@ -200,7 +287,10 @@ def settle() -> None:
 
 def settle_queues() -> None:
     """Wait until the work of all streams of the CPU has run; copies to and from GPUs may be on their way."""
-    while queues := [busy for busy in _busy.copy() if isinstance(busy, Queue)] if _busy else []:
+    while _busy and not _thread.serves:
+        queues = [busy for busy in _busy.copy() if isinstance(busy, Queue)]
+        if not queues:
+            return
         for queue in queues:
             queue.wait()
 
@@ -218,5 +308,6 @@ def forget_work_after_fork() -> None:
     _lock = threading.Lock()
     _busy.clear()
     attention.busy(False)
+    _thread.serves = False
     for queue in list(_queues):
         queue.forget()

@@ -19,11 +19,12 @@ from diffkern.runtime.launch import Launchable
 from diffkern.runtime.operation import perform
 from diffkern.runtime.prepared import Prepared, from_ctype
 from diffkern.runtime.stream import Stream
+from diffkern.runtime.uncopied import Uncopied
 
 __all__ = ["Launch", "launch_or_record"]
 
 
-class Launch:
+class Launch(Uncopied):
     """A recorded launch. Made by :func:`launch` with ``record_cmd=True``, or by indexing a :class:`Sequence`.
 
     ``record.launch(stream=None)`` runs it: on the stream given here, or the one it was recorded with, or the current

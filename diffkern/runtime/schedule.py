@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from diffkern.runtime.extents import several, whole_number
+
 __all__ = [
     "DEFAULT_BLOCK_DIM", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
     "normalize_dim", "plan_adjoint", "usual_block_dim",
@@ -87,11 +89,12 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
     ValueError
         If they are no such thing, negative, or too large.
     """
-    extents = dim if isinstance(dim, (tuple, list)) else (dim,)
-    try:
-        dims = tuple(extent.__index__() for extent in extents)
-    except AttributeError:
-        raise ValueError(f"dim must be an integer or up to four integers, not {dim!r}") from None
+    extents = several(dim)
+    if not isinstance(extents, tuple):
+        extents = (extents,)
+    dims = tuple([n for extent in extents if (n := whole_number(extent)) is not None])
+    if len(dims) != len(extents):
+        raise ValueError(f"dim must be an integer or up to four integers, not {dim!r}")
     if not 1 <= len(dims) <= 4:
         raise ValueError(f"dim has 1 to 4 extents, not {len(dims)}")
     if min(dims) < 0 or max(dims) >= _LIMIT:

@@ -30,6 +30,7 @@ from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.tape import Tape
+from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,7 @@ class Item:
             tape.record_overwrite(operation.goal)
         perform(operation)
         if tape is not None and isinstance(operation, (Copy, Assign)):
-            tape.note_version(operation.goal._memory)
+            tape.note_change(operation.goal)
 
 
 class Recorder(Scope):
@@ -178,14 +179,8 @@ class _Program:
             self._execute(timed)
             return
         # Changes of parameters wait until the stream has come to the end of this.
-        self.plan.hold()
-
-        def work() -> None:
-            try:
-                self._execute(timed)
-            finally:
-                self.plan.let_go()
-
+        work = _Replay(self, timed)
+        self.plan.expect(lambda: not work.done and stream.holds(work))
         stream.enqueue(work)
 
     def _execute(self, timed: bool) -> None:
@@ -216,7 +211,22 @@ class _Program:
                 at = following
 
 
-class Sequence:
+class _Replay:
+    """A replay on a stream."""
+
+    def __init__(self, program: _Program, timed: bool) -> None:
+        self.program = program
+        self.timed = timed
+        self.done = False
+
+    def __call__(self) -> None:
+        try:
+            self.program._execute(self.timed)
+        finally:
+            self.done = True
+
+
+class Sequence(Uncopied):
     """Recorded steps. Made by :func:`record`.
 
     ``sequence.replay(stream=None, timed=False)`` runs them all, with the contents that the arrays have then; with

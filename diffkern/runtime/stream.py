@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Any
 
 from diffkern.runtime.device import Device, get_device, placed
-from diffkern.runtime.queue import Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
+from diffkern.runtime.queue import Awaited, Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import attention, current
+from diffkern.runtime.uncopied import Uncopied
 
 __all__ = [
     "Event", "ScopedStream", "Stream", "get_event_elapsed_time", "get_stream", "on_its_way", "record_event",
@@ -26,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Stream:
+class Stream(Uncopied):
     """An ordered queue of launches.
 
     Parameters
@@ -71,8 +72,12 @@ class Stream:
         else:
             self._queue.put(work)
 
+    def holds(self, work: Callable[[], None]) -> bool:
+        """Whether it was given this work, and has not done it yet."""
+        return work in self._queue.work
+
     def synchronize(self) -> None:
-        """Wait until all its work has run."""
+        """Wait until all its work has run, and raise the error that ended it, unless somebody was told."""
         self._queue.wait()
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -89,14 +94,15 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Let later work wait for what an event was last recorded on."""
+        """Let later work wait for what an event was last recorded on; an error in that ends the later work as well."""
         mark = event._mark
         if mark is None or mark.is_set():
             return
-        if self.is_default:
+        known = isinstance(mark, Mark)  # or else one of a GPU
+        if self.is_default or (known and mark.happened):
             mark.wait()
         else:
-            self._queue.put(mark.wait)
+            self._queue.put(Awaited(mark) if known else mark.wait)
 
     def wait_stream(self, other: Stream, event: Event | None = None) -> None:
         """Let later work wait for all work that another stream has so far."""
@@ -107,7 +113,7 @@ class Stream:
         return "<dk.Stream default>" if self.is_default else f"<dk.Stream {id(self):#x}>"
 
 
-class Event:
+class Event(Uncopied):
     """A mark in a stream's work that others can wait for.
 
     Parameters
@@ -183,20 +189,24 @@ class ScopedStream(Scope):
 
     Parameters
     ----------
-    stream : Stream
-        The stream.
+    stream : Stream or None
+        The stream; with None the block does nothing.
     sync_enter : bool, optional
         Whether its work in the block waits for what the outer stream has so far.
     sync_exit : bool, optional
         Whether the outer stream waits for the block's work.
     """
 
-    def __init__(self, stream: Stream, sync_enter: bool = True, sync_exit: bool = False) -> None:
+    def __init__(self, stream: Stream | None, sync_enter: bool = True, sync_exit: bool = False) -> None:
+        if stream is not None and not isinstance(stream, Stream):
+            raise TypeError(f"stream must be a dk.Stream or None, not {stream!r}")
         self.stream = stream
         self.sync_enter = sync_enter
         self.sync_exit = sync_exit
 
-    def _begin(self) -> tuple[str, Any, Stream]:
+    def _begin(self) -> tuple[str, Any, Stream | None]:
+        if self.stream is None:
+            return "stream", current.stream, None
         if self.sync_enter:
             self.stream.wait_stream(get_stream(self.stream.device))
         return *_entry(self.stream), self.stream
@@ -204,7 +214,7 @@ class ScopedStream(Scope):
     def _end(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.sync_exit:
+        if self.sync_exit and self.stream is not None:
             get_stream(self.stream.device).wait_stream(self.stream)
 
 

@@ -3,7 +3,7 @@
 In: whatever happens to arrays inside the ``with`` block. Out: after :meth:`Tape.backward`, the ``grad`` of every array
 that has one holds the derivative with respect to what the array held when the tape began. Contents that an adjoint
 needs and a later step overwrites are copied at that moment, and only then. Nothing is computed from contents that
-changed unseen.
+changed unseen: diffkern's own changes are counted, and what others may write to is compared by digests.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diffkern.callers import brief
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import UINT8
 from diffkern.runtime.adjoint import check_aliases
 from diffkern.runtime.array import _make, _on_host, array, new
+from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.memory import Memory, watchers
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.repeat import Collector, Repeat, Seed
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import settle
+from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Tape"]
 
 
-class Tape(Scope):
+class Tape(Scope, Uncopied):
     """Records what happens in its ``with`` block, for gradients.
 
     Arrays without ``requires_grad`` that stand between the arrays that have it and the loss need no gradient of their
@@ -44,6 +47,7 @@ class Tape(Scope):
 
     def __init__(self) -> None:
         self._clear()
+        watchers.add(self)
 
     def _clear(self) -> None:
         self._steps: list[Step] = []
@@ -51,12 +55,15 @@ class Tape(Scope):
         # Per memory: its version after the tape's last look; contents that adjoints may need and nobody changed yet.
         self._versions: dict[Memory, int] = {}
         self._needs: dict[Memory, Needs] = {}
+        self._exposures = Exposures()
         self._snapshots: dict[tuple[Memory, int, bytes], array] = {}
         # Memory that depends on an array with a gradient; the array that owns the gradient; memory used without one.
         self._varied: set[Memory] = set()
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
         self._written: set[Memory] = set()
+        # What is being recorded: an interrupt leaves it here, and what the tape knows is incomplete then.
+        self._unfinished: str | None = None
         # Whether anything that was recorded reads an array that has a gradient.
         self._reached = False
         self._arrays: dict[int, array] = {}
@@ -75,6 +82,15 @@ class Tape(Scope):
 
     def record_launch(self, launch: Launch) -> None:
         """Run a launch and keep what its adjoint will need."""
+        self._unfinished = f"launch {self._launches} on the tape (kernel {launch.kernel.name!r})"
+        try:
+            self._record_launch(launch)
+        except Exception:
+            self._unfinished = None
+            raise
+        self._unfinished = None
+
+    def _record_launch(self, launch: Launch) -> None:
         executable, arrays = launch.executable, launch.arrays
         for held in arrays:
             if held is not None:
@@ -95,7 +111,7 @@ class Tape(Scope):
         perform(launch)
         self._launches += 1
         for held in written:
-            self.note_version(held._memory)
+            self._note(held)
             self._written.add(held._memory)
         if step is None:
             return
@@ -111,6 +127,7 @@ class Tape(Scope):
 
     def record_overwrite(self, goal: array) -> None:
         """Prepare for a fill or an assignment of constants; to be called before it happens."""
+        self._unfinished = f"an assignment behind launch {self._launches} on the tape"
         self._look_at(goal, "an assignment")
         self._before_overwrite(goal)
         self._written.add(goal._memory)
@@ -119,6 +136,7 @@ class Tape(Scope):
 
     def record_copy(self, goal: array, source: array) -> None:
         """Prepare for a copy; to be called before it happens."""
+        self._unfinished = f"a copy behind launch {self._launches} on the tape"
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
@@ -130,23 +148,47 @@ class Tape(Scope):
         elif self._carries(goal):
             self._steps.append(OverwriteStep(goal))
 
-    def note_version(self, memory: Memory) -> None:
-        """Take the present contents of a block of memory as the tape's own doing."""
-        self._versions[memory] = memory.now
+    def note_change(self, held: array) -> None:
+        """Take the present contents of an array as the tape's own doing, which comes to its end with that."""
+        self._note(held)
+        self._unfinished = None
+
+    def _note(self, held: array) -> None:
+        self._versions[held._memory] = held._memory.now
+        if self._exposures:
+            self._exposures.written(held)
+
+    def before_exposure(self, memory: Memory) -> None:
+        """Note what the tape relies on in memory that is about to be given away."""
+        if self._versions.get(memory) != memory.now or current.recorder is not None:
+            return
+        for held in self._used(memory):
+            self._exposures.note(held)
+
+    def _used(self, memory: Memory) -> list[array]:
+        """Return the arrays of a block whose contents have a part in gradients."""
+        found = [need.step.launch.arrays[need.index] for need in self._needs.get(memory, ())]
+        for step in self._steps:
+            if isinstance(step, CopyStep):
+                found += [a for a in (step.goal, step.source) if a._memory is memory]
+        return [held for held in found if held is not None]
 
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
         known = self._versions.get(memory)
+        changed = self._exposures.inspect(held) if self._exposures.concern(memory) else None
         if known != memory.now:
             if known is None:
-                if memory.foreign:
-                    self._check_foreign(memory)
+                self._check_overlap(memory)
             else:
                 for need in self._needs.pop(memory, ()):
                     need.step.lost.add(need.index)
                 self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
             self._versions[memory] = memory.now
+        elif changed:
+            self._lose(memory, changed)
+            self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
         if not held._smooth:
             return
         grad = held.grad
@@ -164,15 +206,29 @@ class Tape(Scope):
         if memory in self._without:
             raise _two_views(held)
 
-    def _check_foreign(self, memory: Memory) -> None:
+    def _lose(self, memory: Memory, changed: set[Place]) -> None:
+        """Note that others changed what launches left or read in these places."""
+        for need in self._needs.get(memory, ()):
+            held = need.step.launch.arrays[need.index]
+            if held is not None and place_of(held) in changed:
+                need.step.lost.add(need.index)
+
+    def _check_overlap(self, memory: Memory) -> None:
         """Refuse memory that lies in other memory on the tape without a common owner: overwrites would go unnoticed."""
-        for other in self._foreign:
-            if memory.address < other.address + other.nbytes and other.address < memory.address + memory.nbytes:
+        if not memory.is_exposed:
+            return
+        for other in [*self._foreign, *(m for m in self._versions if m.is_exposed and not m.foreign)]:
+            if (
+                memory.device is other.device
+                and memory.address < other.address + other.nbytes
+                and other.address < memory.address + memory.nbytes
+            ):
                 raise LaunchError(
                     "two arrays on this tape lie over the same memory, and NumPy does not know that they are one",
                     remedy="make both views of one NumPy array, or wrap the memory once with dk.array(copy=False)",
                 )
-        self._foreign.append(memory)
+        if memory.foreign:
+            self._foreign.append(memory)
 
     def _carries(self, held: array) -> bool:
         """Whether an array has a cotangent in the reverse sweep."""
@@ -203,7 +259,7 @@ class Tape(Scope):
             return
         for need in needs.take(*held._range):
             needed = need.step.launch.arrays[need.index]
-            if needed is not None and need.step.needs_after(need.index):
+            if needed is not None and need.index not in need.step.lost and need.step.needs_after(need.index):
                 need.step.contents[need.index] = self._snapshot(needed)
 
     def _snapshot(self, held: array) -> array:
@@ -218,6 +274,7 @@ class Tape(Scope):
 
     # -- the user's side ---------------------------------------------------------------------------------------------
 
+    @brief
     def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
         """Compute gradients by taking the recorded steps back.
 
@@ -236,11 +293,16 @@ class Tape(Scope):
         Raises
         ------
         LaunchError
-            If something that a gradient needs was changed outside the tape, or if no array has a gradient to be
-            computed. No gradient has changed then.
+            If something that a gradient needs was changed outside the tape, if recording was interrupted (Ctrl-C), or
+            if no array has a gradient to be computed. No gradient has changed then.
         KernelError
             If a kernel on the way cannot be differentiated.
         """
+        if self._unfinished is not None:
+            raise LaunchError(
+                f"{self._unfinished} did not come to its end (Ctrl-C?), so the tape does not know what has run",
+                remedy="record again on a new tape, or after tape.reset()",
+            )
         settle()
         outer, current.tape = current.tape, None
         try:
@@ -251,6 +313,7 @@ class Tape(Scope):
                     "no array on this tape has a gradient to be computed",
                     remedy="make the arrays that you want gradients for with requires_grad=True",
                 )
+            self._verify()
             if not self._repeat(seeds):
                 self._backward(seeds)
         finally:
@@ -349,6 +412,13 @@ class Tape(Scope):
         grads = [(owner, owner.grad) for owner in self._owners.values()]
         needed = {m: m.now for step in self._steps if isinstance(step, LaunchStep) for m in step.reads_still()}
         return Repeat(collector.operations, steps, [goal for goal, _ in seeds], needed, grads)
+
+    def _verify(self) -> None:
+        """Look whether others changed what gradients need."""
+        if self._exposures and current.recorder is None:
+            for memory, changed in self._exposures.verify():
+                self._lose(memory, changed)
+                self._swept = self._again = None
 
     def _backward(self, seeds: list[tuple[array, Any]] | None) -> None:
         for memory, version in self._versions.items():

@@ -13,7 +13,6 @@ included), so that a wrong derivative cannot hide behind rounding; then
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from diffkern import pipeline
+from diffkern.callers import brief, warn
 from diffkern.errors import LaunchError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
@@ -238,6 +238,7 @@ class _Comparison:
         )
 
 
+@brief
 def gradcheck(
     kernel: Kernel,
     dim: int | Sequence[int],
@@ -377,11 +378,10 @@ def check_vjp(
     dot_product_error = _dot_product(vjp, dim, point, tol, rng)
     if kinks:
         name, index = kinks[0]
-        warnings.warn(
+        warn(
             f"gradcheck of {vjp.fn.name}: {len(kinks)} elements lie too near a kink or jump to be compared, "
             f"the first is {name}{list(index)}",
             KinkWarning,
-            stacklevel=3,
         )
     names = tuple(vjp.names[i] for i in sorted(vjp.active))
     return GradcheckReport(

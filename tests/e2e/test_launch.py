@@ -337,7 +337,7 @@ def test_captured_values_that_change_are_noticed(monkeypatch):
     assert result() == [40, 60]
 
 
-def test_a_captured_value_that_changes_before_backward_is_refused(monkeypatch):
+def test_a_captured_value_that_changes_before_backward_is_that_of_the_launch(monkeypatch):
     @dk.kernel
     def fresh(x: dk.array(dtype=float), y: dk.array(dtype=float)):
         i = dk.tid()
@@ -347,5 +347,5 @@ def test_a_captured_value_that_changes_before_backward_is_refused(monkeypatch):
     with dk.Tape() as tape:
         fresh[2](x, y)
     monkeypatch.setitem(globals(), "FACTOR", 5.0)
-    with pytest.raises(dk.LaunchError, match="captures was changed after launch 0"):
-        tape.backward(grads={y: np.ones(2, np.float32)})
+    tape.backward(grads={y: np.ones(2, np.float32)})
+    assert x.grad.numpy().tolist() == [2, 2]

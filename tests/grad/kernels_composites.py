@@ -242,3 +242,10 @@ def edges_as_integer_vectors(x: v2, e: dk.array(dtype=dk.vec2i), loss: f1):
     i = dk.tid()
     pair = e[i]
     dk.atomic_add(loss, 0, dk.length(x[pair[0]] - x[pair[1]]))
+
+
+@case(5, x=signed(5, 3), m=signed(5, 2, 2), total=zeros(1, 3), product=zeros(1, 2, 2))
+def vector_total(x: v3, m: m2, total: v3, product: m2):
+    i = dk.tid()
+    dk.atomic_add(total, 0, x[i] * dk.length(x[i]))
+    dk.atomic_sub(product, 0, m[i] * m[i])

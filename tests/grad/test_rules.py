@@ -41,6 +41,8 @@ SCALAR_ROWS = [
     OneOp("max", FF, (ANY, OTHER)),
     OneOp("pow", FF, (POSITIVE, OTHER)),
     OneOp("atan2", FF, (ANY, OTHER)),
+    OneOp("hypot", FF, (ANY, OTHER)),
+    OneOp("copysign", FF, (ANY, OTHER)),
     OneOp("select", FF, (ANY, OTHER), build=lambda b, x: b.select(b.one("lt", x[0], x[1]), x[0], x[1])),
     OneOp("cast", F, (ANY,), attrs={"to": FLOAT64}),
     *(OneOp(name, F, (POSITIVE,)) for name in ("sqrt", "rsqrt", "log", "log2", "log10")),
@@ -165,7 +167,8 @@ def test_composite_rules_against_the_derivative_of_their_expansion(family: str) 
 x, y = sympy.symbols("x y", real=True)
 DEFINITIONS: dict[str, Any] = {
     "mul": x * y, "div": x / y, "mod": x - y * sympy.floor(x / y), "abs": sympy.Abs(x), "pow": x**y,
-    "atan2": sympy.atan2(x, y), "sqrt": sympy.sqrt(x), "rsqrt": 1 / sympy.sqrt(x), "cbrt": sympy.cbrt(x),
+    "atan2": sympy.atan2(x, y), "hypot": sympy.sqrt(x**2 + y**2),
+    "sqrt": sympy.sqrt(x), "rsqrt": 1 / sympy.sqrt(x), "cbrt": sympy.cbrt(x),
     "exp": sympy.exp(x), "exp2": 2**x, "expm1": sympy.exp(x) - 1, "log": sympy.log(x),
     "log2": sympy.log(x) / sympy.log(2), "log10": sympy.log(x) / sympy.log(10), "log1p": sympy.log(1 + x),
     "sin": sympy.sin(x), "cos": sympy.cos(x), "tan": sympy.tan(x), "asin": sympy.asin(x), "acos": sympy.acos(x),

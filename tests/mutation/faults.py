@@ -1,87 +1,14 @@
-"""Faults that are put into rules and passes on purpose: each must be noticed by a small part of the corpus.
-
-A fault replaces a piece of text of one function and compiles the function again, or it replaces a rule. If the text is
-not there any more the fault is out of date, and applying it fails.
-"""
+"""Faults that are put into rules and passes on purpose: each must be noticed by a small part of the corpus."""
 
 from __future__ import annotations
-
-import inspect
-import sys
-import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
-
-import pytest
 
 from diffkern.ad import activity, cotangents, loops, replay, reverse
 from diffkern.ad.rules import RULES
 from diffkern.ad.rules import composite as composite_rules
 from diffkern.ad.rules import scalar as scalar_rules
-from diffkern.ad.rules.formula import Formula
 from diffkern.passes import conflicts, cse, dce, dependence, promote, sink, threads, unroll
 
-Apply = Callable[[pytest.MonkeyPatch], None]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault: what it is, and how to put it in."""
-
-    name: str
-    apply: Apply
-
-
-def edit(where: ModuleType, path: str, old: str, new: str) -> Apply:
-    """Replace text in the source of ``where.path`` (a function, or a method as ``Class.method``)."""
-
-    def apply(patch: pytest.MonkeyPatch) -> None:
-        owner: Any = where
-        *outer, name = path.split(".")
-        for part in outer:
-            owner = getattr(owner, part)
-        original = inspect.getattr_static(owner, name)
-        original = getattr(original, "__func__", original)
-        source = textwrap.dedent(inspect.getsource(original))
-        assert source.count(old) == 1, f"{path} has {source.count(old)} times: {old}"
-        changed = _compiled(source.replace(old, new), name, where, owner)
-        patch.setattr(owner, name, changed)
-        if not outer:  # modules that have imported the function by name
-            for module in [m for n, m in sys.modules.items() if n.startswith("diffkern.")]:
-                if getattr(module, name, None) is original:
-                    patch.setattr(module, name, changed)
-
-    return apply
-
-
-def _compiled(source: str, name: str, module: ModuleType, owner: Any) -> Any:
-    """A function from source that sees its module's names and, for ``super()``, its class."""
-    body = textwrap.indent(source, "    ")
-    text = f"from __future__ import annotations\ndef made(__class__):\n{body}\n    return {name}\n"
-    namespace: dict[str, Any] = {}
-    exec(compile(text, f"<fault in {name}>", "exec"), dict(module.__dict__), namespace)
-    return namespace["made"](owner)
-
-
-def formula(name: str, *partials: str) -> Apply:
-    """Give a scalar operation other partial derivatives."""
-    return lambda patch: patch.setitem(RULES, name, scalar_rules._formula_rule(tuple(map(Formula, partials))))
-
-
-def rule_edit(module: ModuleType, function: str, ops: tuple[str, ...], old: str, new: str) -> Apply:
-    """Replace text in the source of a rule."""
-
-    def apply(patch: pytest.MonkeyPatch) -> None:
-        source = inspect.getsource(getattr(module, function))
-        assert source.count(old) == 1, f"{function} has {source.count(old)} times: {old}"
-        changed = _compiled(source.replace(old, new), function, module, None)
-        for op in ops:
-            patch.setitem(RULES, op, changed)
-
-    return apply
-
+from .edits import Fault, edit, formula, rule_edit
 
 FAULTS = [
     # derivative rules

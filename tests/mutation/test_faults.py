@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,9 @@ from diffkern.testing.differences import Differences
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled, Interpreted, Program, as_double
 
-from .faults import FAULTS, Fault
+from .edits import Fault
+from .elsewhere import TARGETED
+from .faults import FAULTS
 
 SUBSET = """
     branches.if_else branches.if_in_loop_two_carried branches.root_before_the_choice branches.untaken_division
@@ -130,3 +136,20 @@ def test_the_subset_notices(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(NoticedError) as noticed:
         run_subset()
     print(noticed.value)
+
+
+@pytest.mark.parametrize("fault", TARGETED, ids=lambda f: f.name.replace(" ", "-"))
+def test_its_tests_notice(fault: Fault) -> None:
+    tests = Path(__file__).parents[1]
+    paths = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "mutation.plugin", *fault.tests],
+        cwd=tests.parent,
+        env={**os.environ, "PYTHONPATH": paths, "DIFFKERN_FAULT": fault.name},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    # 1: a test has failed; negative: the process died. Others: there are no such tests, or the fault cannot be put in.
+    assert run.returncode == 1 or run.returncode < 0, run.stdout[-2000:] + run.stderr[-2000:]

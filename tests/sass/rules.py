@@ -41,12 +41,22 @@ def atomics(program: Program) -> Iterator[str]:
         yield "no atomic where threads meet"
 
 
+def atomics_that_wait(program: Program) -> Iterator[str]:
+    """An atomic gives back the value before only in a loop of exchanges, or where the program reads it."""
+    count = sum(".CAS" not in i.opcode for i in program.code.of_class("atom"))
+    sample = program.sample
+    if count and not (sample.exchanges and program.direction == "adjoint"):
+        yield f"{count} atomics wait for a value that nobody reads"
+
+
 def sums_before_atomics(program: Program) -> Iterator[str]:
     """What all threads add to one address is added up in the warp first, outside of loops."""
     arguments = program.sample.arguments()
     uniform = [name for name in program.sample.shared if not isinstance(arguments[name], np.ndarray)]
     if program.direction == "adjoint" and uniform and not program.code.count("shuffle"):
         yield f"the cotangent of {', '.join(sorted(uniform))} is added up without shuffles"
+    if program.direction == "forward" and program.sample.sums and not program.code.count("shuffle"):
+        yield "what all threads add to one element is added up without shuffles"
 
 
 def wide_accesses(program: Program) -> Iterator[str]:
@@ -78,6 +88,7 @@ RULES: tuple[Rule, ...] = (
     width_of_floats,
     local_memory,
     atomics,
+    atomics_that_wait,
     sums_before_atomics,
     wide_accesses,
     read_only_loads,

@@ -51,7 +51,7 @@ def program(name: str, direction: str, *opcodes: str, **manifest: object) -> Pro
     ("made", "problem"),
     [
         (program("branches.if_else", "forward", "F2F.F64.F32"), "float64 instructions: F2F.F64.F32"),
-        (program("device.double_loss", "forward", "RED.E"), "no float64 instruction"),
+        (program("device.double_loss", "forward", "SHFL.DOWN", "RED.E"), "no float64 instruction"),
         (program("branches.if_else", "adjoint", spill_bytes=8), "8 bytes spilled"),
         (program("loops.product", "adjoint", spill_bytes=8), "8 bytes spilled"),
         (program("branches.if_else", "adjoint", stack_bytes=8), "8 bytes of stack"),
@@ -61,6 +61,8 @@ def program(name: str, direction: str, *opcodes: str, **manifest: object) -> Pro
         (program("memory.gather", "adjoint"), "no atomic where"),
         (program("memory.scatter_max", "adjoint"), "no atomic where"),
         (program("device.sine", "adjoint", "REDG.E.ADD"), "the cotangent of a is added up without"),
+        (program("memory.scatter_add", "forward", "ATOMG.E.ADD"), "1 atomics wait for a value that nobody reads"),
+        (program("memory.uniform_loss", "forward", "REDG.E.ADD"), "what all threads add to one element"),
         (program("device.four_at_once", "forward", "LDG.E", "STG.E.128"), "no 128-bit load"),
         (program("device.four_at_once", "forward", "LDG.E.128", "STG.E"), "no 128-bit store"),
         (program("memory.gather", "forward", "LDG.E", reads=[0]), "no load through the read-only path"),

@@ -7,6 +7,7 @@ scalar operations, comparisons, and ``a if c else b``. The same text is read by 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Mapping
 
 from diffkern.ir.builder import Builder
@@ -30,15 +31,19 @@ class Formula:
         """Append the ops that compute the formula; every number is a literal of ``type``."""
         return _Emitter(b, env, type).visit(self.tree)
 
+    @functools.cached_property
+    def quotient(self) -> tuple[Formula, Formula] | None:
+        """Numerator and denominator, where the formula is a quotient whose numerator is 1 or varies."""
+        tree = self.tree
+        if not (isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div)):
+            return None
+        parts = Formula(ast.unparse(tree.left)), Formula(ast.unparse(tree.right))
+        return None if isinstance(tree.left, ast.Constant) and not parts[0].is_one else parts
+
     @property
     def is_one(self) -> bool:
         """Whether the partial derivative is the constant 1."""
         return self.text == "1"
-
-    @property
-    def is_minus_one(self) -> bool:
-        """Whether the partial derivative is the constant -1."""
-        return self.text == "-1"
 
 
 class _Emitter:

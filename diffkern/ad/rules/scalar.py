@@ -25,7 +25,8 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     "mod": ("1", "-floor(x/y)"),
     "abs": ("sign(x)",),
     "pow": ("0 if y == 0 else y*pow(x, y - 1)", "0 if x == 0 else r*log(x)"),
-    "atan2": ("y/(x*x + y*y)", "-x/(x*x + y*y)"),
+    "atan2": ("0 if abs(x) + abs(y) == 0 else y/(x*x + y*y)", "0 if abs(x) + abs(y) == 0 else -x/(x*x + y*y)"),
+    "hypot": ("0 if r == 0 else x/r", "0 if r == 0 else y/r"),
     "sqrt": ("0.5/r",),
     "rsqrt": ("-0.5*r/x",),
     "cbrt": ("1/(3*r*r)",),
@@ -72,10 +73,16 @@ def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:
 
 
 def _times(b: Builder, ct: Value, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
-    """``ct * partial``, dividing rather than multiplying by a reciprocal where the formula is one."""
-    if formula.text.startswith("1/"):
-        return b.div(ct, Formula(formula.text[2:]).emit(b, env, t))
-    return b.mul(ct, formula.emit(b, env, t))
+    """``ct * partial``; of a quotient ``ct`` takes the place of a numerator 1, or is divided before another is applied.
+
+    So both partial derivatives of ``x / y`` share one division.
+    """
+    quotient = formula.quotient
+    if quotient is None:
+        return b.mul(ct, formula.emit(b, env, t))
+    numerator, denominator = quotient
+    over = b.div(ct, denominator.emit(b, env, t))
+    return over if numerator.is_one else b.mul(over, numerator.emit(b, env, t))
 
 
 def _add(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
@@ -106,6 +113,14 @@ def _select(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     return [None, b.select(a.x[0], a.ct, zero), b.select(a.x[0], zero, a.ct)]
 
 
+def _copysign(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    """The sign of the first operand is exchanged for that of the second; 0 at 0, as for ``abs``."""
+    x, y = a.x
+    assert isinstance(a.r.type, Scalar)
+    factor = b.mul(b.one("sign", x), b.one("copysign", b.const(1.0, a.r.type), y))
+    return [b.mul(a.ct, factor) if a.want[0] else None, None]
+
+
 def _cast(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     source = a.x[0].type
     if not is_differentiable(source):
@@ -121,5 +136,6 @@ SCALAR_RULES: dict[str, Rule] = {
     "max": _choice("ge"),
     "select": _select,
     "cast": _cast,
+    "copysign": _copysign,
     **{name: _formula_rule(tuple(map(Formula, partials))) for name, partials in FORMULAS.items()},
 }

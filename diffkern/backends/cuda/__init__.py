@@ -5,8 +5,17 @@ from diffkern.backends.cuda.compiler import (
     ProductLibrary,
     compile_function,
     products_of,
+    shared_limit,
     target_description,
 )
 from diffkern.backends.cuda.kernel import alignment
 
-__all__ = ["CudaObject", "ProductLibrary", "alignment", "compile_function", "products_of", "target_description"]
+__all__ = [
+    "CudaObject",
+    "ProductLibrary",
+    "alignment",
+    "compile_function",
+    "products_of",
+    "shared_limit",
+    "target_description",
+]

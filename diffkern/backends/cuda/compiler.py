@@ -23,14 +23,16 @@ from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.passes.blocks import shared_bytes
-from diffkern.passes.cse import eliminate_common
-from diffkern.passes.expand import expand_composites
-from diffkern.passes.siblings import hoist_common
+from diffkern.passes.cuda_form import cuda_form
 from diffkern.passes.tile_blocks import SHARED_BYTES, lower_tiles_for_blocks
 from diffkern.passes.tile_products import TileProduct
 
 _SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items()}
-"""Bytes of shared memory that a launch can ask for, for each block."""
+
+
+def shared_limit(arch: str) -> int:
+    """Bytes of shared memory that a launch can ask for, for each block."""
+    return _SHARED_LIMIT.get(arch, SHARED_BYTES)
 
 
 @dataclass(frozen=True)
@@ -149,13 +151,11 @@ def compile_function(
     CompileError
         If an operation has no form on this target, or the CUDA compilers are not installed.
     """
-    limit = _SHARED_LIMIT.get(arch, SHARED_BYTES)
+    limit = shared_limit(arch)
     if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
         block_dim = None  # no launch can have it
-    wanted = (lambda _: False) if products is None or block_dim is None else _Wanted(products, arch, block_dim)
-    fn = expand_composites(lower_tiles_for_blocks(fn, limit, wanted, may_alias=may_alias))
-    if checking is Checking.NONE:
-        eliminate_common(hoist_common(fn))
+    wanted = {} if products is None or block_dim is None else {"library": _Wanted(products, arch, block_dim)}
+    fn = cuda_form(fn, limit, may_alias=may_alias, checked=checking is not Checking.NONE, **wanted)
     fixed = fn.attrs.get("threads") or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
@@ -214,7 +214,7 @@ def compile_function(
 def products_of(fn: Function, arch: str, block_dim: int, library: ProductLibrary) -> tuple[Product, ...]:
     """The products that :func:`compile_function` will ask the library for, without compiling anything."""
     wanted = _Wanted(library, arch, block_dim)
-    low = lower_tiles_for_blocks(fn, _SHARED_LIMIT.get(arch, SHARED_BYTES), wanted)
+    low = lower_tiles_for_blocks(fn, shared_limit(arch), wanted)
     found = [called(op, block_dim, arch) for op in walk(low.body) if op.name == "buffer_product"]
     return tuple(dict.fromkeys(found))
 

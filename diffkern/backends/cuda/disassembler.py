@@ -7,7 +7,6 @@ nvidia-cuda-nvdisasm, whose files lie in site-packages without permission to be 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import shutil
 import struct
@@ -16,13 +15,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from diffkern import wheels
 from diffkern.backends.cuda.cubin import architecture, code_sections
 from diffkern.backends.cuda.sass import Code, parse_raw
 from diffkern.errors import CompileError
 
 __all__ = ["codes", "disassemble", "find_disassembler"]
 
-_PACKAGES = ("nvidia-cuda-nvdisasm", "nvidia-cuda-nvdisasm-cu12")
 _NAME = "nvdisasm.exe" if os.name == "nt" else "nvdisasm"
 _PT_INTERP = 3
 _TIMEOUT_S = 120.0
@@ -109,12 +108,7 @@ def find_disassembler() -> tuple[str, ...]:
 
 
 def _places() -> Iterator[Path]:
-    for package in _PACKAGES:
-        try:
-            files = importlib.metadata.files(package) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        yield from (Path(str(file.locate())) for file in files if file.name == _NAME)
+    yield from wheels.places(_NAME)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield Path(os.environ[variable], "bin", _NAME)

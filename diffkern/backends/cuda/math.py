@@ -54,6 +54,12 @@ class CudaScalars(ScalarEmitter):
     def quotient(self, t: Scalar, x: Any, y: Any) -> Any:
         return elementary.divide(self.builder, x, y) if t == FLOAT32 else self.builder.fdiv(x, y)
 
+    def root(self, t: Scalar, x: Any) -> Any:
+        if t != FLOAT32:
+            return self.intrinsic("sqrt", t, x)
+        fast = "fast" in self.flags
+        return approximate(self.builder, "sqrt", x) if fast else elementary.square_root(self.builder, x)
+
     def remainder(self, t: Scalar, x: Any, y: Any) -> Any:
         return self.library("fmod", t, [x, y])
 

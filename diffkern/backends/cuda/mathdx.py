@@ -16,12 +16,12 @@ import functools
 import hashlib
 import os
 import re
-import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from diffkern import wheels
 from diffkern.errors import CompileError
 
 __all__ = [
@@ -227,40 +227,52 @@ def explain(error: CompileError, log: str, nvrtc: tuple[int, int] | None) -> Com
 
 
 @functools.cache
-def _library() -> _Library | None:
-    """The library, or None if it is not installed."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-    except ImportError:
-        return None
-    found = sorted(Path(sysconfig.get_paths()["purelib"]).glob("nvidia/cu1*/lib/libmathdx.so.0"))
-    if not found:
-        return None
+def _needed() -> _Library:
+    """The library with the compiler that it uses.
+
+    Raises
+    ------
+    CompileError
+        If one of them is not installed or cannot be loaded.
+    """
     try:
         # It looks for these two among the libraries that are loaded.
-        chosen = os.environ.get(_NVRTC)
-        if chosen:
-            for part in sorted(Path(chosen).parent.glob("libnvrtc-builtins.so.*")):
-                ctypes.CDLL(str(part), mode=ctypes.RTLD_GLOBAL)
-            compiler = ctypes.CDLL(chosen, mode=ctypes.RTLD_GLOBAL)
-        else:
-            compiler = ctypes.CDLL(load_nvidia_dynamic_lib("nvrtc").abs_path)
-        load_nvidia_dynamic_lib("nvJitLink")
-        return _Library(ctypes.CDLL(str(found[-1])), compiler)
-    except (OSError, RuntimeError):
-        return None
+        compiler, _ = _compiler(), _loaded("libnvJitLink.so.*", "nvJitLink")
+        library = wheels.load("libmathdx.so.*")
+    except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: of the search in cuda.pathfinder
+        raise CompileError(f"libmathdx cannot be used: {error}", remedy=_INSTALL) from error
+    if library is None:
+        raise CompileError("libmathdx is not installed", remedy=_INSTALL)
+    return _Library(library, compiler)
+
+
+def _compiler() -> ctypes.CDLL:
+    """NVRTC: the one that the environment names, or the installed one."""
+    chosen = os.environ.get(_NVRTC)
+    if not chosen:
+        return _loaded("libnvrtc.so.*", "nvrtc")
+    for part in sorted(Path(chosen).parent.glob("libnvrtc-builtins.so.*")):
+        ctypes.CDLL(str(part), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(chosen, mode=ctypes.RTLD_GLOBAL)
+
+
+def _loaded(file: str, name: str) -> ctypes.CDLL:
+    """A library that comes in a wheel or with a toolkit."""
+    found = wheels.load(file)
+    if found is None:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        found = ctypes.CDLL(load_nvidia_dynamic_lib(name).abs_path)
+    return found
 
 
 def available() -> bool:
     """Whether libmathdx is installed."""
-    return _library() is not None
-
-
-def _needed() -> _Library:
-    library = _library()
-    if library is None:
-        raise CompileError("libmathdx is not installed", remedy=_INSTALL)
-    return library
+    try:
+        _needed()
+    except CompileError:
+        return False
+    return True
 
 
 @functools.cache
@@ -273,9 +285,8 @@ def version() -> str:
 
 def nvrtc_version() -> tuple[int, int] | None:
     """The version of the compiler that libmathdx uses; None if there is none."""
-    library = _library()
     major, minor = ctypes.c_int(), ctypes.c_int()
-    if library is None or library.compiler.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
+    if not available() or _needed().compiler.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
         return None
     return major.value, minor.value
 

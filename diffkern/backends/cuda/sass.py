@@ -29,6 +29,8 @@ CLASSES: Mapping[str, re.Pattern[str]] = {
         "store": r"(STG|ST)(\.|$)",
         "store128": r"(STG|ST)\..*\b(128|ENL2\.256)\b",
         "atomic": r"(RED|REDG|ATOM|ATOMG|UTMAREDG|UBLKRED)(\.|$)",
+        "red": r"(RED|REDG|UTMAREDG|UBLKRED)(\.|$)",
+        "atom": r"(ATOM|ATOMG)(\.|$)",
         "shared": r"(LDS|STS|ATOMS|LDSM|STSM)(\.|$)",
         "shared_atomic": r"ATOMS(\.|$)",
         "special": r"MUFU(\.|$)",
@@ -41,7 +43,11 @@ CLASSES: Mapping[str, re.Pattern[str]] = {
         "call": r"CALL(\.|$)",
     }.items()
 }
-"""Classes of instructions by name; an instruction may belong to several, as a 128-bit load is a load too."""
+"""Classes of instructions by name; an instruction may belong to several, as a 128-bit load is a load too.
+
+Of the atomic operations on global memory, ``red`` gives nothing back and ``atom`` the value before, for which the
+thread waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
 from llvmlite import binding as llvm
 
+from diffkern import wheels
 from diffkern.backends.cuda import libdevice
 from diffkern.backends.cuda.dialect import convert
 from diffkern.errors import CompileError
+from diffkern.forks import free_in_child
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -27,7 +30,7 @@ ARCHITECTURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_89
 OPAQUE_SINCE = 100
 """From this architecture on libNVVM reads pointers without element types."""
 
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 @functools.cache
@@ -82,13 +85,27 @@ def _passes() -> Any:
     return passes
 
 
+@functools.cache
+def bindings(name: Literal["nvjitlink", "nvvm"]) -> Any:
+    """The module of ``cuda.bindings`` for a library, with the library loaded.
+
+    Raises
+    ------
+    CompileError
+        If one of the two is not installed.
+    """
+    try:
+        wheels.load({"nvjitlink": "libnvJitLink.so.*", "nvvm": "libnvvm.so.*"}[name])
+        module = import_module(f"cuda.bindings.{name}")
+        module.version()
+    except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: of the search in cuda.pathfinder
+        raise libdevice.absent(error) from error
+    return module
+
+
 def warm_up(arch: str) -> None:
     """Load what compiling for an architecture needs, so that processes forked from this one have it."""
-    try:
-        from cuda.bindings import nvjitlink
-    except ImportError as error:
-        raise libdevice.absent(error) from error
-    nvjitlink.version()
+    bindings("nvjitlink")
     machine(arch)
     libdevice.load()
 
@@ -103,10 +120,7 @@ def ptx(module: Any, arch: str) -> str:
 
 def ltoir(text: str, symbol: str, arch: str) -> bytes:
     """LTO code of an unoptimised module, which nvJitLink can inline other LTO code into."""
-    try:
-        from cuda.bindings import nvvm
-    except ImportError as error:
-        raise libdevice.absent() from error
+    nvvm = bindings("nvvm")
     machine(arch)
     number = arch.removeprefix("sm_")
     code = convert(text, symbol, typed=int(number) < OPAQUE_SINCE).encode()
@@ -131,10 +145,7 @@ def ltoir(text: str, symbol: str, arch: str) -> bytes:
 
 def link(inputs: Sequence[str | bytes], arch: str, name: str, *, lineinfo: bool = False) -> bytes:
     """The cubin of one PTX module (str), or of LTO code (bytes) that is optimised together."""
-    try:
-        from cuda.bindings import nvjitlink
-    except ImportError as error:
-        raise libdevice.absent() from error
+    nvjitlink = bindings("nvjitlink")
     options = [f"-arch={arch}", "-O3"]
     if lineinfo:
         options.append("-lineinfo")

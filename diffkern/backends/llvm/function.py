@@ -76,6 +76,8 @@ class BodyEmitter:
         How wide the target's vectors are.
     launch
         In a kernel whose threads work in blocks: what the indices of the block are, by op.
+    moved
+        Ops that are emitted elsewhere, ahead of the code of the thread.
     """
 
     builder: Builder
@@ -92,6 +94,7 @@ class BodyEmitter:
     scratch: Scratch | None = None
     vector_bytes: int = 16
     launch: dict[str, Any] = field(default_factory=dict)
+    moved: frozenset[Op] = frozenset()
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -133,7 +136,8 @@ class BodyEmitter:
     def region(self, region: Region) -> list[tuple[Any, ...]]:
         """Emit the ops of a region; returns what it yields."""
         for op in region.ops:
-            self.op(op)
+            if op not in self.moved:
+                self.op(op)
         return [self.values[v] for v in region.yields]
 
     def op(self, op: Op) -> None:

@@ -6,7 +6,9 @@ kernel sums into uniform addresses, ``symbol_finish``; both have the signature `
 
 The threads of a chunk are walked as a loop nest: rows of the last axis the kernel asks for, so that the innermost loop
 runs over that axis alone and the leading components are computed once a row. A launch with more axes than the kernel
-asks for repeats the whole nest.
+asks for repeats the whole nest. What is the same for all threads of the nest, or of a row, is computed ahead of the
+loop (``diffkern.passes.placement``). Where an array that is read there shares memory with one that the kernel writes,
+there is a nest for each thread.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
@@ -30,6 +32,7 @@ from diffkern.backends.llvm.loops import longest_loop
 from diffkern.backends.llvm.memory import (
     ArrayRef,
     atomic_element,
+    disjoint,
     with_scopes,
 )
 from diffkern.backends.llvm.scalars import ScalarEmitter, compare
@@ -43,9 +46,14 @@ from diffkern.backends.llvm.types import (
     memory_type,
     value_type,
 )
+from diffkern.backends.llvm.uniform import uniform_questions
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.passes.placement import Placement, place
+
+_MOST_COMPARISONS = 64
+"""How many pairs of arrays a chunk may compare to find out whether what it read ahead of its threads stays as it is."""
 
 _SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
 
@@ -58,6 +66,7 @@ class KernelModule:
     symbols: tuple[str, ...]
     sites: int
     weight: int  # instructions of the longest vectorised loop with everything inlined, and literals
+    questions: float  # how often the vectoriser may ask whether a value is uniform
     check_sites: tuple[Op, ...] = ()
     stamped: tuple[Value, ...] = ()
 
@@ -105,7 +114,8 @@ def emit_kernel(
     # A replayed value that is compared with a stored one must be the same to the last bit.
     flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
     sites = sum(width(op) for op in facts.reduced)
-    chunk = _Chunk(module, fn, facts, flags, noalias, vector_bytes)
+    placement = _placement(fn, checking)
+    chunk = _Chunk(module, fn, facts, placement, flags, noalias, vector_bytes)
     chunk.emit(symbol, checking)
     symbols: tuple[str, ...] = (symbol,)
     if sites:
@@ -114,9 +124,18 @@ def emit_kernel(
     weight = _weight(module.globals[symbol], {}) + len(facts.literals)
     if facts.buffers:
         weight = math.ceil(weight * longest_loop(fn))
+    made = KernelModule(str(module), symbols, sites, weight, uniform_questions(fn, placement.moved))
     if chunk.checks is None:
-        return KernelModule(str(module), symbols, sites, weight)
-    return KernelModule(str(module), symbols, sites, weight, tuple(chunk.checks.sites), tuple(chunk.checks.stamps))
+        return made
+    return replace(made, check_sites=tuple(chunk.checks.sites), stamped=tuple(chunk.checks.stamps))
+
+
+def _placement(fn: Function, checking: Checking) -> Placement:
+    if checking is not Checking.NONE:
+        return Placement()  # the program says which thread made a mistake, so each does everything by itself
+    placement = place(fn)
+    few = len(placement.reads) * len(placement.writes) <= _MOST_COMPARISONS
+    return placement if few else place(fn, loads=False)
 
 
 def _weight(function: Any, known: dict[str, int]) -> int:
@@ -154,7 +173,7 @@ class _Frame(Frame):
         return b.gep(base, [index], inbounds=True, source_etype=I64)
 
     @contextlib.contextmanager
-    def loop(self, lo: Any, hi: Any) -> Iterator[Any]:
+    def loop(self, lo: Any, hi: Any, step: Any = None) -> Iterator[Any]:
         """A loop over ``lo <= i < hi`` of signed integers, around the code emitted inside the ``with`` block."""
         b = self.builder
         before = b.block
@@ -166,7 +185,8 @@ class _Frame(Frame):
         b.cbranch(b.icmp_signed("<", i, hi), body, done)
         b.position_at_end(body)
         yield i
-        i.add_incoming(b.add(i, ir.Constant(lo.type, 1), flags=("nsw",)), b.block)
+        following = b.add(i, ir.Constant(lo.type, 1) if step is None else step, flags=("nsw",))
+        i.add_incoming(following, b.block)
         b.branch(head)
         b.position_at_end(done)
 
@@ -179,13 +199,13 @@ class _Chunk(_Frame):
         module: ir.Module,
         fn: Function,
         facts: Facts,
+        placement: Placement,
         flags: tuple[str, ...],
         noalias: bool,
         vector_bytes: int,
     ) -> None:
-        self.flags, self.noalias, self.vector_bytes = flags, noalias, vector_bytes
+        self.placement, self.flags, self.noalias, self.vector_bytes = placement, flags, noalias, vector_bytes
         self.checks: Checks | None = None
-        self.launch: dict[str, Any] = {}
         self._arguments = (module, fn, facts)
 
     def emit(self, symbol: str, checking: Checking) -> None:
@@ -198,11 +218,11 @@ class _Chunk(_Frame):
         stacks, sums = self.stacks(), self.accumulators()
         scratch = Scratch(self.module, b, self.facts.buffers)
         self.arrays = scratch.apart_from(self.arrays)
-        for tid in self.threads():
-            body = self.body()
-            body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
-            body.scratch, body.vector_bytes = scratch, self.vector_bytes
-            body.launch = self.launch
+        body = self.body()
+        body.sums, body.stacks, body.checks = sums, stacks, self.checks
+        body.scratch, body.vector_bytes = scratch, self.vector_bytes
+        body.moved = self.placement.moved
+        for _ in self.threads(body):
             body.region(self.fn.body)
         scratch.release()
         self.write_partials(sums)
@@ -218,14 +238,17 @@ class _Chunk(_Frame):
         for site, (slot, s) in enumerate(slots):
             b.store(b.load(slot, typ=value_type(s)), self.partial(chunk, len(slots), site))
 
-    def threads(self) -> Iterator[Sequence[Any]]:
-        """The loop nest; yields the components of the thread index once, inside the innermost loop."""
+    def threads(self, body: BodyEmitter) -> Iterator[None]:
+        """The loop nest; stops once, inside the innermost loop, with the body's thread index set."""
         b, arity = self.builder, self.fn.tid_arity
+        together = self.together()
         if arity == 0:
-            with self.loop(self.lo, self.hi) as t:
-                self.note_thread(t)
-                self.launch = self.of_block(t)
-                yield ()
+            with self.nests(self.lo, self.hi, together) as (lo, hi):
+                self.ahead(body, self.placement.chunk)
+                with self.loop(lo, hi) as t:
+                    self.note_thread(t)
+                    body.launch = self.of_block(t)
+                    yield
             return
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
         repeat = dims[arity] if arity < abi.MAX_DIMS else i64(1)
@@ -234,12 +257,41 @@ class _Chunk(_Frame):
         # Thread t = u * repeat + r runs index u of the kernel's own axes. With repeat 1 there is one r, and u is t.
         with self.loop(i64(0), repeat) as r:
             first, last = self.ceil_div(b.sub(self.lo, r), repeat), self.ceil_div(b.sub(self.hi, r), repeat)
-            if arity == 1:
-                with self.loop(b.trunc(first, I32), b.trunc(last, I32)) as i:
-                    self.note_thread(i, i64(0), repeat, r)
-                    yield (i,)
-            else:
-                yield from self.rows(first, last, dims[:arity], repeat, r)
+            with self.nests(first, last, together) as (lo, hi):
+                self.ahead(body, self.placement.chunk)
+                if arity == 1:
+                    with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+                        self.note_thread(i, i64(0), repeat, r)
+                        body.tid = (i,)
+                        yield
+                else:
+                    yield from self.rows(body, lo, hi, dims[:arity], repeat, r)
+
+    def ahead(self, body: BodyEmitter, ops: Sequence[Op]) -> None:
+        """What is executed ahead of the loop that is emitted next."""
+        for op in ops:
+            body.op(op)
+
+    def together(self) -> Any:
+        """Whether what is read ahead of the threads stays as it is while they run; None where that is certain."""
+        reads, writes = self.placement.reads, self.placement.writes
+        if self.noalias or not reads or not writes:
+            return None
+        return disjoint(self.builder, [self.arrays[p] for p in reads], [self.arrays[p] for p in writes])
+
+    @contextlib.contextmanager
+    def nests(self, first: Any, last: Any, together: Any) -> Iterator[tuple[Any, Any]]:
+        """The threads for which what is the same for all of them is computed: all, or one after the other."""
+        b = self.builder
+        if not self.placement.guarded:
+            yield first, last
+        elif together is None:
+            with b.if_then(b.icmp_signed("<", first, last)):
+                yield first, last
+        else:
+            step = b.select(together, b.sub(last, first), i64(1))
+            with self.loop(first, last, step) as start:
+                yield start, b.add(start, step)
 
     def of_block(self, t: Any) -> dict[str, Any]:
         """What a kernel whose threads are blocks may ask for; the last extent of the launch is the block's length."""
@@ -256,7 +308,7 @@ class _Chunk(_Frame):
         thread = index if repeat is None else b.add(b.mul(b.add(start, b.sext(index, I64)), repeat), r)
         self.checks.thread = thread
 
-    def rows(self, first: Any, last: Any, dims: list[Any], repeat: Any, r: Any) -> Iterator[Sequence[Any]]:
+    def rows(self, body: BodyEmitter, first: Any, last: Any, dims: list[Any], repeat: Any, r: Any) -> Iterator[None]:
         b = self.builder
         length = b.select(b.icmp_signed(">", dims[-1], i64(0)), dims[-1], i64(1))
         with self.loop(b.sdiv(first, length), self.ceil_div(last, length)) as row:
@@ -270,9 +322,12 @@ class _Chunk(_Frame):
             lo, hi = b.sub(first, start), b.sub(last, start)
             lo = b.select(b.icmp_signed(">", lo, i64(0)), lo, i64(0))
             hi = b.select(b.icmp_signed("<", hi, length), hi, length)
+            body.tid = tuple(reversed(leading))
+            self.ahead(body, self.placement.row)
             with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
                 self.note_thread(i, start, repeat, r)
-                yield (*reversed(leading), i)
+                body.tid = (*reversed(leading), i)
+                yield
 
     def ceil_div(self, x: Any, d: Any) -> Any:
         """``ceil(x / d)`` for ``d > 0`` and ``x > -d``."""

@@ -222,6 +222,33 @@ def load_array(b: Builder, block: Any, offset: int, t: Array, space: int = 0) ->
     return ArrayRef(t, data, shape, strides or tuple(i64(0) for _ in range(t.ndim)))
 
 
+def byte_range(b: Builder, array: ArrayRef) -> tuple[Any, Any]:
+    """Address of the first byte of an array that is not empty, and of the first byte behind it."""
+    low = high = b.ptrtoint(array.data, I64)
+    size = i64(array.type.dtype.itemsize)
+    if array.type.layout != "A":
+        for n in array.shape:
+            size = b.mul(size, n)
+        return low, b.add(low, size)
+    for n, stride in zip(array.shape, array.strides, strict=True):
+        reach = b.mul(b.sub(n, i64(1)), stride)
+        ahead = b.icmp_signed(">", reach, i64(0))
+        low = b.select(ahead, low, b.add(low, reach))
+        high = b.select(ahead, b.add(high, reach), high)
+    return low, b.add(high, size)
+
+
+def disjoint(b: Builder, some: Sequence[ArrayRef], others: Sequence[ArrayRef]) -> Any:
+    """Whether none of some arrays has a byte in common with any of the others."""
+    every: Any = ir.Constant(ir.IntType(1), 1)
+    ranges = [byte_range(b, array) for array in others]
+    for low, high in (byte_range(b, array) for array in some):
+        for start, end in ranges:
+            apart = b.or_(b.icmp_unsigned("<=", high, start), b.icmp_unsigned("<=", end, low))
+            every = b.and_(every, apart)
+    return every
+
+
 def with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
     """Tell LLVM that accesses through different parameters never meet."""
     domain = module.add_metadata(["arrays"])

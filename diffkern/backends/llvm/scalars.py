@@ -48,6 +48,10 @@ class ScalarEmitter:
         """A quotient, correctly rounded or nearly so."""
         return self.builder.fdiv(x, y)
 
+    def root(self, t: Scalar, x: Any) -> Any:
+        """A square root, correctly rounded or nearly so."""
+        return self.intrinsic("sqrt", t, x)
+
     def remainder(self, t: Scalar, x: Any, y: Any) -> Any:
         """The exact remainder of a truncated division, with the sign of the dividend."""
         return self.builder.frem(x, y)
@@ -203,6 +207,15 @@ def _shift(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     return b.select(inside, b.ashr(x, count), b.ashr(x, ir.Constant(x.type, t.bits - 1)))
 
 
+def _hypot(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, (x, y) = e.builder, args
+    return e.root(t, b.fadd(b.fmul(x, x, flags=e.flags), b.fmul(y, y, flags=e.flags), flags=e.flags))
+
+
+def _copysign(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return e.intrinsic("copysign", t, *args)
+
+
 def _math(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     if op.name == "sqrt":
         return e.intrinsic("sqrt", t, *args)
@@ -280,6 +293,8 @@ _TABLE: Mapping[str, Spelling] = {
     "div": _div,
     "neg": _neg,
     "abs": _abs,
+    "hypot": _hypot,
+    "copysign": _copysign,
     "sign": _sign,
     "min": _extremum("<="),
     "max": _extremum(">="),

@@ -14,27 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import llvmlite
-import numba
 from llvmlite import binding as llvm
-from numba.core.registry import cpu_target
 
-from diffkern.backends.llvm.apart import create_machine, optimise_apart, run_passes
-from diffkern.backends.llvm.uniform import ENDLESS
+from diffkern.backends.llvm.uniform import MOST_QUESTIONS
+from diffkern.backends.numba_target import numba_target
 from diffkern.backends.vecmath.masked import PREFIX
 from diffkern.errors import CompileError
+from diffkern.forks import free_in_child
 
 VECTORIZE_LIMIT = 2500
 """Kernels of more instructions and literals are compiled without the loop vectoriser, whose time grows with the square
 of a loop: 0.6 s at this limit, where the rest of the compilation takes 0.2 s."""
 
-APART_S = 6.0
-"""How long the passes may take in a process of its own. At the limit above they take a second on a quiet machine."""
-
 _FULL_WIDTH = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids"})
 """Processors whose 512-bit vectors are worth using. LLVM prefers 256 bits on all of Intel's because the early ones slow
 down under wider vectors; these do not: sin and exp over 4M float32 took 6.6 ms instead of 8.9."""
 
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +73,23 @@ def _named(name: str) -> Target:
     except RuntimeError as error:
         raise CompileError(f"LLVM here cannot compile for {triple}: {error}") from error
     cpu, features = ("generic", "") if architecture == "aarch64" else (name, "")
-    machine = create_machine(triple, cpu, features)
+    machine = _create_machine(triple, cpu, features)
     return Target(triple, str(machine.target_data), cpu, features, machine, fma=name != "x86-64-v2")
 
 
 def _native() -> Target:
-    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
+    _, triple, cpu, features = numba_target()
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
-    machine = create_machine(triple, cpu, features)
+    machine = _create_machine(triple, cpu, features)
     return Target(triple, str(machine.target_data), cpu, features, machine)
+
+
+def _create_machine(triple: str, cpu: str, features: str) -> Any:
+    """LLVM's description of a processor, for code that is loaded into a process."""
+    relocation = "static" if triple.startswith("x86_64") else "default"
+    made = llvm.Target.from_triple(triple)
+    return made.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
 
 
 def vector_bytes(t: Target) -> int:
@@ -114,13 +117,15 @@ def description() -> dict[str, str]:
         "triple": t.triple,
         "cpu": t.cpu,
         "features": t.features,
-        "numba": numba.__version__,
+        "numba": numba_target().version,
         "llvmlite": llvmlite.__version__,
     }
 
 
 def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:
     """Parse, verify and optimise a module.
+
+    The work is bounded by what is known of the module, never by a clock: the same text gives the same code.
 
     Parameters
     ----------
@@ -131,24 +136,25 @@ def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:
     t : Target
         What code is made for.
     questions : float, optional
-        What ``uniform_questions`` says of it. Where the vectoriser may not come back it runs in a process that can be
-        ended, and what it does not finish is compiled without it.
+        What ``uniform_questions`` says of it. Where they are too many, loops are vectorised but not interleaved.
     """
-    vectorise = weight <= VECTORIZE_LIMIT
     with _lock:
-        if vectorise and questions >= ENDLESS:
-            code = optimise_apart(text, t.triple, t.cpu, t.features, APART_S)
-            vectorise = code is not None
-            module = llvm.parse_assembly(text) if code is None else llvm.parse_bitcode(code)
-            module.verify()
-            if code is None:
-                run_passes(module, t.machine, vectorise=False)
-        else:
-            module = llvm.parse_assembly(text)
-            module.verify()
-            run_passes(module, t.machine, vectorise)
+        module = llvm.parse_assembly(text)
+        module.verify()
+        vectorise = weight <= VECTORIZE_LIMIT
+        _run_passes(module, t.machine, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
         _inline_masked(module, t)
         return module
+
+
+def _run_passes(module: Any, machine: Any, vectorise: bool, interleave: bool) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = vectorise
+    options.loop_interleaving = interleave
+    options.loop_unrolling = True
+    options.slp_vectorization = False
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
 
 
 def _inline_masked(module: Any, t: Target) -> None:

@@ -130,10 +130,14 @@ def _half_to_float(b: Builder, raw: Any) -> Any:
 
 
 def _float_to_half(b: Builder, value: Any) -> Any:
-    if _converts_halves(b):
-        return b.bitcast(b.fptrunc(value, ir.HalfType()), I16)
     bits = b.bitcast(value, I32)
     sign = b.lshr(b.and_(bits, i32(-0x80000000)), i32(16))
+    if _converts_halves(b):
+        # Without the sign: LLVM would move the rounding into a copysign, and call a library to round the sign of a
+        # double to half.
+        fabs = b.module.declare_intrinsic("llvm.fabs", [F32], ir.FunctionType(F32, [F32]))
+        rounded = b.bitcast(b.fptrunc(b.call(fabs, [value]), ir.HalfType()), I16)
+        return b.or_(rounded, b.trunc(sign, I16))
     magnitude = b.and_(bits, i32(0x7FFFFFFF))
     odd = b.and_(b.lshr(magnitude, i32(13)), i32(1))
     normal = b.lshr(b.sub(b.add(magnitude, b.add(odd, i32(0xFFF))), i32(112 << 23)), i32(13))

@@ -1,100 +1,173 @@
-"""How often LLVM's loop vectoriser asks whether a value is the same in all lanes.
+"""How often LLVM's loop vectoriser asks whether a value is the same in all lanes, if it interleaves a loop.
 
-In: a function. Out: an estimate. LLVM 22 decides it for an operation by asking for each of its operands, and for
-theirs, without remembering an answer: a value that is reached on many ways is asked for on each. Where values differ
-between threads, the first operand that does ends the question. What is computed from an element that all threads read,
-such as ``s[0]``, has none: four times ``a = sin(a) * cos(a) + exp(a)`` are enough for hours.
+In: a function, and the ops of it that stand ahead of the loop over threads. Out: an upper bound, as far as the code
+before optimisation tells.
+
+LLVM 22 decides it when it interleaves (``vputils::isUniformAcrossVFsAndUFs``), for an operation by asking for each of
+its operands, and for theirs, without remembering an answer: a value that is reached on many ways is asked for on each.
+An operand that does differ ends the question, so what counts is what is computed from values that all lanes share, such
+as ``s[0]`` under a condition. Elementary functions reach their argument on thousands of ways to billions.
+
+The loops that may be vectorised hold no other loop by then. Each has a variable: the last component of the thread
+index, or that of a ``for``. A load differs between lanes if its address moves with this variable, or is itself computed
+from such a load; all others may be the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 
-from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
-from diffkern.passes.sums import index_operands
+from diffkern.passes.affine import AffineForms, tid_term
 
-__all__ = ["ENDLESS", "uniform_questions"]
+__all__ = ["MOST_QUESTIONS", "uniform_questions"]
 
-ENDLESS = 20_000.0
-"""From here on the vectoriser may not come back: at 8000 it took 0.8 s, at 700 000 more than 20 s."""
+MOST_QUESTIONS = 20_000.0
+"""How many may be asked: they take less than a tenth of a second."""
 
-_FUNCTIONS = frozenset((*BINARY_MATH, *UNARY_MATH))
-_FUNCTION_WAYS = 30.0
-"""Ways through the code of one elementary function."""
+_PLAIN = frozenset({"sqrt", "rsqrt"})
+_FUNCTIONS = frozenset((*BINARY_MATH, *UNARY_MATH)) - _PLAIN
+_WAYS = {"floordiv": 30.0, "mod": 30.0, "min": 4.0, "max": 4.0, "sign": 4.0, "abs": 3.0, "shl": 3.0, "shr": 3.0}
+"""Ways from the result of an op to an operand, where its code has more than one."""
 
 _MOST_TRIPS = 64.0
 
 
-def uniform_questions(fn: Function) -> float:
-    """Return the number of ways from the most entangled value that all threads share to what it is computed from."""
-    search = _Search(max(fn.tid_arity - 1, 0))
-    search.region(fn.body, inside=False)
-    return search.most
+def uniform_questions(fn: Function, moved: Set[Op] = frozenset()) -> float:
+    """Return how many questions there may be about the loop of a function with the most of them.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    moved : set of Op, optional
+        What is executed ahead of the loop over threads.
+    """
+    forms = AffineForms(fn)
+    return max((_Search(forms, moved).of(loop) for loop in _innermost(fn, forms)), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop that LLVM may vectorise: its regions, and what stands for its variable in affine forms."""
+
+    regions: Sequence[Region]
+    variable: object
+
+
+def _innermost(fn: Function, forms: AffineForms) -> Iterator[_Loop]:
+    """The loops that hold no other one once loops of constant trips are unrolled."""
+    if not _holds_loop([fn.body], forms):
+        yield _Loop([fn.body], tid_term(fn.tid_arity - 1))
+    for op in walk(fn.body):
+        if op.name in ("for", "while") and not _holds_loop(op.regions, forms):
+            yield _Loop(op.regions, op.regions[0].params[0] if op.name == "for" else None)
+
+
+def _holds_loop(regions: Sequence[Region], forms: AffineForms) -> bool:
+    inside = (op for region in regions for op in walk(region))
+    return any(op.name == "while" or op.name == "for" and _trips(op, forms) is None for op in inside)
+
+
+def _trips(op: Op, forms: AffineForms) -> float | None:
+    """The trips of a counted loop, if they are constant."""
+    lo, hi, step = (forms.of(v) for v in op.operands[:3])
+    distance = hi - lo
+    if not distance.is_constant or not step.is_constant:
+        return None
+    return float(len(range(0, distance.const, step.const))) if step.const else 0.0
 
 
 class _Search:
-    """Goes through a function once. Values that differ between threads have no entry in `ways`, constants have 0."""
+    """Goes through a loop once.
 
-    def __init__(self, last_axis: int) -> None:
-        self.last_axis = last_axis
+    Values that differ between lanes are in ``varying``, those that may be the same are in ``ways``, with the number of
+    ways from them to what they are computed from. The others are there before the loop.
+    """
+
+    def __init__(self, forms: AffineForms, moved: Set[Op]) -> None:
+        self.forms, self.moved = forms, moved
+        self.variable: object = None
         self.ways: dict[Value, float] = {}
         self.varying: set[Value] = set()
-        self.constants: dict[Value, int] = {}
-        self.most = 0.0
+        self.constants: set[Value] = set()
+        self.questions = 0.0
 
-    def of(self, values: Iterable[Value]) -> float:
-        return sum(self.ways.get(v, 0.0) for v in values)
+    def of(self, loop: _Loop) -> float:
+        """All questions about the values of a loop."""
+        self.variable = loop.variable
+        for region in loop.regions:
+            self.varying.update(region.params)
+            self.region(region)
+        return self.questions
 
-    def region(self, region: Region, inside: bool) -> None:
+    def region(self, region: Region) -> None:
         for op in region.ops:
-            if op.name in ("for", "while"):
-                self.loop(op)
+            if op in self.moved:
                 continue
-            varies = any(v in self.varying for v in op.operands)
-            ways = self.of(op.operands) * (_FUNCTION_WAYS if op.name in _FUNCTIONS else 1.0)
-            if op.name == "tid":
-                varies = op.attrs["axis"] == self.last_axis
-            elif op.name == "const" and isinstance(op.attrs["value"], int):
-                self.constants[op.result] = op.attrs["value"]
-            elif op.name == "load":
-                # In a loop the address may be the same for all trips whatever it depends on outside.
-                varies = not inside and any(v in self.varying for v in index_operands(op))
-                ways = 1.0
+            if op.name == "for":
+                self.unrolled(op)
+                continue
             for sub in op.regions:
-                self.region(sub, inside)
-                varies = varies or any(v in self.varying for v in sub.yields)
-                ways += self.of(sub.yields)
-            self.define(op.results, varies, ways)
+                self.region(sub)
+            self.define(op, [*op.operands, *(v for sub in op.regions for v in sub.yields)])
 
-    def define(self, values: Iterable[Value], varies: bool, ways: float) -> None:
+    def define(self, op: Op, operands: Sequence[Value]) -> None:
+        if op.name in ("load", "buffer_get", "stack_get"):
+            varies = any(self.moves(v) or self.gathered(v) for v in op.operands[1:])
+            ways = 1.0
+        else:
+            varies = self.is_lane(op) or op.name == "atomic" or any(v in self.varying for v in operands)
+            ways = sum(self.ways.get(v, 0.0) for v in operands) * _WAYS.get(op.name, 1.0)
+        if op.name == "const" or op.operands and not op.regions and self.constants.issuperset(op.operands):
+            self.constants.update(op.results)
+        elif op.name in _FUNCTIONS:
+            ways = math.inf
+        self.enter(op.results, varies, ways)
+
+    def enter(self, values: Sequence[Value], varies: bool, ways: float) -> None:
         for v in values:
             if varies:
                 self.varying.add(v)
-            elif ways:
+            elif ways and v not in self.constants:
                 self.ways[v] = ways
-                self.most = max(self.most, ways)
+                self.questions += ways
 
-    def loop(self, op: Op) -> None:
-        """What is carried around may be one chain when the loop is unrolled: each trip multiplies the ways."""
-        carried = op.operands[3:] if op.name == "for" else op.operands
-        for sub in op.regions:
-            own = sub.params[1:] if op.name == "for" else sub.params
-            for param, start in zip(own, carried, strict=True):
-                self.define((param,), start in self.varying, 1.0)
-            self.region(sub, True)
-        yields = op.regions[-1].yields
-        factor = max((self.ways.get(v, 0.0) for v in yields), default=0.0)
-        ways = self.of(carried) + 1.0
-        if factor > 1.0:
-            ways = math.exp(min(math.log(ways) + self.trips(op) * math.log(factor), 200.0))
-        for result, start, end in zip(op.results, carried, yields, strict=True):
-            self.define((result,), start in self.varying or end in self.varying, ways)
+    def is_lane(self, op: Op) -> bool:
+        return op.name == "tid" and tid_term(op.attrs["axis"]) == self.variable
 
-    def trips(self, op: Op) -> float:
-        bounds = [self.constants.get(v) for v in op.operands[:3]] if op.name == "for" else []
-        if len(bounds) < 3 or None in bounds:
-            return 1.0  # not unrolled, or by a small factor
-        lo, hi, step = (bound or 0 for bound in bounds)
-        return min(_MOST_TRIPS, float(len(range(lo, hi, step)))) if step else 0.0
+    def moves(self, v: Value) -> bool:
+        """Whether an index changes with the loop's variable in each trip."""
+        return any(self.term_moves(term) for term in self.forms.of(v).terms)
+
+    def term_moves(self, term: object) -> bool:
+        if term == self.variable:
+            return True
+        op = self.forms.producer.get(term) if isinstance(term, Value) else None
+        return op is not None and op.name == "mul" and any(self.moves(v) for v in op.operands)
+
+    def gathered(self, v: Value) -> bool:
+        """Whether an index is computed from an element that differs between lanes."""
+        op = self.forms.producer.get(v)
+        if op is None or v not in self.varying or op.regions:
+            return False
+        return op.name == "load" or any(self.gathered(x) for x in op.operands)
+
+    def unrolled(self, op: Op) -> None:
+        """A loop that becomes straight code: what is carried around is one chain, each trip multiplies the ways."""
+        trips = min(_MOST_TRIPS, _trips(op, self.forms) or 0.0)
+        region, carried = op.regions[0], op.operands[3:]
+        self.constants.add(region.params[0])
+        for param, start in zip(region.params[1:], carried, strict=True):
+            self.enter((param,), start in self.varying, 1.0)
+        before, self.questions = self.questions, 0.0
+        self.region(region)
+        factor = max((self.ways.get(v, 0.0) for v in region.yields), default=0.0)
+        copies = math.exp(min(math.log(max(factor, 1.0)) * trips, 500.0))
+        copies *= 1.0 + max((self.ways.get(v, 0.0) for v in carried), default=0.0)
+        self.questions = before + self.questions * max(copies, trips)
+        for result, start, end in zip(op.results, carried, region.yields, strict=True):
+            self.enter((result,), start in self.varying or end in self.varying, copies)

@@ -8,6 +8,7 @@ each, so that every adjoint finds the states it needs.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,8 +43,10 @@ from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, Array, Element, scalar_of
 from diffkern.kernel import Kernel
+from diffkern.lang.imported import is_found
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.array import array
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.launch import Launch as Launched
 from diffkern.runtime.operation import Assign
 
@@ -74,6 +77,7 @@ class JaxCallable:
     ) -> None:
         if isinstance(function, Kernel) or not hasattr(function, "__code__"):
             raise TypeError(f"dk.jax_callable takes a Python function, not {function!r}")
+        self._given = function, num_outputs, output_dims, in_out_argnames, vmap_method, enable_backward
         self.function, self.name = function, function.__name__
         parameters = tuple(
             Parameter(self.name, k, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
@@ -83,8 +87,15 @@ class JaxCallable:
         self.enable_backward = enable_backward
         self._output_dims, self._method = output_dims, checked_method(vmap_method)
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self._steps: dict[tuple[Kernel, tuple[str, ...]], JaxKernel] = {}
+        # What was traced rests on: what each kernel that was launched meant, and what the function captured.
+        self._meant: dict[Kernel, Generation] = {}
+        self._surroundings = _surroundings(function)
+        self._steps: dict[tuple[Kernel, int, tuple[str, ...]], JaxKernel] = {}
         functools.update_wrapper(self, function)
+
+    def __reduce__(self) -> Any:
+        # Where it decorates the function, the function's import path leads to it.
+        return self.function.__qualname__ if is_found(self, self.function) else (JaxCallable, self._given)
 
     def __repr__(self) -> str:
         return f"<dk.jax_callable of {self.name}>"
@@ -94,6 +105,7 @@ class JaxCallable:
         output_dims = self._output_dims if output_dims is None else output_dims
         method = self._method if vmap_method is None else checked_method(vmap_method)
         form = static_form(output_dims), method
+        self._notice_changes()
         compiled = self._compiled.get(form)
         if compiled is None:
             if len(self._compiled) >= _MAX_COMPILED:
@@ -108,8 +120,16 @@ class JaxCallable:
             raise
         return out
 
+    def _notice_changes(self) -> None:
+        """Forget what was traced if a kernel, or the function itself, captures something else than it did."""
+        present = _surroundings(self.function)
+        same = len(present) == len(self._surroundings) and all(map(operator.is_, present, self._surroundings))
+        if not same or any(kernel.current() is not meant for kernel, meant in self._meant.items()):
+            self._compiled, self._meant, self._surroundings = {}, {}, present
+
     def _trace(self, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
         plan = _Plan(self, convert(self.signature, args), output_dims, method)
+        self._meant.update(plan.meant())
         values = agree(plan.args.values)
         # The handler for a GPU cannot put numbers into argument blocks; there every launch is a call.
         together = plan.native if cuda.present() is None else plan.step_by_step
@@ -120,13 +140,27 @@ class JaxCallable:
         out: tuple[Any, ...] = run(*values)
         return out
 
-    def step(self, kernel: Kernel, written: tuple[str, ...]) -> JaxKernel:
-        """Return one launch as a function that returns what it writes."""
-        found = self._steps.get((kernel, written))
+    def step(self, kernel: Kernel, of: Generation, written: tuple[str, ...]) -> JaxKernel:
+        """Return one launch, of what a kernel meant, as a function that returns what it writes."""
+        key = kernel, of.number, written
+        found = self._steps.get(key)
         if found is None:
-            found = JaxKernel(kernel, len(written), None, None, written, self._method, True)
-            self._steps[kernel, written] = found
+            if len(self._steps) >= _MAX_COMPILED:
+                self._steps.clear()
+            found = self._steps[key] = JaxKernel(kernel, len(written), None, None, written, self._method, True, of)
         return found
+
+
+def _surroundings(function: Callable[..., Any]) -> list[Any]:
+    """What the names of a function that are not its own stand for: globals and closure variables."""
+    code, space = function.__code__, function.__globals__
+    found = [space.get(name) for name in code.co_names]
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # not assigned yet
+            found.append(None)
+    return found
 
 
 class _Plan:
@@ -151,6 +185,11 @@ class _Plan:
         self.recording: Recording = record(owner.name, owner.function, given)
         # Buffers of the recording: arguments that are arrays, in the order of the parameters.
         self.arrays = [k for k, a in enumerate(given) if a.shape is not None]
+
+    def meant(self) -> dict[Kernel, Generation]:
+        """What the kernels that are launched meant."""
+        operations = [item.operation for item in self.recording.operations]
+        return {o.kernel: o.generation for o in operations if isinstance(o, Launched) and isinstance(o.kernel, Kernel)}
 
     # -- one call ----------------------------------------------------------------------------------------------------
 
@@ -199,7 +238,7 @@ class _Plan:
                 else _value(p, t)
                 for p, t in zip(item.operands, operation.keys, strict=True)
             ]
-            step = self.owner.step(kernel, tuple(names[k] for k in writes))
+            step = self.owner.step(kernel, operation.generation, tuple(names[k] for k in writes))
             for k, new in zip(writes, step(*args, launch_dims=operation.dims), strict=True):
                 place = item.operands[k]
                 assert isinstance(place, Place)
@@ -300,7 +339,7 @@ class _NativeCall:
         operation = item.operation
         assert isinstance(operation, Launched)
         assert isinstance(operation.kernel, Kernel)
-        found = programs.forward(operation.kernel, operation.keys)
+        found = programs.forward(operation.kernel, operation.generation, operation.keys)
         self.programs[found.identity] = found
         return found
 

@@ -35,7 +35,7 @@ from diffkern.interop.jax.programs import Program
 from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
 from diffkern.kernel import Kernel
-from diffkern.runtime.config import config
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid_checks import arrays_of, check_alone, check_axes, check_extents, named
 
 __all__ = ["JaxKernel"]
@@ -57,9 +57,11 @@ class JaxKernel:
         in_out_argnames: Sequence[str] | str | None,
         vmap_method: str,
         enable_backward: bool,
+        of: Generation | None = None,
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
+        self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, vmap_method, enable_backward
         self.kernel = kernel
         self.signature = signature_of("dk.jax_kernel", kernel, num_outputs, in_out_argnames)
         self.enable_backward = enable_backward and kernel.enable_backward
@@ -67,8 +69,12 @@ class JaxKernel:
         self._output_dims = output_dims
         self._vmap_method = checked_method(vmap_method)
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self._state: tuple[int, str | None] = (-1, None)
+        # What the kernel is to mean, if not what it means at each call; what it meant when the functions were compiled.
+        self._of, self._state = of, of
         functools.update_wrapper(self, kernel.func)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JaxKernel, self._given
 
     def __repr__(self) -> str:
         return f"<dk.jax_kernel of {self.kernel.name}>"
@@ -88,10 +94,10 @@ class JaxKernel:
         launch_dims = self._launch_dims if launch_dims is _UNSET else launch_dims
         output_dims = self._output_dims if output_dims is _UNSET else output_dims
         method = self._vmap_method if vmap_method is _UNSET else checked_method(vmap_method)
-        state = (self.kernel.generation(), config.mode)
-        if state != self._state:
+        generation = self.generation
+        if generation is not self._state:
             # What the kernel captured has changed, or the mode: what was compiled is of no use any more.
-            self._compiled, self._state = {}, state
+            self._compiled, self._state = {}, generation
         form = (static_form(launch_dims), static_form(output_dims), method)
         try:
             compiled = self._compiled.get(form)
@@ -110,6 +116,11 @@ class JaxKernel:
             raise
         return out
 
+    @property
+    def generation(self) -> Generation:
+        """What the kernel means for the calls that are traced now."""
+        return self._of or self.kernel.current()
+
     def _trace(self, launch_dims: Any, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
         plan = _Plan(self, convert(self.signature, args), launch_dims, output_dims, method)
         return plan.function()(*agree(plan.args))
@@ -120,6 +131,8 @@ class _Plan:
 
     def __init__(self, owner: JaxKernel, args: Any, launch_dims: Any, output_dims: Any, method: str) -> None:
         self.owner, self.kernel, self.method = owner, owner.kernel, method
+        # The derivative may be traced much later; it is that of this program.
+        self.generation = owner.generation
         self.signature: Signature = owner.signature
         self.given = args
         self.args: tuple[Any, ...] = args.values
@@ -159,7 +172,7 @@ class _Plan:
     # -- forward -------------------------------------------------------------------------------------------------------
 
     def forward(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        program = programs.forward(self.kernel, self.keys)
+        program = programs.forward(self.kernel, self.generation, self.keys)
         manifest = program.manifest
         self.check_launch(manifest)
         operands = [self.buffer(i) for i in self.inputs]
@@ -185,7 +198,7 @@ class _Plan:
             return programs.keep(call, {used.identity: used}, gpu)
 
         gpu = cuda.present()
-        on_gpu = "" if gpu is None else keep(programs.forward(self.kernel, self.keys, gpu), gpu)
+        on_gpu = "" if gpu is None else keep(programs.forward(self.kernel, self.generation, self.keys, gpu), gpu)
         types = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in self.outputs)
         return CustomCall(keep(program), types, (self.dims,), tuple(aliases), self.method, on_gpu)(*given)
 
@@ -227,22 +240,22 @@ class _Plan:
     def adjoint(self, perturbed: Sequence[int]) -> tuple[Program, Program | None]:
         """The adjoint that accumulates plainly, and the one with atomics where it may be needed."""
         active = self.active(perturbed)
-        plain = programs.reverse(self.kernel, self.keys, active, "plain")
+        plain = programs.reverse(self.kernel, self.generation, self.keys, active, "plain")
         conflicts = plain.manifest["conflicts"].values()
         apart = len(self.dims) <= plain.manifest["tid_arity"]
         if apart and not any(entry["class"] == "general" for entry in conflicts):
             return plain, None
         if all(entry["class"] == "reduce" for entry in conflicts):
             return plain, None
-        return plain, programs.reverse(self.kernel, self.keys, active, "atomic")
+        return plain, programs.reverse(self.kernel, self.generation, self.keys, active, "atomic")
 
     def adjoint_on(self, gpu: cuda.Gpu, active: Sequence[int]) -> Program:
         """The adjoint for a GPU, which accumulates atomically wherever threads may meet."""
         chosen = frozenset(active)
-        plain = programs.reverse(self.kernel, self.keys, chosen, "plain", gpu)
+        plain = programs.reverse(self.kernel, self.generation, self.keys, chosen, "plain", gpu)
         if len(self.dims) <= plain.manifest["tid_arity"]:
             return plain
-        return programs.reverse(self.kernel, self.keys, chosen, "atomic", gpu)
+        return programs.reverse(self.kernel, self.generation, self.keys, chosen, "atomic", gpu)
 
     def needed(self, perturbed: tuple[int, ...]) -> set[tuple[str, int]]:
         """What the adjoint needs of the forward: arrays by role and parameter."""

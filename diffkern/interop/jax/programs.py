@@ -23,6 +23,7 @@ from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.schedule import usual_block_dim
 from diffkern.runtime.type_keys import type_of_key
 from diffkern.specialize import (
@@ -55,34 +56,40 @@ class Program:
         return self.code.manifest
 
 
-def forward(kernel: Kernel, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Program:
-    """Return the forward program for types of arguments, built if need be, for the CPU or a GPU."""
+def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Program:
+    """Return the forward program for types of arguments, built if need be, for the CPU or a GPU.
+
+    `of` is what the kernel meant when the call was traced.
+    """
+    function = kernel.function_of(of)
     if gpu is not None:
-        return _on_gpu(gpu, kernel, Specialization(kernel.func, _types(keys), _options(kernel)))
-    return _program(kernel.forward(keys), Specialization(kernel.func, _types(keys), kernel.options))
+        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _options(of)))
+    return _program(kernel.forward(keys, of=of), Specialization(function, _types(keys), of.options))
 
 
 def reverse(
     kernel: Kernel,
+    of: Generation,
     keys: tuple[str, ...],
     active: frozenset[int],
     accumulate: Literal["plain", "atomic"],
     gpu: cuda.Gpu | None = None,
 ) -> Program:
-    """Return the adjoint program for types of arguments and active parameters, built if need be."""
+    """Return the adjoint program for types of arguments and active parameters, built if need be; as :func:`forward`."""
+    function = kernel.function_of(of)
     if gpu is not None:
-        return _on_gpu(gpu, kernel, Specialization(kernel.func, _types(keys), _options(kernel), active, accumulate))
-    executable = kernel.adjoint(keys, active, accumulate)
-    return _program(executable, Specialization(kernel.func, _types(keys), kernel.options, active, accumulate))
+        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _options(of), active, accumulate))
+    executable = kernel.adjoint(keys, active, accumulate, of=of)
+    return _program(executable, Specialization(function, _types(keys), of.options, active, accumulate))
 
 
 def _types(keys: tuple[str, ...]) -> tuple[Argument, ...]:
     return tuple(type_of_key(k) for k in keys)
 
 
-def _options(kernel: Kernel) -> dict[str, Any]:
+def _options(of: Generation) -> dict[str, Any]:
     """A kernel's options on a GPU, where the handler cannot read values and no debug program's record is looked at."""
-    return {**{name: value for name, value in kernel.options.items() if name != "mode"}, "by_reference": True}
+    return {**{name: value for name, value in of.options.items() if name != "mode"}, "by_reference": True}
 
 
 def _program(code: Code, specialization: Specialization) -> Program:
@@ -91,8 +98,8 @@ def _program(code: Code, specialization: Specialization) -> Program:
     return Program(key(fields), artifact_key(fields, NATIVE), code)
 
 
-def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, specialization: Specialization) -> Program:
-    specialization = specialization.for_block(kernel.block_dim, kernel.enable_mathdx_gemm, gpu.target)
+def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, of: Generation, specialization: Specialization) -> Program:
+    specialization = specialization.for_block(kernel.block_dim, of.library, gpu.target)
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
     _check_blocks(entry.program, specialization)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diffkern.cache.manifest import Entry
+from diffkern.forks import free_in_child
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Call
 from diffkern.interop.jax.table import Code, Description
@@ -38,7 +39,7 @@ class Registry:
     platform = "cpu"
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = free_in_child(threading.RLock())
         self.descriptions: dict[str, Description] = {}
         self.tables: list[words[int]] = []
         self.pointer: Any = None

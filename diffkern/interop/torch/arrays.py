@@ -304,12 +304,11 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
 
 
 def _tensor_over(a: array, element: Element) -> torch.Tensor:
-    a._memory.exposed = True
     if a._data.size and min(a._data.strides, default=0) < 0:
         raise TypeError(f"{a!r} runs backwards through memory, which PyTorch's tensors cannot; convert a clone()")
     if a._memory.device is not None:
         return tensor_over(a)
     dtype = torch_of(scalar_of(element))
-    # The view keeps the array alive, and PyTorch keeps the view.
-    made = torch.from_numpy(a._data.view(np.int16) if dtype == torch.bfloat16 else a._data)
+    data = a.numpy()  # PyTorch keeps it, and it keeps the memory
+    made = torch.from_numpy(data.view(np.int16) if dtype == torch.bfloat16 else data)
     return made.view(dtype) if made.dtype != dtype else made

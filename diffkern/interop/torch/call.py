@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,9 +26,13 @@ from diffkern.runtime.adjoint import plan_of, plan_on_device
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import component_shape
-from diffkern.runtime.launch import Launch
+from diffkern.runtime.generation import Generation
+from diffkern.runtime.launch import Accumulate, Launch
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.type_keys import type_of_key
+
+if TYPE_CHECKING:
+    from diffkern.kernel import Kernel
 
 __all__ = ["Backward", "Forward", "home_of", "is_value", "result_type"]
 
@@ -67,10 +71,13 @@ class Forward:
         The program.
     device : torch.device
         Where it runs.
+    generation : Generation
+        What the kernel meant at the time of the call.
     """
 
-    def __init__(self, kernel: Any, spec: CallSpec, args: Sequence[Any]) -> None:
+    def __init__(self, kernel: Kernel, spec: CallSpec, args: Sequence[Any], generation: Generation) -> None:
         self.kernel = kernel
+        self.generation = generation
         self.spec = spec
         self.device = home_of(kernel.parameters, args)
         try:
@@ -95,7 +102,7 @@ class Forward:
             dtype, inner = result_type(spec.element(k))
             self.made.append((k, (*shape, *inner), dtype))
             bound.append(as_array(torch.empty((*shape, *inner), dtype=dtype, device=self.device), spec.element(k)))
-        launch = Launch(kernel, dims if len(dims) > 1 else dims[0], bound)
+        launch = Launch(kernel, dims if len(dims) > 1 else dims[0], bound, of=self.generation)
         if len(launch.parts) != len(launch.keys):
             raise LaunchError(f"kernel {kernel.name!r}: a function of tensors takes tensors and numbers, no structs")
         self._check_writes(launch)
@@ -145,10 +152,9 @@ class Forward:
         assert isinstance(t, (Scalar, Vec, Mat))
         return t
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the kernel still has this program: a changed global or mode makes another one."""
-        return self.kernel.programs.get(self.keys) is self.executable
+    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
+        """Return the adjoint of the program that runs."""
+        return self.kernel.adjoint(self.keys, active, accumulate, 0, self.generation)
 
     def run(self, args: Sequence[Any]) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes]]:
         """Return the results, and the bytes of what was passed by value."""
@@ -199,9 +205,6 @@ class Forward:
             found = self._backward[needs]
         except KeyError:
             found = self._backward[needs] = self._differentiated(needs)
-            return found
-        if found is not None and not found.is_current:
-            found = self._backward[needs] = self._differentiated(needs)
         return found
 
     def _differentiated(self, needs: tuple[bool, ...]) -> Backward | None:
@@ -236,7 +239,7 @@ class Backward:
     def _prepare(self) -> None:
         forward, active = self._forward, self._active
         spec = forward.spec
-        self._plain: Executable = forward.kernel.adjoint(forward.keys, active, "plain")
+        self._plain: Executable = forward.adjoint(active)
         manifest = self._plain.manifest
         post, saved = set(manifest["post"]), set(manifest["saved"])
         returned = {k: place for place, k in enumerate(spec.results)}
@@ -260,25 +263,19 @@ class Backward:
             example = as_array(self._zeros(k), element)
             self._tails[k] = example._packed[8:]
         sizes = {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
+
+        def atomic() -> Executable:
+            return forward.adjoint(active, "atomic")
+
         if forward.gpu is None:
-            self._executable, self._plan = plan_of(
-                forward.kernel, forward.keys, self._plain, forward.dims, shapes, sizes, shared=False
-            )
+            self._executable, self._plan = plan_of(self._plain, atomic, forward.dims, shapes, sizes)
         else:
-            self._executable, self._plan = plan_on_device(
-                forward.kernel, forward.keys, self._plain, forward.dims, active
-            )
+            self._executable, self._plan = plan_on_device(self._plain, atomic, forward.dims)
         self._geometry = self._executable.prepared(self._plan.cut)
         self._places = returned
 
     def _zeros(self, k: int) -> torch.Tensor:
         return torch.zeros(self._shapes[k], dtype=self._dtypes[k], device=self._device)
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the kernel still has this program."""
-        forward = self._forward
-        return forward.kernel.adjoint(forward.keys, self._active, "plain") is self._plain
 
     def run(
         self,

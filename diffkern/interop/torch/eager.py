@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from diffkern.errors import LaunchError
-from diffkern.interop.torch.call import Backward
+from diffkern.interop.torch.call import Backward, Forward
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
+    from diffkern.runtime.generation import Generation
 
 __all__ = ["Call", "Plain", "Transformed", "disabled", "gradients_of", "second_derivative"]
 
@@ -26,10 +26,11 @@ _transforming = torch._C._are_functorch_transforms_active
 class Call:
     """One call: what autograd carries from the forward to the backward besides tensors."""
 
-    __slots__ = ("backward", "function", "kept", "like", "needs", "values")
+    __slots__ = ("backward", "forward", "function", "kept", "like", "needs", "values")
 
     def __init__(self, function: TorchFunction) -> None:
         self.function = function
+        self.forward: Forward | None = None
         self.needs: tuple[bool, ...] = ()
         self.backward: Backward | None = None
         self.values: Mapping[int, bytes] = {}
@@ -38,7 +39,8 @@ class Call:
 
     def run(self, args: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """Launch the kernel; afterwards the call knows its values."""
-        results, self.values = self.function.forward_of(args).run(args)
+        self.forward = self.function.forward_of(args)
+        results, self.values = self.forward.run(args)
         return results
 
     def prepare(
@@ -55,7 +57,8 @@ class Call:
             return
         self.needs = needs
         self.like = tuple([a.shape if isinstance(a, torch.Tensor) else None for a in args])
-        self.backward = found = function.forward_of(args).backward(needs)
+        assert self.forward is not None
+        self.backward = found = self.forward.backward(needs)
         if found is None:
             return
         place = {k: i for i, k in enumerate(function.spec.results)}
@@ -77,13 +80,6 @@ class Call:
                 "torch.func.vmap over torch.autograd.grad"
             )
         self.function.settle()
-        self.function.kernel.generation()
-        if not found.is_current:
-            raise LaunchError(
-                f"a value that kernel {self.function.kernel.name!r} captures was changed between the call and its "
-                "backward",
-                remedy="change it afterwards, or pass it as an argument",
-            )
         return found.run(dict(zip(self.kept, kept, strict=True)), self.values, grads, self.like)
 
 
@@ -106,13 +102,17 @@ def disabled(name: str) -> RuntimeError:
 
 def gradients_of(
     function: TorchFunction,
+    generation: Generation,
     needs: Sequence[bool],
     args: Sequence[Any],
     results: Sequence[torch.Tensor],
     grads: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor]:
-    """Return the gradients of the arguments that need one, from all that a call was given and returned."""
-    forward = function.forward_of(args)
+    """Return the gradients of the arguments that need one, from all that a call was given and returned.
+
+    `generation` is what the kernel meant at the time of the call.
+    """
+    forward = function.forward_of(args, generation)
     call = Call(function)
     call.backward = found = forward.backward(tuple(needs))
     wanted = [k for k, needed in enumerate(needs) if needed]
@@ -174,7 +174,7 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         function, *args = inputs
-        ctx.function = function
+        ctx.function, ctx.generation = function, function.kernel.current()
         ctx.set_materialize_grads(False)
         fixed = [r for r in output if not r.is_floating_point()]
         if fixed:
@@ -198,7 +198,7 @@ class Transformed(torch.autograd.Function):
                 for needed, a in zip(ctx.needs_input_grad[1:], args, strict=True)
             ]
         )
-        found = iter(_WholeGradient.apply(function, needs, *args, *results, *grads))
+        found = iter(_WholeGradient.apply(function, ctx.generation, needs, *args, *results, *grads))
         return (None, *[next(found) if needed else None for needed in needs])
 
     @staticmethod
@@ -219,9 +219,11 @@ class _WholeGradient(torch.autograd.Function):
     """The gradient from all arguments and results, for those that need one, where autograd may record it."""
 
     @staticmethod
-    def forward(function: TorchFunction, needs: tuple[bool, ...], *tensors: Any) -> tuple[torch.Tensor, ...]:
+    def forward(
+        function: TorchFunction, generation: Generation, needs: tuple[bool, ...], *tensors: Any
+    ) -> tuple[torch.Tensor, ...]:
         count, end = len(needs), len(needs) + len(function.spec.results)
-        return tuple(gradients_of(function, needs, tensors[:count], tensors[count:end], tensors[end:]))
+        return tuple(gradients_of(function, generation, needs, tensors[:count], tensors[count:end], tensors[end:]))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -237,9 +239,11 @@ class _WholeGradient(torch.autograd.Function):
         raise second_derivative(ctx.name)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, function: TorchFunction, needs: tuple[bool, ...], *tensors: Any) -> Any:
+    def vmap(
+        info: Any, in_dims: Any, function: TorchFunction, generation: Generation, needs: tuple[bool, ...], *tensors: Any
+    ) -> Any:
         """Compute the gradient for each example."""
-        return _by_example(lambda *e: _WholeGradient.apply(function, needs, *e), info, in_dims[2:], tensors)
+        return _by_example(lambda *e: _WholeGradient.apply(function, generation, needs, *e), info, in_dims[3:], tensors)
 
 
 class _Gradient(torch.autograd.Function):

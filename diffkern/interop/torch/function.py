@@ -27,6 +27,7 @@ from diffkern.runtime.stream import settle
 
 if TYPE_CHECKING:
     from diffkern.kernel import Kernel
+    from diffkern.runtime.generation import Generation
 
 __all__ = ["TorchFunction"]
 
@@ -58,6 +59,7 @@ class TorchFunction:
         in_out_argnames: Sequence[str] | str | None = None,
         enable_backward: bool = True,
     ) -> None:
+        self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
         self.kernel = kernel
         self.spec = CallSpec(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, "dk.torch_function")
         self.enable_backward = enable_backward and kernel.enable_backward
@@ -69,6 +71,9 @@ class TorchFunction:
             k: dtype for k in self.spec.inputs if (dtype := _floating(kernel.parameters[k].annotation)) is not None
         }
         self._operator = operator.operator_of(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TorchFunction, self._given
 
     def __repr__(self) -> str:
         return f"<dk.torch_function {self.kernel.name}>"
@@ -93,21 +98,22 @@ class TorchFunction:
         results, _ = self.forward_of(args).run(args)
         return results if len(results) > 1 else results[0]
 
-    def forward_of(self, args: Sequence[Any]) -> Forward:
-        """Return the launch for arguments like these."""
+    def forward_of(self, args: Sequence[Any], generation: Generation | None = None) -> Forward:
+        """Return the launch for arguments like these, of what the kernel means now or meant."""
         if attention.needed:
             self.settle()
-        self.kernel.generation()
-        key: Any = tuple(
-            [(a.dtype, a.shape, a.stride(), a.device) if isinstance(a, torch.Tensor) else type(a) for a in args]
+        generation = generation or self.kernel.current()
+        key: Any = (
+            generation.number,
+            *[(a.dtype, a.shape, a.stride(), a.device) if isinstance(a, torch.Tensor) else type(a) for a in args],
         )
         if self._is_placeless:
             key = key, default_device()
         found = self._plans.get(key)
-        if found is None or not found.is_current:
+        if found is None:
             if len(self._plans) >= _CACHED:
                 self._plans.clear()
-            found = self._plans[key] = Forward(self.kernel, self.spec, args)
+            found = self._plans[key] = Forward(self.kernel, self.spec, args, generation)
         return found
 
     def settle(self) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from diffkern.errors import LaunchError
+from diffkern.forks import free_in_child
 from diffkern.interop.torch.call import home_of, is_value, result_type
 from diffkern.interop.torch.eager import disabled, gradients_of, second_derivative
 from diffkern.ir.structs import Struct
@@ -23,14 +26,17 @@ from diffkern.runtime.convert import component_shape
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
+    from diffkern.runtime.generation import Generation
 
 __all__ = ["operator_of"]
 
 _NAMESPACE = "diffkern"
 # What the operator of the gradient takes before the arguments.
 _GIVEN = ("Tensor?[] grads", "Tensor[] results", "bool[] needs")
+# Of how many calls an operator remembers what the kernel meant.
+_REMEMBERED = 4096
 _operators: dict[str, Operator] = {}
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 def operator_of(function: TorchFunction) -> Callable[[tuple[Any, ...]], Any]:
@@ -71,6 +77,7 @@ class Operator:
     def __init__(self, function: TorchFunction, name: str) -> None:
         self._function = function
         self._generation = function.kernel.generation()
+        self._runs = _Runs()
         parameters = function.kernel.parameters
         self._by_value = tuple(not parameters[k].is_array for k in function.spec.inputs)
         arguments = [_argument(k, parameters[k].annotation) for k in function.spec.inputs]
@@ -128,7 +135,9 @@ class Operator:
 
     def _run(self, *flat: Any) -> Any:
         args = self._arguments(flat)
-        results, _ = self._function.forward_of(args).run(args)
+        forward = self._function.forward_of(args)
+        results, _ = forward.run(args)
+        self._runs.note(results, forward.generation)
         return results if len(results) > 1 else results[0]
 
     def _shapes(self, *flat: Any) -> Any:
@@ -176,7 +185,8 @@ class Operator:
     def _run_backward(self, grads: list[Any], results: list[Any], needs: list[bool], *flat: Any) -> list[torch.Tensor]:
         args = self._arguments(flat)
         mask = self._arguments([needed if a is not None else None for needed, a in zip(needs, flat, strict=True)])
-        return gradients_of(self._function, [bool(needed) for needed in mask], args, results, grads)
+        generation = self._runs.generation_of(self._function, results)
+        return gradients_of(self._function, generation, [bool(needed) for needed in mask], args, results, grads)
 
     def _backward_shapes(self, grads: Any, results: Any, needs: list[bool], *flat: Any) -> list[torch.Tensor]:
         return [
@@ -187,6 +197,44 @@ class Operator:
 
     def _second(self, ctx: Any, *grads: Any) -> Any:
         raise second_derivative(self._function.kernel.name)
+
+
+class _Runs:
+    """From what the kernel meant at the time results come from, for gradients that are given nothing but tensors."""
+
+    def __init__(self) -> None:
+        self._only: Generation | None = None
+        self._several = False
+        self._by_address: OrderedDict[int, Generation] = OrderedDict()
+
+    def note(self, results: Sequence[torch.Tensor], generation: Generation) -> None:
+        """Note what results come from."""
+        self._several = self._several or self._only not in (None, generation)
+        self._only = generation
+        if len(self._by_address) >= _REMEMBERED:
+            self._by_address.popitem(last=False)
+        address = results[0].data_ptr()
+        self._by_address[address] = generation
+        self._by_address.move_to_end(address)
+
+    def generation_of(self, function: TorchFunction, results: Sequence[torch.Tensor]) -> Generation:
+        """Return what results come from.
+
+        Raises
+        ------
+        LaunchError
+            If the kernel has meant several things, and these are results that nobody knows.
+        """
+        if not self._several:
+            return self._only or function.kernel.current()
+        found = self._by_address.get(results[0].data_ptr())
+        if found is None:
+            raise LaunchError(
+                f"a value that kernel {function.kernel.name!r} captures was changed, and it is not known whether that "
+                "was before or after the call that this gradient belongs to",
+                remedy="change it after the gradient was computed, or pass it as an argument",
+            )
+        return found
 
 
 def _components(annotation: Any) -> tuple[int, ...]:

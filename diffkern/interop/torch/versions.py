@@ -11,6 +11,7 @@ class TensorVersion:
     """A memory whose version is that of its tensor, which views and detached tensors share."""
 
     __slots__ = ()
+    is_counted = True
     _tensor: torch.Tensor
 
     @property

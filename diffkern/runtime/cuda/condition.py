@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from diffkern import wheels
 from diffkern.errors import CudaError
 
 __all__ = ["condition_setter"]
@@ -57,10 +57,12 @@ def condition_setter(target: str) -> tuple[bytes, str]:
         If the linker or the library is not installed.
     """
     try:
+        wheels.load("libnvJitLink.so.*")
         link: Any = import_module("cuda.bindings.nvjitlink")
-        library = _device_runtime()
-    except ImportError as error:
+        link.version()
+    except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: of the search in cuda.pathfinder
         raise _missing(str(error)) from error
+    library = _device_runtime()
     handle = link.create(1, [f"-arch={target}"])
     try:
         text = _PTX.encode()
@@ -75,15 +77,10 @@ def condition_setter(target: str) -> tuple[bytes, str]:
 
 
 def _device_runtime() -> bytes:
-    for package in ("nvidia.cu13", "nvidia.cuda_runtime"):
-        try:
-            places = list(import_module(package).__path__)
-        except ImportError:
-            continue
-        for place in places:
-            for found in Path(place).glob("lib*/**/*cudadevrt.*"):
-                return found.read_bytes()
-    raise ImportError("libcudadevrt was not found")
+    found = wheels.find("libcudadevrt.*")
+    if found is None:
+        raise _missing("libcudadevrt was not found")
+    return found.read_bytes()
 
 
 def _missing(what: str) -> CudaError:

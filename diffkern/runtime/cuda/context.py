@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import threading
 import weakref
 from collections import deque
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from diffkern.errors import CudaError
+from diffkern.forks import free_in_child
 from diffkern.runtime.cuda import driver as drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
@@ -24,8 +26,9 @@ from diffkern.runtime.scope import put
 
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
+_FORKED = "CUDA does not go through a fork; start the process with multiprocessing's 'spawn' or 'forkserver'"
 _local = threading.local()
-_lock = threading.RLock()
+_lock = free_in_child(threading.RLock())
 _devices: list[CudaDevice] | None = None
 
 
@@ -375,12 +378,14 @@ def device(ordinal: int) -> CudaDevice:
         raise ValueError(f"there is no device 'cuda:{ordinal}': {drivers.why_not()}")
     if not 0 <= ordinal < len(known):
         raise ValueError(f"there is no device 'cuda:{ordinal}'; the GPUs are cuda:0 to cuda:{len(known) - 1}")
+    if known[ordinal].closed:
+        raise ValueError(f"{known[ordinal]} was used before this process was forked: {_FORKED}")
     return known[ordinal]
 
 
 def used_devices() -> list[CudaDevice]:
     """Return the GPUs that anything was done with."""
-    return [d for d in _devices or () if d._context]
+    return [d for d in _devices or () if d._context and not d.closed]
 
 
 def watch(holder: _HoldsPrograms) -> None:
@@ -409,4 +414,12 @@ def _close() -> None:
         each.closed = True
 
 
+def _after_fork() -> None:
+    # The driver's contexts do not go through a fork, and what is freed in the child is the parent's.
+    for each in _devices or ():
+        each.closed = each.closed or bool(each._context)
+
+
 atexit.register(_close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

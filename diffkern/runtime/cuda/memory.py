@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diffkern.forks import free_in_child
 from diffkern.runtime.memory import Memory
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def allocate(device: CudaDevice, shape: tuple[int, ...], dtype: np.dtype[Any], z
 
 
 _known: weakref.WeakValueDictionary[tuple[int, int, int], DeviceMemory] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 def foreign(device: CudaDevice, address: int, nbytes: int, owner: Any) -> DeviceMemory:

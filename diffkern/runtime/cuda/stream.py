@@ -75,6 +75,10 @@ class CudaStream(Stream):
         finally:
             put("streams", before)
 
+    def holds(self, work: Callable[[], None]) -> bool:
+        """Return False: the driver has all its work at once."""
+        return False
+
     def synchronize(self) -> None:
         """Wait until all its work has run."""
         self._device.activate()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-import warnings
 from collections.abc import Callable, Collection, Sequence
 
+from diffkern.callers import warn
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 
 __all__ = ["load_text", "set_object_cache"]
@@ -57,7 +57,7 @@ def load_text(text: str, names: Sequence[str], allowed: Collection[str]) -> dict
         try:
             return load_object(cached, names, allowed)
         except ObjectLoadError as error:
-            warnings.warn(f"cached code of diffkern's run time is unusable and built anew: {error}", stacklevel=2)
+            warn(f"cached code of diffkern's run time is unusable and built anew: {error}", UserWarning)
     code = _compile(text)
     addresses = load_object(code, names, allowed)
     store(key, code)

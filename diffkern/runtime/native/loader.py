@@ -16,6 +16,7 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from diffkern.forks import free_in_child
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
 __all__ = ["LIBRARY_NAMES", "ObjectLoadError", "host_cpu", "load_object", "make_target_machine", "undefined_symbols"]
@@ -38,7 +39,9 @@ LIBRARY_NAMES: frozenset[str] = frozenset(
 """Names an object may leave open: libm, the memory functions of libc, and LLVM's own helpers. Being on the list is not
 enough; a name must also resolve in the running process."""
 
-_lock = threading.Lock()
+_lock = threading.RLock()
+_forking = threading.local()
+_PATIENCE_S = 10.0  # how long a fork waits for another thread that loads
 _shared: _Engine | None = None
 _private: list[_Engine] = []
 _resolved: set[str] = set()
@@ -170,6 +173,10 @@ def _binding() -> Any:
     if _llvm is None:
         import llvmlite.binding
 
+        # llvmlite takes a lock of its own around each call, for as long as a whole compilation.
+        own = getattr(getattr(llvmlite.binding.ffi.lib, "_lock", None), "_lock", None)
+        if own is not None:
+            free_in_child(own)
         llvmlite.binding.initialize_native_target()
         llvmlite.binding.initialize_native_asmprinter()
         if sys.platform == "win32":
@@ -206,11 +213,22 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
+def _before_fork() -> None:
+    # Nobody loads while the process forks: the child would find LLVM's memory in the middle of a change.
+    _forking.holds = _lock.acquire(timeout=_PATIENCE_S)
+
+
 def _after_fork() -> None:
-    # Another thread may have held the lock when the process forked; nobody would ever release the child's copy.
-    global _lock
-    _lock = threading.Lock()
+    if _forking.holds:
+        _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    if _forking.holds:
+        _lock.release()
+    else:
+        _lock._at_fork_reinit()  # type: ignore[attr-defined]  # what Python's own modules use
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

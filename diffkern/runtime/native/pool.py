@@ -10,16 +10,18 @@ thread before the first run of more than one chunk.
 from __future__ import annotations
 
 import ctypes
-import operator
 import os
 import platform
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.callers import warn
+from diffkern.forks import free_in_child
+from diffkern.runtime.extents import whole_number
 from diffkern.runtime.native.assemble import load_text
+from diffkern.runtime.native.digest_ir import DIGEST_NAMES, digest_ir
 from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
 from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
 from diffkern.runtime.native.scope_ir import SCOPE_EXTERNAL_NAMES, SCOPE_NAMES, scope_ir
@@ -35,7 +37,7 @@ _MAX_THREADS = MAX_WORKERS + 1
 # How long waiting threads spin before they sleep: about what waking a sleeper costs, so at most twice the best choice.
 _SPIN_NS = 50_000
 
-_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES)
+_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES, *DIGEST_NAMES)
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
 
@@ -67,6 +69,9 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
     ------
     ValueError
         If `n` or `first` is negative, or `chunk` or `step` is not positive. Nothing has run then.
+    BaseException
+        What a handler of signals raises in the main thread, KeyboardInterrupt above all. Some chunks have run, and none
+        runs any more.
     """
     if _entry(fn, blocks, block_stride, n, chunk, first, step):
         raise ValueError(
@@ -101,10 +106,7 @@ def set_num_threads(k: int) -> None:
         If `k` is anything else.
     """
     global _threads
-    try:
-        threads = operator.index(k)
-    except TypeError:
-        threads = 0
+    threads = whole_number(k) or 0
     if not 1 <= threads <= _MAX_THREADS:
         raise ValueError(f"the number of threads must be an integer from 1 to {_MAX_THREADS}, not {k!r}")
     with _lock:
@@ -135,14 +137,15 @@ def _bring_up() -> None:
 _entry: _Entry = _first_run
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
+_watch: Callable[[int], object] | None = None
 _threads: int | None = None
 _functions: dict[str, int] = {}
 # Guards the pool's coming up and its number of threads, never a run.
-_lock = threading.Lock()
+_lock = free_in_child(threading.Lock())
 
 
 def _start() -> _Entry:
-    global _configure, _reset
+    global _configure, _reset, _watch
     if os.name == "nt":  # no POSIX threads
         from diffkern.runtime.native.python_pool import PythonPool  # here, because importing executors takes 6 ms
 
@@ -154,6 +157,8 @@ def _start() -> _Entry:
     _configure = ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
+    _watch = ctypes.CFUNCTYPE(None, long)(address["dk_pool_watch"])
+    _watch(threading.main_thread().ident or 0)
     _functions.update({name: address[name] for name in ("dk_pool_run", *_BUILT_INS)})
     entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return entry
@@ -191,9 +196,9 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
 
 
 def _load_native() -> dict[str, int]:
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
     allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES | SCOPE_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir()
+    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir() + digest_ir()
     return load_text(text, names, allowed)
 
 
@@ -218,20 +223,16 @@ def _default_threads() -> int:
         return available
     if text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_THREADS:
         return int(text)
-    warnings.warn(
-        f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    warn(f"{_ENVIRONMENT}={text!r} is not a number from 1 to {_MAX_THREADS}; using {available} threads")
     return available
 
 
 def _after_fork() -> None:
-    # Only the forking thread lives on in the child: no workers, and locks that others held stay locked.
-    global _lock
-    _lock = threading.Lock()
+    # Only the forking thread lives on in the child: there are no workers.
     if _reset is not None:
         _reset()
+    if _watch is not None:
+        _watch(threading.get_ident())
 
 
 if hasattr(os, "register_at_fork"):

@@ -11,6 +11,9 @@ a tenth of one through ctypes. :mod:`diffkern.runtime.native.pool` says what the
   every chunk has run and nobody knows the record any more.
 - A submitter waits only for workers inside chunks of its own job; a chunk that submits a job waits only for that. The
   waits form a tree, so nested calls cannot deadlock, and without workers everything still gets done.
+- A run that Python's main thread submits looks for signals between two chunks, ten times in a second: it takes the
+  interpreter's lock for that. If a handler raises (Ctrl-C), the job has no more chunks to draw; those that have begun
+  are waited for, and the run ends with the exception.
 - Waiting is a spin of ``spin_ns`` nanoseconds, then a condition variable: an idle pool uses no processor time.
 """
 
@@ -29,7 +32,7 @@ EXTERNAL_NAMES: frozenset[str] = frozenset(
 ) | frozenset(
     "clock_gettime memset bzero __bzero sigfillset sigdelset "
     "PyLong_AsLongLong PyLong_FromLong PyErr_Occurred PyErr_SetString PyExc_TypeError "
-    "PyEval_SaveThread PyEval_RestoreThread".split()
+    "PyEval_SaveThread PyEval_RestoreThread PyErr_CheckSignals PyThread_get_thread_ident".split()
 )
 """What the module needs from the C library and from Python."""
 
@@ -90,6 +93,11 @@ _TEXT = r"""
 
 @workers = internal global i64 0, align 64                  ; workers that should exist; read without the mutex
 @spin_ns = internal global i64 0                            ; likewise
+@main    = internal global i64 0                            ; the thread of Python that handles signals
+
+; A watch for signals, of a thread whose lock of the interpreter is given back:
+;   0 the thread's state, to take the lock again   1 when to look next; 0 before the first look
+%Watch = type { ptr, i64 }
 
 declare i32 @pthread_mutex_init(ptr, ptr)
 declare i32 @pthread_mutex_lock(ptr)
@@ -113,6 +121,8 @@ declare ptr @PyErr_Occurred()
 declare void @PyErr_SetString(ptr, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
+declare i32 @PyErr_CheckSignals()
+declare i64 @PyThread_get_thread_ident()
 @PyExc_TypeError = external global ptr
 @message = internal constant [24 x i8] c"expected seven integers\00"
 
@@ -149,8 +159,22 @@ define void @dk_pool_configure(i64 %workers, i64 %spin_ns) {
   ret void
 }
 
-; Run chunks first, first+step, ... of the range [0, n) cut into chunks. Returns 0, or 1 if the numbers make no sense.
+; Say which thread of Python handles signals.
+define void @dk_pool_watch(i64 %thread) {
+  store atomic i64 %thread, ptr @main monotonic, align 8
+  ret void
+}
+
+; For whoever is not Python.
 define i32 @dk_pool_run(ptr %fn, i64 %blocks, i64 %stride, i64 %n, i64 %chunk, i64 %first, i64 %step) uwtable {
+  %status = call i32 @run(ptr %fn, i64 %blocks, i64 %stride, i64 %n, i64 %chunk, i64 %first, i64 %step, ptr null)
+  ret i32 %status
+}
+
+; Run chunks first, first+step, ... of the range [0, n) cut into chunks. Returns 0, or 1 if the numbers make no sense,
+; or 2 if a handler of signals has raised an exception; %watch is null where nobody handles signals.
+define internal i32 @run(ptr %fn, i64 %blocks, i64 %stride, i64 %n, i64 %chunk, i64 %first, i64 %step, ptr %watch)
+    uwtable {
 entry:
   %job = alloca %Job, align 64
   %n.ok = icmp sge i64 %n, 0
@@ -206,7 +230,7 @@ fill:                                               ; count = chunks from first 
   br i1 %inline, label %run.inline, label %submit
 
 run.inline:
-  call void @draw(ptr %job)
+  %stopped.alone = call i1 @draw(ptr %job, ptr %watch)
   br label %finish
 
 submit:
@@ -243,7 +267,7 @@ wake.one:
   br label %wake
 
 take.part:
-  call void @draw(ptr %job)
+  %stopped.here = call i1 @draw(ptr %job, ptr %watch)
   %lock.2 = call i32 @pthread_mutex_lock(ptr @mutex)
   br label %search
 search:                                             ; take the job out: from here on no worker can find it
@@ -286,7 +310,10 @@ leave:
   br label %finish
 
 finish:
-  ret i32 0
+  %stopped = phi i1 [ false, %cut ], [ %stopped.alone, %run.inline ], [ %stopped.here, %remove ],
+                    [ %stopped.here, %wait ], [ %stopped.here, %leave ]
+  %answer = select i1 %stopped, i32 2, i32 0
+  ret i32 %answer
 }
 
 ; dk_pool_run as a built-in function of seven integers (METH_FASTCALL). Python's lock is released around the run.
@@ -326,17 +353,67 @@ convert:
 raise:
   ret ptr null
 run:
+  %watch = alloca %Watch, align 8
   %kernel = inttoptr i64 %fn to ptr
-  %thread = call ptr @PyEval_SaveThread()
-  %status = call i32 @dk_pool_run(ptr %kernel, i64 %blocks, i64 %stride, i64 %n, i64 %chunk, i64 %first, i64 %step)
-  call void @PyEval_RestoreThread(ptr %thread)
+  call void @let_python_run(ptr %watch)
+  %status = call i32 @run(ptr %kernel, i64 %blocks, i64 %stride, i64 %n, i64 %chunk, i64 %first, i64 %step, ptr %watch)
+  call void @come_back(ptr %watch)
+  %interrupted = icmp eq i32 %status, 2
+  br i1 %interrupted, label %raise, label %return
+return:
   %wide = sext i32 %status to i64
   %result = call ptr @PyLong_FromLong(i64 %wide)
   ret ptr %result
 }
 
-; Draw chunks of a job and run them until none is left.
-define internal void @draw(ptr %job) uwtable {
+; Give the interpreter's lock back, and take it again.
+define internal void @let_python_run(ptr %watch) uwtable {
+  %thread = call ptr @PyEval_SaveThread()
+  store ptr %thread, ptr %watch
+  %p.due = getelementptr %Watch, ptr %watch, i32 0, i32 1
+  store i64 0, ptr %p.due
+  ret void
+}
+
+define internal void @come_back(ptr %watch) uwtable {
+  %thread = load ptr, ptr %watch
+  call void @PyEval_RestoreThread(ptr %thread)
+  ret void
+}
+
+; Let Python handle signals if it is time to. Returns whether a handler has raised an exception, which is pending then.
+define internal i1 @interrupted(ptr %watch) uwtable {
+entry:
+  %p.due = getelementptr %Watch, ptr %watch, i32 0, i32 1
+  %due = load i64, ptr %p.due
+  %time = call i64 @now()
+  %wait = icmp slt i64 %time, %due
+  br i1 %wait, label %no, label %look
+no:
+  ret i1 false
+look:
+  %next = add i64 %time, 100000000
+  %begun = icmp ne i64 %due, 0
+  br i1 %begun, label %ask, label %begin
+begin:                                              ; other threads than the main one never look again
+  %thread = call i64 @PyThread_get_thread_ident()
+  %handler = load atomic i64, ptr @main monotonic, align 8
+  %handles = icmp eq i64 %thread, %handler
+  %first = select i1 %handles, i64 %next, i64 9223372036854775807
+  store i64 %first, ptr %p.due
+  ret i1 false
+ask:
+  store i64 %next, ptr %p.due
+  call void @come_back(ptr %watch)
+  %raised = call i32 @PyErr_CheckSignals()
+  %state = call ptr @PyEval_SaveThread()
+  store ptr %state, ptr %watch
+  %yes = icmp ne i32 %raised, 0
+  ret i1 %yes
+}
+
+; Draw chunks of a job and run them until none is left. Returns whether a handler of signals has ended it.
+define internal i1 @draw(ptr %job, ptr %watch) uwtable {
 entry:
   %fn = load ptr, ptr %job
   %p.blocks = getelementptr %Job, ptr %job, i32 0, i32 1
@@ -369,9 +446,20 @@ run:
   %offset = mul i64 %c, %stride
   %block = add i64 %blocks, %offset
   call void %fn(i64 %block, i64 %lo, i64 %hi)
-  br label %next
+  %watched = icmp ne ptr %watch, null
+  br i1 %watched, label %more.left, label %next
+more.left:
+  %drawn = load atomic i64, ptr %cursor monotonic, align 8
+  %left = icmp slt i64 %drawn, %count
+  br i1 %left, label %listen, label %next
+listen:
+  %raised = call i1 @interrupted(ptr %watch)
+  br i1 %raised, label %stop, label %next
+stop:
+  %at = atomicrmw xchg ptr %cursor, i64 %count monotonic
+  ret i1 true
 exhausted:
-  ret void
+  ret i1 false
 }
 
 ; What a worker does all its life. Its argument is its index.
@@ -415,7 +503,7 @@ hold:
   %refs.more = add i64 %refs.1, 1
   store atomic i64 %refs.more, ptr %p.refs monotonic, align 8
   %unlock.2 = call i32 @pthread_mutex_unlock(ptr @mutex)
-  call void @draw(ptr %job)
+  %done = call i1 @draw(ptr %job, ptr null)
   %lock.2 = call i32 @pthread_mutex_lock(ptr @mutex)
   %refs.2 = load i64, ptr %p.refs
   %refs.less = add i64 %refs.2, -1

@@ -1,6 +1,6 @@
 """The thread pool in Python, for systems without POSIX threads.
 
-Same behaviour as the native pool, dearer hand-over: the submitter draws chunks from a counter, helpers from an executor
+Same behaviour as the native pool, dearer hand-over: the submitter draws chunks from a queue, helpers from an executor
 draw from the same one, and a helper that has not begun when the chunks are gone is taken back. ctypes releases the
 interpreter's lock while a chunk runs, so chunks run side by side.
 """
@@ -8,10 +8,10 @@ interpreter's lock while a chunk runs, so chunks run side by side.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import threading
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["PythonPool"]
 
@@ -43,29 +43,36 @@ class PythonPool:
         """Run the chunks as the native pool does; return 0, or 1 if the numbers make no sense."""
         if n < 0 or chunk <= 0 or first < 0 or step <= 0:
             return 1
-        chunks = range(first, -(-n // chunk), step)
+        chunks = deque(range(first, -(-n // chunk), step))  # whoever takes one from it runs it
         kernel = _Kernel(fn)
-        cursor = itertools.count()  # next() of it is atomic under the interpreter's lock
 
         def draw() -> None:
-            for c in _drawn(chunks, cursor):
+            for c in _drawn(chunks):
                 kernel(blocks + c * block_stride, c * chunk, min(n, (c + 1) * chunk))
 
-        futures = []
-        if len(chunks) > 1:
-            # Submitting under the lock: an executor that is shut down takes no more work.
-            with self._lock:
-                if self._workers and self._executor is None:
-                    self._executor = ThreadPoolExecutor(self._workers, "diffkern")
-                if self._executor is not None:
-                    futures = [self._executor.submit(draw) for _ in range(min(self._workers, len(chunks) - 1))]
-        draw()
-        for future in futures:
-            if not future.cancel():
-                future.result()
+        helpers = min(self._workers, len(chunks) - 1)
+        futures: list[Future[None]] = []
+        try:
+            if helpers > 0:
+                # Submitting under the lock: an executor that is shut down takes no more work.
+                with self._lock:
+                    if self._executor is None:
+                        self._executor = ThreadPoolExecutor(self._workers, "diffkern")
+                    for _ in range(helpers):
+                        futures.append(self._executor.submit(draw))  # noqa: PERF401 - known one by one if interrupted
+            draw()
+        finally:
+            # After an interrupt too: what still runs reads the argument blocks, which are the caller's.
+            chunks.clear()
+            for future in futures:
+                if not future.cancel():
+                    future.result()
         return 0
 
 
-def _drawn(chunks: range, cursor: Iterator[int]) -> Iterator[int]:
-    while (k := next(cursor)) < len(chunks):
-        yield chunks[k]
+def _drawn(chunks: deque[int]) -> Iterator[int]:
+    while True:
+        try:
+            yield chunks.popleft()
+        except IndexError:
+            return

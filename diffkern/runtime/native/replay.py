@@ -8,10 +8,13 @@ number of threads may call it at once. Blocks may be written to after :meth:`Pla
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import threading
+import os
 import time
+import weakref
 from array import array as words
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -57,17 +60,20 @@ class Step(NamedTuple):
     chunks: int = 0
 
 
+# All plans, for the child of a fork.
+_plans: weakref.WeakSet[Plan] = weakref.WeakSet()
+
+
 class Plan:
     """The memory of one plan. It has to outlive the calls, so the built-in keeps it."""
 
     __slots__ = (
         "__weakref__",
+        "_coming",
         "_counters",
         "_kept",
-        "_lock",
         "_steps",
         "_times",
-        "held",
         "is_native",
         "words",
     )
@@ -84,10 +90,10 @@ class Plan:
             self._steps.extend((step.colours, step.partials, step.finish, step.chunks))
         where = self._counters.buffer_info()[0], self._steps.buffer_info()[0]
         self.is_native = bool(functions)
-        self.held = 0
-        self._lock = threading.Lock()
+        self._coming: deque[Callable[[], bool]] = deque()
         self.words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
         self._times = words("q", bytes(8 * (len(steps) + 1)))
+        _plans.add(self)
 
     def call(self, python: Callable[..., Any]) -> Callable[..., Any]:
         """Return the built-in; it keeps the plan, not the other way round, so that both end with their last user."""
@@ -108,39 +114,49 @@ class Plan:
 
     def settle(self) -> None:
         """Wait until no call is in progress."""
-        while self.words[_RUNNING] or self.held:
+        while self.running:
             time.sleep(0)
 
     @property
-    def running(self) -> int:
-        """Calls in progress or waiting."""
-        return self.words[_RUNNING] + self.held
+    def running(self) -> bool:
+        """Whether calls are in progress or waiting."""
+        self._forget_made()
+        return bool(self.words[_RUNNING] or self._coming)
 
-    def hold(self) -> None:
-        """Count a call that will come."""
-        with self._lock:
-            self.held += 1
+    def expect(self, waits: Callable[[], bool]) -> None:
+        """Count a call that will come as long as a function says that it has not been made."""
+        self._forget_made()
+        self._coming.append(waits)
 
-    def let_go(self) -> None:
-        """End what :meth:`hold` began."""
-        with self._lock:
-            self.held -= 1
+    def _forget_made(self) -> None:
+        while self._coming and not (waits := self._coming[0])():
+            with contextlib.suppress(ValueError):  # another thread has seen it as well
+                self._coming.remove(waits)
 
     def become(self, other: Plan) -> None:
-        """Take over the steps of another plan; the built-in stays the same. No call may be in progress."""
-        kept = self.words[_RUNNING], self.words[_TIMES]
+        """Take over the steps of another plan; the built-in stays the same. No call may be in progress.
+
+        An interrupt leaves the plan as it was, or sends its calls to Python, who has to come back to this.
+        """
+        taken = words("q", other.words)
+        taken[_RUNNING], taken[_TIMES] = self.words[_RUNNING], self.words[_TIMES]
+        self.flag(STALE)
         self._kept = (other._kept, other)
         self._counters, self._steps, self._times = other._counters, other._steps, other._times
-        self.words[:] = other.words
-        self.words[_RUNNING], self.words[_TIMES] = kept
+        self.words[:] = taken
+
+    def renew(self) -> None:
+        """Take the steps for those of now, after all."""
+        self.words[_FLAGS] &= ~STALE
 
     def counter_place(self, position: int) -> int:
         """Return where the address of a counter stands."""
         return self._counters.buffer_info()[0] + 8 * position
 
-    def replace_counter(self, position: int, counter: ctypes.c_int64) -> None:
-        """Raise another counter from now on; the caller keeps it alive. No call may be in progress."""
-        self._counters[position] = ctypes.addressof(counter)
+    @property
+    def counters(self) -> words[int]:
+        """The addresses of the counters; whoever exchanges one keeps it alive, and no call may be in progress then."""
+        return self._counters
 
     def run(self, timed: bool = False) -> list[int]:
         """Run the steps, whatever the flags; return the times in nanoseconds of their beginnings and of the end."""
@@ -163,4 +179,15 @@ def address_of(block: bytearray) -> int:
 
 
 def _run(plan: int) -> None:
-    ctypes.CFUNCTYPE(None, ctypes.c_int64)(pool.functions()["dk_replay_run"])(plan)
+    definition = pool.method(b"run", pool.functions()["dk_replay_run"], pool.METH_FASTCALL)
+    pool.built_in(definition, (plan,))()
+
+
+def _after_fork() -> None:
+    # Calls that were in progress are those of threads that the child does not have.
+    for plan in list(_plans):
+        plan.words[_RUNNING] = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,8 +1,8 @@
 """Prepared launches in native code, as LLVM IR text that joins the thread pool's module.
 
 In: plans, records of 64-bit words that Python fills. Out: ``dk_replay_call``, a Python built-in function that runs a
-plan without any Python in between; ``dk_replay_run``, the same for a caller from ctypes; and kernels with the pool's
-signature for copies, fills and sums of contiguous memory. A built-in's ``self`` is a tuple (address of the plan,
+plan without any Python in between; ``dk_replay_run``, one that never turns to Python instead; and kernels with the
+pool's signature for copies, fills and sums of contiguous memory. A built-in's ``self`` is a tuple (address of the plan,
 Python function for all unusual cases, owner of the memory): CPython keeps it for as long as the built-in lives.
 :mod:`diffkern.runtime.native.replay` fills the plans and says what the words are.
 """
@@ -23,7 +23,7 @@ REPLAY_EXTERNAL_NAMES: frozenset[str] = frozenset(
 
 
 def replay_ir() -> str:
-    """Return the text; it uses the pool's ``dk_pool_run`` and ``now``."""
+    """Return the text; it uses the pool's ``run``, ``interrupted`` and ``now``."""
     text = _TEXT + (_VECTORCALL if sys.version_info >= (3, 11) else _CALL)
     for name, scalar, size in (("f32", "float", "4"), ("f64", "double", "8")):
         text += _ADD.replace("$NAME$", name).replace("$SCALAR$", scalar).replace("$SIZE$", size)
@@ -51,7 +51,7 @@ declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 
 ; One step. A program with partial sums gets a copy of its block that names a place for them on this stack, so that any
 ; number of threads may run it at once.
-define internal void @dk_step(ptr %s) uwtable {
+define internal i32 @dk_step(ptr %s, ptr %watch) uwtable {
 entry:
   %fn = load ptr, ptr %s
   %p.block = getelementptr %Step, ptr %s, i32 0, i32 1
@@ -83,12 +83,15 @@ go:
   br label %loop
 loop:
   %colour = phi i64 [ 0, %go ], [ %colour.next, %loop ]
-  %status = call i32 @dk_pool_run(ptr %fn, i64 %address, i64 0, i64 %n, i64 %chunk, i64 %colour, i64 %colours)
+  %status = call i32 @run(ptr %fn, i64 %address, i64 0, i64 %n, i64 %chunk, i64 %colour, i64 %colours, ptr %watch)
   %colour.next = add i64 %colour, 1
-  %more = icmp slt i64 %colour.next, %colours
+  %left = icmp slt i64 %colour.next, %colours
+  %undisturbed = icmp eq i32 %status, 0
+  %more = and i1 %left, %undisturbed
   br i1 %more, label %loop, label %ran
 ran:
-  br i1 %summing, label %finish, label %done
+  %complete = and i1 %summing, %undisturbed
+  br i1 %complete, label %finish, label %done
 finish:
   %p.finish = getelementptr %Step, ptr %s, i32 0, i32 7
   %end = load ptr, ptr %p.finish
@@ -97,11 +100,11 @@ finish:
   call void %end(i64 %address, i64 0, i64 %chunks)
   br label %done
 done:
-  ret void
+  ret i32 %status
 }
 
-; All steps, one after the other.
-define void @dk_replay_run(ptr %plan) uwtable {
+; All steps, one after the other. Returns 0, or another number if a handler of signals has raised an exception.
+define internal i32 @steps(ptr %plan, ptr %watch) uwtable {
 entry:
   %p.count = getelementptr %Plan, ptr %plan, i32 0, i32 5
   %count = load i64, ptr %p.count
@@ -112,7 +115,7 @@ entry:
   %timed = icmp ne ptr %times, null
   br label %next
 next:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %run ]
+  %i = phi i64 [ 0, %entry ], [ %i.next, %count.on ], [ %i.next, %listen ]
   br i1 %timed, label %stamp, label %check
 stamp:
   %t = call i64 @now()
@@ -124,11 +127,39 @@ check:
   br i1 %more, label %run, label %done
 run:
   %step = getelementptr %Step, ptr %steps, i64 %i
-  call void @dk_step(ptr %step)
+  %status = call i32 @dk_step(ptr %step, ptr %watch)
   %i.next = add i64 %i, 1
-  br label %next
+  %ended = icmp ne i32 %status, 0
+  br i1 %ended, label %stop, label %count.on
+count.on:                                           ; short steps: a look at the clock after every sixteenth
+  %few = and i64 %i.next, 15
+  %sixteenth = icmp eq i64 %few, 0
+  br i1 %sixteenth, label %listen, label %next
+listen:
+  %raised = call i1 @interrupted(ptr %watch)
+  br i1 %raised, label %stop, label %next
+stop:
+  ret i32 2
 done:
-  ret void
+  ret i32 0
+}
+
+; A built-in function without arguments that runs the plan, whatever its flags.
+define ptr @dk_replay_run(ptr %self, ptr %args, i64 %nargs) uwtable {
+entry:
+  %watch = alloca %Watch, align 8
+  %number = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %plan = call ptr @PyLong_AsVoidPtr(ptr %number)
+  call void @let_python_run(ptr %watch)
+  %status = call i32 @steps(ptr %plan, ptr %watch)
+  call void @come_back(ptr %watch)
+  %fine = icmp eq i32 %status, 0
+  br i1 %fine, label %done, label %raise
+raise:
+  ret ptr null
+done:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
 }
 
 ; A method with METH_FASTCALL and METH_KEYWORDS.
@@ -169,10 +200,16 @@ bump:
   %i.next = add i64 %i, 1
   br label %count
 run:
-  %thread = call ptr @PyEval_SaveThread()
-  call void @dk_replay_run(ptr %plan)
+  %watch = alloca %Watch, align 8
+  call void @let_python_run(ptr %watch)
+  %status = call i32 @steps(ptr %plan, ptr %watch)
   %after = atomicrmw sub ptr %p.running, i64 1 release
-  call void @PyEval_RestoreThread(ptr %thread)
+  call void @come_back(ptr %watch)
+  %fine = icmp eq i32 %status, 0
+  br i1 %fine, label %ran, label %raise
+raise:
+  ret ptr null
+ran:
   call void @Py_IncRef(ptr @_Py_NoneStruct)
   ret ptr @_Py_NoneStruct
 }

@@ -15,6 +15,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch_places import claim_cuda
 
 import diffkern as dk
+from diffkern.interop.torch import operator
 
 pytestmark = [
     # PyTorch scripts its own decompositions, and says of itself that it should not.
@@ -590,8 +591,31 @@ def test_what_the_kernel_captures_may_change(monkeypatch):
     torch.testing.assert_close(y, 2.0 * x * x)
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     torch.testing.assert_close(f(x), 3.0 * x * x)
-    with pytest.raises(dk.LaunchError, match="changed between the call and its backward"):
-        y.sum().backward()
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, 4.0 * x.detach())
+
+
+def test_a_backward_is_that_of_the_call_in_every_form(monkeypatch):
+    """In torch.func's transformations and as the operator of traced graphs, too."""
+
+    @dk.kernel
+    def scaled(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+        i = dk.tid()
+        y[i] = SCALE * x[i]
+
+    f = dk.torch_function(scaled)
+    x, one = tensor(3), torch.ones(3, dtype=torch.float64)
+    _, pull = torch.func.vjp(f, x.detach())
+    results = [f._operator((x,)) for _ in range(2)]
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert pull(one)[0].tolist() == [2.0] * 3
+    results.append(f._operator((x,)))
+    found = [torch.autograd.grad(y.sum(), x, retain_graph=True)[0].tolist() for y in results]
+    assert found == [[2.0] * 3, [2.0] * 3, [3.0] * 3]
+    unknown = [results[0].clone()]
+    registered = next(o for o in operator._operators.values() if o._function is f)
+    with pytest.raises(dk.LaunchError, match="not known whether"):
+        registered._run_backward([one], unknown, [True], x.detach())
 
 
 def test_debug_mode_checks_calls(monkeypatch):

@@ -86,6 +86,11 @@ class Compiled:
         if len(self.entries) > 1 and chunks:
             self.entries[1](ctypes.addressof(block), 0, chunks)
 
+    def no_threads(self, args: Sequence[Any], dims: tuple[int, ...], at: int) -> None:
+        """Run a chunk that begins and ends at one thread."""
+        block = ctypes.create_string_buffer(pack(self.fn, args, dims, 1, 0))
+        self.entries[0](ctypes.addressof(block), at, at)
+
 
 def both(
     fn: Function, args: Sequence[Any], dim: int | tuple[int, ...], *, chunk: int | None = None, **options: Any

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -170,20 +169,27 @@ def test_a_matrix_too_large_to_invert_is_refused():
         compile_function(kernel({"x": Array(m, 1)}, body), "k")
 
 
-def test_compile_time_is_linear():
-    """Eight times the length takes at most twelve times as long."""
+def test_compiling_takes_work_in_proportion_to_the_length():
+    """Eight times the length takes at most twelve times as many calls of functions, and as much text for LLVM."""
+
+    def work(n):
+        fn, calls = long_kernel(n), 0
+
+        def count(frame, event, argument):
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            compiled = compile_function(fn, "k")
+        finally:
+            sys.setprofile(None)
+        return calls, len(compiled.llvm_ir)
+
     compile_function(axpy(), "warm")
-
-    def seconds(n):
-        fn = long_kernel(n)
-        best = float("inf")
-        for _ in range(2):
-            start = time.perf_counter()
-            compile_function(fn, "k")
-            best = min(best, time.perf_counter() - start)
-        return best
-
-    assert seconds(4000) < 12 * seconds(500) + 0.2
+    (calls, text), (more_calls, more_text) = work(500), work(4000)
+    assert more_calls < 12 * calls
+    assert more_text < 12 * text
 
 
 def test_composites_need_no_memory():

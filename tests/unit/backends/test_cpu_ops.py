@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_harness import agree, i32, kernel, load, numpy_type, store, tids
+from cpu_harness import agree, both, i32, kernel, load, numpy_type, store, tids
 
 from diffkern.ir.types import (
     BOOL,
@@ -90,6 +90,54 @@ def test_unary_math(op, t):
 @pytest.mark.parametrize("op", BINARY_MATH)
 def test_binary_math(op, t):
     check(op, t, t, 2, ulp=6)
+
+
+@pytest.mark.parametrize("t", FLOATS, ids=str)
+def test_hypot_and_copysign(t):
+    check("hypot", t, t, 2, ulp=6)
+    check("copysign", t, t, 2)
+
+
+ZEROS = np.array([0.0, -0.0])
+SIGNED = [
+    "neg",
+    "abs",
+    "sqrt",
+    "cbrt",
+    "sin",
+    "tan",
+    "asin",
+    "atan",
+    "sinh",
+    "tanh",
+    "asinh",
+    "atanh",
+    "expm1",
+    "log1p",
+]
+
+
+@pytest.mark.parametrize("t", FLOATS, ids=str)
+@pytest.mark.parametrize("op", [*SIGNED, *ROUNDING])
+def test_sign_of_zero_of_a_function(op, t):
+    _same_signs(op, t, [ZEROS])
+
+
+@pytest.mark.parametrize("t", FLOATS, ids=str)
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "min", "max", "mod", "floordiv", "copysign", "atan2", "hypot"])
+def test_sign_of_zero_of_two_operands(op, t):
+    other = np.array([0.0, -0.0, 2.0, -2.0, 0.0, -0.0, 2.0, -2.0])
+    _same_signs(op, t, [np.repeat(ZEROS, 4), other])
+    _same_signs(op, t, [other, np.repeat(ZEROS, 4)])
+
+
+def _same_signs(op, t, points):
+    args = [p.astype(numpy_type(t)) for p in points]
+    n = args[0].size
+    compiled, python = both(elementwise(op, t, t, len(args)), [*args, np.zeros(n, numpy_type(t))], n)
+    number = ~np.isnan(python[-1])
+    np.testing.assert_array_equal(compiled[-1], python[-1])
+    np.testing.assert_array_equal(np.signbit(compiled[-1][number]), np.signbit(python[-1][number]))
 
 
 @pytest.mark.parametrize("t", FLOATS, ids=str)

@@ -20,6 +20,20 @@ def test_different_fields_have_different_keys(a, b):
     assert (key(a) == key(b)) == (a == b)
 
 
+def test_a_value_that_looks_like_further_fields():
+    def written(label: bytes, value: bytes, lengths: tuple[bool, bool]) -> bytes:
+        parts = (
+            (len(x).to_bytes(8, "little") if wanted else b"") + x
+            for x, wanted in zip((label, value), lengths, strict=True)
+        )
+        return b"".join(parts)
+
+    apart = key([("a", b"x"), ("b", b"y")])
+    for lengths in ((False, False), (False, True), (True, False), (True, True)):
+        assert key([("a", b"x" + written(b"b", b"y", lengths))]) != apart
+    assert key([("ab", b"x")]) != key([("a", b"bx")])
+
+
 def test_the_key_of_a_known_sequence_never_changes():
     assert key([("types", b"float32"), ("", b"")]) == key(iter([("types", b"float32"), ("", b"")]))
     assert key([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -166,3 +166,166 @@ def test_streams_of_several_threads():
 
     run_in_threads(work, 4)
     assert [y.numpy()[0] for y in ys] == [49, 50, 51, 52]
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def failed(stream):
+    """A stream with an error that nobody was told of, and the event behind it."""
+
+    def fail():
+        raise ZeroDivisionError("of the stream")
+
+    stream.enqueue(fail)
+    event = stream.record_event()
+    return event
+
+
+def drained(stream):
+    while not stream.is_complete:
+        time.sleep(0)
+
+
+LOOKS = {
+    "event": lambda stream, event: event.synchronize(),
+    "synchronize_event": lambda stream, event: dk.synchronize_event(event),
+    "stream": lambda stream, event: stream.synchronize(),
+    "all": lambda stream, event: dk.synchronize(),
+    "device": lambda stream, event: dk.synchronize_device("cpu"),
+    "launch": lambda stream, event: scale[1](floats(1), 1.0, dk.zeros(1)),
+    "array": lambda stream, event: dk.zeros(1).numpy(),
+    "default": lambda stream, event: dk.wait_event(event),
+    "elapsed": lambda stream, event: dk.get_event_elapsed_time(event, event),
+}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+@pytest.mark.parametrize("look", LOOKS)
+def test_an_error_is_told_once_to_whoever_looks_first(look, late):
+    stream = dk.Stream()
+    event = failed(stream)
+    if late:
+        drained(stream)
+    with pytest.raises(ZeroDivisionError, match="of the stream"):
+        LOOKS[look](stream, event)
+    for each in LOOKS.values():
+        each(stream, event)
+    assert event.is_complete
+    y = dk.zeros(1)
+    dk.launch(scale, 1, [floats(3), 1.0], [y], stream=stream)
+    assert y.numpy().tolist() == [9]
+
+
+def test_what_stands_behind_an_error_does_not_run_and_what_comes_after_the_telling_does():
+    stream, ran = dk.Stream(), []
+    event = failed(stream)
+    stream.enqueue(lambda: ran.append("behind"))
+    last = stream.record_event()
+    with pytest.raises(ZeroDivisionError) as caught:
+        last.synchronize()
+    if hasattr(caught.value, "add_note"):
+        assert caught.value.__notes__ == ["this ended work on a stream; one piece of work behind it did not run"]
+    stream.enqueue(lambda: ran.append("after"))
+    stream.synchronize()
+    event.synchronize()
+    assert ran == ["after"]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+def test_an_error_passes_from_stream_to_stream(late):
+    first, second, third, gate, ran = dk.Stream(), dk.Stream(), dk.Stream(), threading.Event(), []
+    first.enqueue(gate.wait)
+    event = failed(first)
+    second.wait_event(event)
+    second.enqueue(lambda: ran.append("second"))
+    third.wait_stream(second)
+    third.enqueue(lambda: ran.append("third"))
+    gate.set()
+    if late:
+        drained(third)
+    with pytest.raises(ZeroDivisionError):
+        third.synchronize()
+    for stream in (first, second, third):
+        stream.synchronize()
+    dk.synchronize()
+    assert not ran
+    for stream in (first, second, third):
+        stream.enqueue(lambda: ran.append("again"))
+    dk.synchronize()
+    assert ran == ["again"] * 3
+
+
+def test_a_stream_that_waits_for_an_error_of_the_past_is_told():
+    stream = dk.Stream()
+    event = failed(stream)
+    drained(stream)
+    other = dk.Stream()
+    with pytest.raises(ZeroDivisionError):
+        other.wait_event(event)
+    other.wait_event(event)
+    other.synchronize()
+
+
+def test_the_error_of_a_stream_that_was_forgotten_is_told():
+    failed(dk.Stream())
+    with pytest.raises(ZeroDivisionError):
+        dk.synchronize()
+    dk.synchronize()
+
+
+def test_a_failed_launch_on_a_stream_is_told_by_its_event():
+    @dk.kernel(mode="debug")
+    def outside(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = x[i + 5]
+
+    stream, x, y = dk.Stream(), floats(1, 2), dk.zeros(2)
+    dk.launch(outside, 2, [x], [y], stream=stream)
+    event = stream.record_event()
+    with pytest.raises(dk.KernelRuntimeError, match="out of bounds"):
+        event.synchronize()
+    dk.synchronize()
+
+
+def test_work_of_a_stream_may_look_at_arrays():
+    """It comes after the work before it, and waits for no queue: not for its own, which would never end."""
+    stream, other, y, seen = dk.Stream(), dk.Stream(), dk.zeros(1), []
+    dk.launch(scale, 1, [floats(3), 1.0], [y], stream=stream)
+    stream.enqueue(lambda: seen.append(y.numpy().tolist()))
+    stream.enqueue(lambda: scale[1](floats(2), 1.0, y))
+    other.wait_stream(stream)
+    other.enqueue(lambda: seen.append(y.list()))
+    other.synchronize()
+    assert seen == [[9], [4]]
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_scope_of_no_stream_does_nothing():
+    outer = dk.Stream()
+    with dk.ScopedStream(None) as current:
+        assert current is None
+        assert dk.get_stream().is_default
+    with dk.ScopedStream(outer), dk.ScopedStream(None, sync_enter=True, sync_exit=True):
+        assert dk.get_stream() is outer
+    assert dk.get_stream().is_default
+    with pytest.raises(TypeError, match=r"dk\.Stream or None"):
+        dk.ScopedStream("cpu")
+
+
+def test_a_scope_may_be_entered_again():
+    first, second = dk.Stream(), dk.Stream()
+    scope = dk.ScopedStream(first)
+    with scope:
+        with dk.ScopedStream(second), scope:
+            assert dk.get_stream() is first
+            with scope:
+                assert dk.get_stream() is first
+            assert dk.get_stream() is first
+        assert dk.get_stream() is first
+    assert dk.get_stream().is_default
+    with scope:
+        assert dk.get_stream() is first
+    assert dk.get_stream().is_default

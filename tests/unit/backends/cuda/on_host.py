@@ -25,9 +25,7 @@ from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.mathdx import Product
 from diffkern.backends.llvm import target
 from diffkern.ir.nodes import Function
-from diffkern.passes.cse import eliminate_common
-from diffkern.passes.expand import expand_composites
-from diffkern.passes.siblings import hoist_common
+from diffkern.passes.cuda_form import cuda_form
 from diffkern.runtime.native.loader import load_object
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
@@ -288,9 +286,7 @@ class HostCuda:
         self.grid, self.threads = grid, threads
         symbol = f"cuda_on_host_{next(_serial)}"
         t = target.target()
-        fn = expand_composites(fn)
-        if "checking" not in options:
-            eliminate_common(hoist_common(fn))
+        fn = cuda_form(fn, checked="checking" in options)
         self.module = emit_kernel(fn, symbol, triple=t.triple, data_layout=t.data_layout, **options)
         text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)

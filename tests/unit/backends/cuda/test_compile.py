@@ -150,3 +150,41 @@ def test_number_of_sums_is_known() -> None:
     assert forward.manifest["sites"] == 1
     assert (forward.manifest["dynamic_shared_bytes"], forward.manifest["block_dim"]) == (0, None)
     assert forward.manifest["shared_bytes"] == resources(forward.object_code)["forward"].shared_bytes == 32 * 4
+
+
+@dk.kernel
+def vector_sums(
+    x: dk.array(dtype=dk.vec3), k: dk.array(dtype=int), total: dk.array(dtype=dk.vec3), bins: dk.array(dtype=dk.vec3)
+):
+    i = dk.tid()
+    dk.atomic_add(total, 0, x[i])
+    dk.atomic_sub(bins, k[i], x[i])
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_vectors_are_added_as_numbers_are(arch: str) -> None:
+    """What all threads add to one element is summed over the block, and no atomic waits for a value nobody reads."""
+    made = pipeline.build_forward(vector_sums.func, vector_sums.argument_types(), "kernel", {"target": arch})
+    code = made.files["kernel.ptx"].decode()
+    assert made.manifest["sites"] == 1
+    assert len(re.findall(r"\bred\.", code)) == 6
+    assert code.count("shfl.") >= 15
+    assert not re.findall(r"atom\.(?!shared)", code)
+
+
+def test_vectors_are_added_as_numbers_are_on_a_cpu() -> None:
+    made = pipeline.build_forward(vector_sums.func, vector_sums.argument_types(), "kernel", {})
+    assert made.manifest["sites"] == 3
+
+
+@dk.kernel
+def ticket(x: dk.array(dtype=dk.vec3), total: dk.array(dtype=dk.vec3), y: dk.array(dtype=float)):
+    i = dk.tid()
+    before = dk.atomic_add(total, 0, x[i])
+    y[i] = before[1]
+
+
+def test_a_component_that_is_read_makes_it_an_atomic_with_a_result() -> None:
+    made = pipeline.build_forward(ticket.func, ticket.argument_types(), "kernel", {"target": "sm_90"})
+    assert made.manifest["sites"] == 0
+    assert "atom." in made.files["kernel.ptx"].decode()

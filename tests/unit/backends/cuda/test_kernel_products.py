@@ -33,6 +33,7 @@ OF_A = replace(FORWARD, a="tf32", b="tf32", columns_b=True)
 OF_B = replace(FORWARD, a="tf32", b="tf32", columns_a=True)
 half = dk.array(dtype=dk.float16, ndim=2)
 f2 = dk.array(dtype=float, ndim=2)
+double = dk.array(dtype=dk.float64, ndim=2)
 
 
 def product(a: half, b: half, c: f2):
@@ -157,6 +158,18 @@ def test_loops_can_be_chosen(made: list[Product]) -> None:
 def test_a_product_that_has_to_be_the_library_s_and_is_not_is_an_error(made: list[Product]) -> None:
     with pytest.raises(dk.CompileError, match="whole warps"):
         compiled(dk.kernel(product), block_dim=48)
+
+
+def test_a_sum_that_the_library_does_not_have_is_an_error_where_it_has_to_be_the_library_s(made: list[Product]) -> None:
+    def rounded(a: double, b: double, c: f2):
+        total = dk.tile_zeros(shape=(T, T), dtype=float)
+        dk.tile_matmul(dk.tile_load(a, shape=(T, T)), dk.tile_load(b, shape=(T, T)), total)
+        dk.tile_store(c, total)
+
+    with pytest.raises(dk.CompileError, match=r"(?s)summed in float32.*sum in float64"):
+        compiled(dk.kernel(rounded))
+    assert compiled(dk.kernel(rounded), enable_mathdx_gemm=False).manifest["products"] == []
+    assert made == []
 
 
 @pytest.mark.parametrize("block_dim", [32, 48])

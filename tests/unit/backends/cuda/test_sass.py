@@ -9,7 +9,7 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern import pipeline, wheels
 from diffkern.backends.cuda import cubin, disassembler
 from diffkern.backends.cuda.sass import CLASSES, Code, Instruction, join, parse, parse_raw
 from diffkern.kernel import Kernel
@@ -67,6 +67,8 @@ def test_functions_and_counts() -> None:
         "load_constant": 1,
         "float64": 2,
         "atomic": 1,
+        "red": 1,
+        "atom": 0,
         "shuffle": 1,
         "branch": 3,
         "store": 0,
@@ -112,8 +114,8 @@ def test_called_functions_are_laid_behind_the_kernel() -> None:
 @pytest.mark.parametrize(
     ("opcode", "classes"),
     [
-        ("RED.E.ADD.F32.FTZ.RN.STRONG.GPU", {"atomic"}),
-        ("ATOMG.E.ADD.STRONG.GPU", {"atomic"}),
+        ("RED.E.ADD.F32.FTZ.RN.STRONG.GPU", {"atomic", "red"}),
+        ("ATOMG.E.ADD.STRONG.GPU", {"atomic", "atom"}),
         ("ATOMS.ADD", {"shared", "shared_atomic"}),
         ("LDL.LU", {"local"}),
         ("STG.E.128", {"store", "store128"}),
@@ -200,8 +202,13 @@ def test_declared_local_memory() -> None:
 
 
 @pytest.fixture
+def original():
+    return next(wheels.places("nvdisasm"))
+
+
+@pytest.fixture
 def no_tools(monkeypatch, tmp_path):
-    monkeypatch.setattr(disassembler, "_PACKAGES", ("not-installed",))
+    monkeypatch.setattr(wheels, "places", lambda name: iter(()))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
@@ -228,11 +235,7 @@ def test_a_toolkits_disassembler_is_found(no_tools, monkeypatch, variable) -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
-def test_a_wheels_tool_needs_no_permission_to_run(no_tools, monkeypatch) -> None:
-    disassembler.find_disassembler.cache_clear()
-    monkeypatch.setattr(disassembler, "_PACKAGES", ("nvidia-cuda-nvdisasm",))
-    original = next(disassembler._places())
-    monkeypatch.setattr(disassembler, "_PACKAGES", ("not-installed",))
+def test_a_wheels_tool_needs_no_permission_to_run(original, no_tools, monkeypatch) -> None:
     tool = no_tools / "bin" / "nvdisasm"
     tool.parent.mkdir()
     tool.write_bytes(original.read_bytes())

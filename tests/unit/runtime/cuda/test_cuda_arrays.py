@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 
 import numpy as np
 import pytest
+from runtime_cuda_kernels import square
 
 import diffkern as dk
 
@@ -263,3 +266,40 @@ def test_contents_cannot_be_touched_by_accident(driver):
     a = dk.zeros(3, device=G)
     with pytest.raises(TypeError, match="lies on a GPU"):
         np.asarray(a._data)
+
+
+def test_overlapping_copies(driver):
+    values = np.arange(20, dtype=np.float32).reshape(5, 4)
+    for s, t in [
+        ((slice(None, None, 2), slice(None)), (slice(0, 3), slice(None))),
+        ((slice(1, None), slice(1, None)), (slice(None, -1), slice(None, -1))),
+        ((slice(None, None, -1), slice(None)), (slice(None), slice(None, None, -1))),
+    ]:
+        there = dk.array(values, device=G)
+        expected = values.copy()
+        expected[s] = values[t].copy()
+        dk.copy(there[s], there[t])
+        np.testing.assert_array_equal(there.numpy(), expected)
+
+
+def test_a_write_by_others_after_the_tape_is_an_error(driver):
+    x, y = dk.array([1.0, 2.0, 3.0], float, device=G, requires_grad=True), dk.zeros(3, device=G, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(square, dim=3, inputs=[x, y, 1.0])
+    print(x.numpy(), y)
+    other = dk.from_dlpack(x)
+    tape.backward(grads={y: np.ones(3, np.float32)})
+    assert x.grad.list() == [2.0, 4.0, 6.0]
+    dk.copy(other, dk.full(3, 5.0, dtype=float))
+    with pytest.raises(dk.LaunchError, match="changed outside the tape"):
+        tape.backward(grads={y: np.ones(3, np.float32)})
+
+
+def test_pickled_and_copied(driver):
+    x = dk.array([1.0, 2.0, 3.0], device=G, requires_grad=True)
+    x.grad.fill_(4.0)
+    for made, grad in [(pickle.loads(pickle.dumps(x[1:])), 0.0), (copy.deepcopy(x[1:]), 4.0), (copy.copy(x[1:]), 4.0)]:
+        assert made.device == G
+        assert made.list() == [2.0, 3.0]
+        assert made.grad.list() == [grad] * 2
+    assert copy.deepcopy(x.device) is pickle.loads(pickle.dumps(x.device)) is x.device

@@ -1,0 +1,101 @@
+"""Which operations may multiply a cotangent by something that is not finite, so that an exact zero has to be kept zero.
+
+In: the primal. Out: :class:`Guards`, which says of an operation whether its contributions are to be exactly zero where
+its cotangent is. That is asked of operations whose partial derivatives are unbounded where the value is defined or at
+the border of where it is, unless the operand that decides is bounded away from the singularity for all inputs: a
+literal, ``x * x + 1``, ``max(x, 0.1)`` and what is made of such. The test is a comparison and a selection beside a
+division. Operations marked ``guarded`` (:mod:`diffkern.passes.sink`) are guarded as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Scalar, Tile
+
+__all__ = ["Guards", "kept_zero"]
+
+DECIDING: Final = {
+    "div": 1, "unscale": 1, "cw_div": 1, "pow": 0, "sqrt": 0, "rsqrt": 0, "cbrt": 0, "log": 0, "log2": 0, "log10": 0,
+    "log1p": None, "asin": None, "acos": None, "acosh": None, "atanh": None,
+}  # fmt: skip
+"""Operations with unbounded partial derivatives, and the operand that makes them bounded where it is positive."""
+
+_NOT_NEGATIVE: Final = frozenset({"abs", "exp", "exp2", "cosh", "sqrt", "length", "length_sq", "hypot"})
+_DEPTH: Final = 8
+
+
+class Guards:
+    """The operations of a function that need a guard."""
+
+    def __init__(self, fn: Function) -> None:
+        self._producers = {r: op for op in walk(fn.body) for r in op.results}
+
+    def needed(self, op: Op) -> bool:
+        """Whether a contribution of the op may not be finite while its cotangent is zero."""
+        if op.attrs.get("guarded"):
+            return True
+        if op.name not in DECIDING:
+            return False
+        deciding = DECIDING[op.name]
+        if deciding is None:
+            return True
+        v = op.operands[deciding]
+        return not (self._positive(v, _DEPTH) or (deciding == 1 and self._is_literal(v)))
+
+    def _is_literal(self, v: Value) -> bool:
+        op = self._producers.get(v)
+        return op is not None and op.name == "const" and op.attrs["value"] != 0
+
+    def _positive(self, v: Value, depth: int) -> bool:
+        """Whether a value is never below some positive number, in whatever way it was rounded."""
+        op = self._producers.get(v)
+        if op is None or depth == 0:
+            return False
+        positive = functools.partial(self._positive, depth=depth - 1)
+        match op.name:
+            case "const":
+                return bool(op.attrs["value"] > 0)
+            case "add":
+                a, b = op.operands
+                return positive(a) and self._not_negative(b, depth) or positive(b) and self._not_negative(a, depth)
+            case "max":
+                return self._above(op.operands[0], depth) or self._above(op.operands[1], depth)
+            case "sqrt":
+                return positive(op.operands[0])
+            case "cosh":
+                return True
+            case _:
+                return False
+
+    def _above(self, v: Value, depth: int) -> bool:
+        return self._positive(v, depth) and self._not_negative(v, depth)
+
+    def _not_negative(self, v: Value, depth: int) -> bool:
+        op = self._producers.get(v)
+        if op is None or depth == 0:
+            return False
+        if op.name == "const":
+            return bool(op.attrs["value"] >= 0)
+        if op.name in ("mul", "dot"):
+            return op.operands[0] is op.operands[1]
+        if op.name in ("add", "max", "cast"):
+            tests = [self._not_negative(x, depth - 1) for x in op.operands]
+            return any(tests) if op.name == "max" else all(tests)
+        return op.name in _NOT_NEGATIVE
+
+
+def kept_zero(b: Builder, ct: Value, contribution: Value) -> Value:
+    """A contribution, exactly zero where the cotangent is: component by component if the two have one shape."""
+    if isinstance(ct.type, Tile) or isinstance(contribution.type, Tile):
+        return contribution
+    if isinstance(ct.type, Scalar) or ct.type != contribution.type:
+        tests = [b.one("eq", c, b.zero(c.type)) for c in b.components(ct)]
+        zero = functools.reduce(lambda x, y: b.one("and", x, y), tests)
+        return b.select(zero, b.zero(contribution.type), contribution)
+    pairs = zip(b.components(ct), b.components(contribution), strict=True)
+    kept = [b.select(b.one("eq", c, b.zero(c.type)), b.zero(c.type), v) for c, v in pairs]
+    return b.construct(ct.type, kept)

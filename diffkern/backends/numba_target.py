@@ -1,0 +1,61 @@
+"""What numba says of itself and of the processor, asked in a thread of its own.
+
+In: nothing. Out: numba's version, and the triple, name and features of the processor it compiles for. Importing numba
+takes most of a second, and Ctrl-C in the middle leaves it imported by half, which nothing mends while the process
+lives. Interrupts come to the main thread alone: told to stop waiting here, it leaves numba to be imported all the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from diffkern.forks import free_in_child
+
+__all__ = ["NumbaTarget", "numba_target"]
+
+
+class NumbaTarget(NamedTuple):
+    """The answer."""
+
+    version: str
+    triple: str
+    cpu: str
+    features: str
+
+
+_found: list[NumbaTarget] = []
+_lock = free_in_child(threading.Lock())
+
+
+def numba_target() -> NumbaTarget:
+    """Return the answer, waiting for numba to be imported the first time."""
+    if not _found:
+        finished = threading.Lock()
+        failed: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                with _lock:  # an earlier call that was interrupted may be at it still
+                    if not _found:
+                        _found.append(_ask())
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                finished.release()
+
+        finished.acquire()
+        threading.Thread(target=ask, name="diffkern import", daemon=True).start()
+        finished.acquire()
+        if failed:
+            raise failed[0]
+    return _found[0]
+
+
+def _ask() -> NumbaTarget:
+    import numba
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+
+    free_in_child(global_compiler_lock._lock)  # numba takes it around each call of LLVM, too
+    return NumbaTarget(numba.__version__, *cpu_target.target_context.codegen().magic_tuple())

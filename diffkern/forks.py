@@ -1,0 +1,34 @@
+"""Locks in the child of a fork, which has only the thread that forked.
+
+In: a lock. Out: the same lock, which is free in the child of a fork where another thread held it in the parent: nobody
+would ever release it there. What the lock guards has to be right at any time, or made anew by its owner.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, TypeVar
+
+__all__ = ["free_in_child"]
+
+_Lock = TypeVar("_Lock")
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def free_in_child(lock: _Lock) -> _Lock:
+    """Let a lock of :mod:`threading` be free in the child of a fork, unless the thread that forks holds it itself."""
+    _locks.add(lock)
+    return lock
+
+
+def _after_fork() -> None:
+    for lock in list(_locks):
+        is_owned = getattr(lock, "_is_owned", None)  # of a lock that one thread can take several times
+        if is_owned is None or not is_owned():
+            lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,136 @@
+"""Whether a syntax tree is that of a code object: does the text say what Python runs?
+
+In: a function's tree, with the positions of its file, and its code object. Out: yes or no. The tree is compiled again,
+in the surroundings that give its names the same scopes, and the two results are compared without positions.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any, Final
+
+__all__ = ["is_source_of"]
+
+_FUTURE: Final = sum(getattr(__future__, name).compiler_flag for name in ("annotations", "generator_stop"))
+
+
+def is_source_of(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines: Sequence[str]) -> bool:
+    """Whether a function was compiled from this definition, decorators, annotations and defaults apart.
+
+    Parameters
+    ----------
+    definition
+        The tree.
+    pyfunc
+        The function.
+    lines
+        All lines of the file that the definition was found in.
+    """
+    code = pyfunc.__code__
+    if definition.name != code.co_name or getattr(definition, "type_params", None):
+        return definition.name == code.co_name
+    # Python calls attributes of what a module imports in another way; mostly that are modules, so this is tried first.
+    modules = {name for name in code.co_names if inspect.ismodule(pyfunc.__globals__.get(name))}
+    compiled = _compiled(definition, code, modules)
+    if compiled is not None and not _is_same(compiled, code):
+        compiled = _compiled(definition, code, _imported(lines))
+    if compiled is None:
+        return False
+    if _is_same(compiled, code):
+        return True
+    if any(name.startswith("__") and name[-2:] != "__" for name in _names(compiled)):
+        return True  # private names of a class have other spellings there
+    # Test runners rewrite assertions while they import a module.
+    return any(isinstance(node, ast.Assert) for node in ast.walk(definition)) and _is_part(compiled, code)
+
+
+def _imported(lines: Sequence[str]) -> set[str]:
+    """The names that a module imports anywhere outside its functions and classes."""
+    found: set[str] = set()
+    try:
+        left: list[ast.AST] = [ast.parse("".join(lines))]
+    except SyntaxError:
+        return found
+    while left:
+        node = left.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.update(alias.asname or alias.name.partition(".")[0] for alias in node.names if alias.name != "*")
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+            left.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -> CodeType | None:
+    given = definition.args
+    bare = ast.arguments(
+        posonlyargs=_bare(given.posonlyargs), args=_bare(given.args), kwonlyargs=_bare(given.kwonlyargs),
+        vararg=given.vararg and _bare([given.vararg])[0], kwarg=given.kwarg and _bare([given.kwarg])[0],
+        defaults=[], kw_defaults=[None] * len(given.kwonlyargs),
+    )  # fmt: skip
+    function = _function(definition.name, bare, definition.body)
+    ast.copy_location(function, definition)
+    if code.co_freevars:
+        cells: list[ast.expr] = [ast.Name(name, ast.Store()) for name in code.co_freevars]
+        body: list[ast.stmt] = [ast.Assign(cells, ast.Constant(None)), function]
+        function = _function("_", ast.arguments([], [], None, [], [], None, []), body)
+    imports = [ast.Import([ast.alias(name)]) for name in sorted(imported)]
+    module = ast.fix_missing_locations(ast.Module([*imports, function], []))
+    try:
+        found: Any = compile(module, code.co_filename, "exec", code.co_flags & _FUTURE, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    for name in (["_"] if code.co_freevars else []) + [definition.name]:
+        found = next(inner for inner in _inner(found) if inner.co_name == name)
+    return found  # type: ignore[no-any-return]  # a code object
+
+
+def _function(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+    made = ast.FunctionDef(name, arguments, body, [], None, None)
+    if "type_params" in made._fields:
+        made.type_params = []  # type: ignore[attr-defined,unused-ignore]  # from Python 3.12 on
+    return made
+
+
+def _bare(arguments: list[ast.arg]) -> list[ast.arg]:
+    return [ast.copy_location(ast.arg(a.arg), a) for a in arguments]
+
+
+def _inner(code: CodeType) -> Iterator[CodeType]:
+    return (const for const in code.co_consts if isinstance(const, CodeType))
+
+
+def _names(code: CodeType) -> tuple[str, ...]:
+    return code.co_names + code.co_varnames + code.co_cellvars + code.co_freevars
+
+
+def _numbers(code: CodeType) -> list[tuple[type, str]]:
+    """The constants, told apart by type and sign, without code and what names it."""
+    plain = (const for const in code.co_consts if not isinstance(const, CodeType))
+    return [(type(const), repr(const).rpartition("<locals>.")[2]) for const in plain]
+
+
+def _arguments(code: CodeType) -> tuple[object, ...]:
+    count = code.co_argcount + code.co_kwonlyargcount
+    return code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_varnames[:count]
+
+
+def _is_same(a: CodeType, b: CodeType) -> bool:
+    return (
+        a.co_name == b.co_name
+        and a.co_code == b.co_code
+        and _names(a) == _names(b)
+        and _arguments(a) == _arguments(b)
+        and _numbers(a) == _numbers(b)
+        and all(_is_same(x, y) for x, y in zip(_inner(a), _inner(b), strict=True))
+    )
+
+
+def _is_part(a: CodeType, b: CodeType) -> bool:
+    """Whether all that one code names, calls and counts with occurs in the other."""
+    numbers = [n for n in _numbers(a) if n[0] is not str and n[0] is not tuple]
+    known = _numbers(b)
+    return _arguments(a) == _arguments(b) and set(_names(a)) <= set(_names(b)) and all(n in known for n in numbers)

@@ -1,0 +1,104 @@
+"""A kernel's Python function as it was: the same code over what its names meant at one time.
+
+In: a function and a :class:`~diffkern.frontend.canonical.Meaning` of it. Out: another function, whose globals and
+closure variables are what the meaning holds, and likewise for the funcs it reaches. It compiles to the programs of that
+time, whatever has happened to the names since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import CellType, FunctionType, ModuleType
+from typing import Any
+
+from diffkern.errors import KernelError
+from diffkern.frontend.canonical import Meaning
+from diffkern.frontend.scope import MISSING
+from diffkern.lang import Func
+from diffkern.lang.text import share_text
+
+__all__ = ["frozen"]
+
+
+class _Holder(ModuleType):
+    """Stands for a module or a class of whose attributes a kernel reads some."""
+
+
+def frozen(pyfunc: Callable[..., Any], meaning: Meaning) -> Callable[..., Any]:
+    """Return a function that means for ever what a kernel's function meant.
+
+    Raises
+    ------
+    KernelError
+        If a name stands for something that is used both by itself and for its attributes.
+    """
+    functions = [pyfunc, *meaning.reached]
+    spaces: list[dict[str, Any]] = [{} for _ in functions]
+    copies: list[Any] = []
+    for guard in meaning.guards:
+        if guard.obj is not MISSING:
+            _enter(pyfunc, spaces[guard.function], guard.path[: guard.depth], guard.obj)
+    for function, space, types in zip(functions, spaces, meaning.annotations, strict=True):
+        copies.append(_copy(function, space, types))
+    _exchange_funcs(functions, spaces, copies)
+    made: Callable[..., Any] = copies[0]
+    return made
+
+
+def _enter(pyfunc: Callable[..., Any], space: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Let a chain of names lead to a value."""
+    first, *rest = path
+    if not rest:
+        holder = space.setdefault(first, value)
+        clash = isinstance(holder, _Holder)
+    else:
+        holder = space.setdefault(first, _Holder(first))
+        clash = not isinstance(holder, _Holder)
+        for name in rest[:-1]:
+            inner = vars(holder).setdefault(name, _Holder(name)) if not clash else None
+            clash = clash or not isinstance(inner, _Holder)
+            holder = inner
+        if not clash:
+            vars(holder)[rest[-1]] = value
+    if clash:
+        raise KernelError(
+            f"kernel {pyfunc.__name__!r} uses {'.'.join(path)!r} both by itself and for its attributes, and what it "
+            "captures has changed since it was launched, so its derivative is not known any more",
+            remedy="change it after the gradient was computed, or pass it as an argument",
+        )
+
+
+def _copy(function: Any, space: dict[str, Any], types: dict[str, Any]) -> Any:
+    """Return a function of the same code and parameters over other names."""
+    code = function.__code__
+    cells = [CellType(space[name]) if name in space else CellType() for name in code.co_freevars]
+    made = FunctionType(code, space, function.__name__, function.__defaults__, tuple(cells) or None)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__annotations__ = {**function.__annotations__, **types}
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    share_text(made, function)
+    return made
+
+
+def _exchange_funcs(functions: Sequence[Any], spaces: Sequence[dict[str, Any]], copies: Sequence[Any]) -> None:
+    """Let the copies call each other where their originals did."""
+    known = {id(function): Func(copy) for function, copy in zip(functions, copies, strict=True)}
+
+    def exchanged(value: Any) -> Any:
+        return known.get(id(value.pyfunc), value) if isinstance(value, Func) else value
+
+    def exchange(space: dict[str, Any]) -> None:
+        for name, value in list(space.items()):
+            if isinstance(value, _Holder):
+                exchange(vars(value))
+            else:
+                space[name] = exchanged(value)
+
+    for space, copy in zip(spaces, copies, strict=True):
+        exchange(space)
+        for cell in copy.__closure__ or ():
+            if cell != CellType():
+                cell.cell_contents = exchanged(cell.cell_contents)
+        copy.__defaults__ = tuple(map(exchanged, copy.__defaults__)) if copy.__defaults__ else copy.__defaults__
+        if copy.__kwdefaults__:
+            copy.__kwdefaults__ = {name: exchanged(value) for name, value in copy.__kwdefaults__.items()}

@@ -1,0 +1,62 @@
+"""JAX's arrays, types and devices as diffkern's, and diffkern's as JAX's.
+
+In: an array, an element type or a device of one side. Out: that of the other; arrays share their memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from diffkern.ir.types import BFLOAT16, SCALARS, scalar_of
+from diffkern.lang.dtypes import SCALARS as NAMED
+from diffkern.lang.dtypes import DType, resolve_dtype
+from diffkern.runtime.array import array
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.foreign import adopt_dlpack
+
+__all__ = ["device_from_jax", "device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "to_jax"]
+
+
+def from_jax(a: Any, dtype: Any = None) -> array:
+    """Return an array over the memory of one of JAX's."""
+    return adopt_dlpack(jax.block_until_ready(a), None if dtype is None else resolve_dtype(dtype))
+
+
+def to_jax(a: array) -> Any:
+    """Return one of JAX's arrays over the memory of an array."""
+    return jnp.from_dlpack(a)
+
+
+def dtype_from_jax(jax_dtype: Any) -> DType:
+    """Return the scalar type that a type of JAX is."""
+    name = np.dtype(jax_dtype).name
+    if name not in SCALARS:
+        raise TypeError(f"diffkern has no type for {name}; convert the array with .astype()")
+    return NAMED[name]
+
+
+def dtype_to_jax(dtype: Any) -> Any:
+    """Return JAX's type of an element type."""
+    scalar = scalar_of(resolve_dtype(dtype))
+    return jnp.bfloat16 if scalar == BFLOAT16 else np.dtype(scalar.name)
+
+
+def device_from_jax(jax_device: Any) -> Device:
+    """Return the device that a device of JAX is."""
+    platform = jax_device.platform
+    if platform not in ("cpu", "gpu", "cuda"):
+        raise ValueError(f"diffkern has no devices of JAX's platform {platform!r}")
+    return get_device("cpu" if platform == "cpu" else f"cuda:{jax_device.local_hardware_id}")
+
+
+def device_to_jax(device: Any = None) -> Any:
+    """Return JAX's device for a device of diffkern."""
+    wanted = get_device(device)
+    for found in jax.local_devices(backend="cpu" if wanted.is_cpu else "cuda"):
+        if wanted.is_cpu or found.local_hardware_id == wanted.ordinal:
+            return found
+    raise ValueError(f"JAX has no device for {wanted}")

@@ -1,0 +1,39 @@
+"""Digests of what arrays hold, for noticing changes that nobody announced.
+
+In: an array. Out: bytes that are equal for equal contents of the same array, and practically never for others. They
+mean something within one process only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffkern.runtime.native import pool
+from diffkern.runtime.native.replay import address_of, function_address
+
+if TYPE_CHECKING:
+    from diffkern.runtime.array import array
+
+__all__ = ["digest"]
+
+_BYTES_PER_CHUNK = 1 << 17
+_block = struct.Struct("3q").pack
+
+
+def digest(held: array) -> bytes:
+    """Return the digest of the elements of an array, bit by bit. Work on it must have ended."""
+    data: np.ndarray[Any, Any] = held._host() if held._memory.device is not None else held._data
+    if not data.flags.c_contiguous:
+        data = np.ascontiguousarray(data)
+    function = function_address("dk_digest_bytes")
+    if not function:
+        return hashlib.blake2b(data.tobytes(), digest_size=16).digest()
+    address = held._range[0] if data is held._data else data.ctypes.data
+    found = bytearray(8 * max(1, -(-data.nbytes // _BYTES_PER_CHUNK)))
+    block = bytearray(_block(address, address_of(found), _BYTES_PER_CHUNK))
+    pool.run(function, address_of(block), 0, data.nbytes, _BYTES_PER_CHUNK)
+    return bytes(found)

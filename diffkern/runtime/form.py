@@ -1,0 +1,68 @@
+"""What a prepared launch runs, made from its arguments: native steps, argument block, plan.
+
+In: a packed launch, and for an adjoint the gradients. Out: a :class:`Form`. A prepared launch that gets other arguments
+gets another form.
+"""
+
+from __future__ import annotations
+
+from diffkern.abi import HEADER_SIZE
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import array
+from diffkern.runtime.launch import Launch
+from diffkern.runtime.native.replay import PYTHON, Plan
+from diffkern.runtime.operation import memories
+from diffkern.runtime.program import Executable
+
+__all__ = ["Form"]
+
+
+class Form:
+    """What a prepared launch runs. It is exchanged as a whole, so that an interrupt finds the old one or the new one.
+
+    Attributes
+    ----------
+    launch, adjoint, given
+        As in :class:`Prepared`.
+    steps
+        The native form, None if there is none.
+    block, offsets
+        The argument block, and where each leaf stands in it.
+    program
+        The program for these arguments.
+    plan
+        The steps with the counters of the memory that they write.
+    """
+
+    __slots__ = ("adjoint", "block", "given", "launch", "offsets", "plan", "program", "steps")
+
+    def __init__(
+        self, launch: Launch, adjoint: AdjointLaunch | None, given: list[array | None], flags: int = 0
+    ) -> None:
+        self.launch, self.adjoint, self.given = launch, adjoint, given
+        operation = launch if adjoint is None else adjoint
+        self.steps = operation.steps()
+        # One counter for each array of a forward launch that is written, so that it can be exchanged alone.
+        written = memories(operation.writes()) if adjoint else [held._memory for held in operation.writes()]
+        flags |= PYTHON if self.steps is None else 0
+        self.plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
+        self.block = self.steps[0].block if self.steps else operation.block()
+        self.program: Executable = operation.executable
+        if self.block and self.steps is None:
+            self.program = self.program.chosen(bytes(self.block[HEADER_SIZE:]))
+        self.offsets = self._found(operation.executable) if self.block else {}
+
+    def _found(self, executable: Executable) -> dict[int, int]:
+        parts, adjoint = self.launch.parts, self.adjoint
+        cotangents = {} if adjoint is None else adjoint.cotangents
+        saved = {} if adjoint is None else adjoint.saved
+        contents = {} if adjoint is None else adjoint.contents
+        offsets: dict[int, int] = {}
+        offset = len(self.block)
+        for role, index in reversed(executable.layout):
+            if role == "param":
+                offset -= len(parts[index] if index not in contents else contents[index]._packed)
+                offsets[index] = offset
+            else:
+                offset -= len((cotangents if role == "cotangent" else saved)[index]._packed)
+        return offsets

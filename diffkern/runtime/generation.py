@@ -1,0 +1,57 @@
+"""What a kernel meant at one time: a launch keeps it, so that its derivative is that of the program that ran.
+
+In: a kernel's options. Out: a place for the programs made with them and with what the kernel captured, as long as that
+is so; and, once the kernel means something else, what it meant, for programs of that time that are still to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from diffkern.runtime.program import Executable
+
+__all__ = ["AdjointKey", "Generation"]
+
+AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
+
+
+class Generation:
+    """What a kernel meant at one time.
+
+    Parameters
+    ----------
+    number : int
+        Which it is of its kernel's.
+    options : mapping
+        The options that have a say in the compiled code.
+    library : bool or None
+        Whether matrix products of tiles on a GPU are libmathdx's.
+
+    Attributes
+    ----------
+    programs : dict
+        Forward programs by the keys of the argument types.
+    adjoints : dict
+        Adjoint programs by those keys, active parameters and the way of accumulating.
+    sized : dict
+        Programs for exactly one number of threads in a block, where that is not the usual one.
+    meaning
+        What the function captured, once the kernel has another generation; None before.
+    function : callable or None
+        The function over what it captured, made when it is first needed.
+    """
+
+    __slots__ = (
+        "__weakref__", "adjoints", "function", "library", "meaning", "number", "options", "programs", "sized",
+    )  # fmt: skip
+
+    def __init__(self, number: int, options: Mapping[str, Any], library: bool | None) -> None:
+        self.number = number
+        self.options = dict(options)
+        self.library = library
+        self.programs: dict[tuple[str, ...], Executable] = {}
+        self.adjoints: dict[AdjointKey, Executable] = {}
+        self.sized: dict[tuple[object, int], Executable] = {}
+        self.meaning: Any = None
+        self.function: Callable[..., Any] | None = None

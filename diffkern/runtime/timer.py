@@ -1,0 +1,153 @@
+"""``dk.ScopedTimer``: how long a block of a program takes.
+
+In: a name, and where the time is to go. Out: milliseconds of wall time, printed, kept in a dictionary, or given to a
+function.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from diffkern.runtime.stream import synchronize
+
+if TYPE_CHECKING:
+    import cProfile
+
+__all__ = ["ScopedTimer"]
+
+
+class _Depth(threading.local):
+    """How many printing timers are running in a thread, one inside the other."""
+
+    value = -1
+
+
+_depth = _Depth()
+
+
+class ScopedTimer:
+    """Time a block: ``with dk.ScopedTimer("step"): ...``.
+
+    Parameters
+    ----------
+    name : str
+        What is timed.
+    active : bool, optional
+        False for a timer that does nothing.
+    print : bool, optional
+        Whether to print the name and the time at the end, indented by two spaces in another timer.
+    detailed : bool, optional
+        Whether to profile the block's Python functions too and print the most expensive ones.
+    dict : mapping of str to list of float, optional
+        Where to append the time, under the name.
+    use_nvtx : bool, optional
+        Whether the block is a range for NVIDIA's profilers instead, which takes the package ``nvtx``.
+    color : str or int, optional
+        Color of that range.
+    synchronize : bool, optional
+        Whether to wait for all devices before the clock starts and before it stops.
+    cuda_filter : int, optional
+        Single activities of a GPU are not timed: anything but 0 is refused.
+    report_func : callable, optional
+        Called with the timer's list of activities, which is empty, and the indentation, instead of printing.
+    skip_tape : bool, optional
+        Without effect: tapes do not record timers.
+
+    Attributes
+    ----------
+    elapsed : float
+        Milliseconds of the last block; 0 before its end.
+
+    Raises
+    ------
+    ValueError
+        For a `cuda_filter`.
+    ImportError
+        For `use_nvtx` without the package, when the block is entered.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        active: bool = True,
+        print: bool = True,
+        detailed: bool = False,
+        dict: MutableMapping[str, list[float]] | None = None,
+        use_nvtx: bool = False,
+        color: str | int = "rapids",
+        synchronize: bool = False,
+        cuda_filter: int = 0,
+        report_func: Callable[[list[Any], str], object] | None = None,
+        skip_tape: bool = False,
+    ) -> None:
+        if cuda_filter:
+            raise ValueError(
+                "cuda_filter: single activities of a GPU are not timed; time blocks with synchronize=True or events"
+            )
+        self.name, self.active, self.elapsed = name, active, 0.0
+        self._prints, self._detailed, self._times = print, detailed, dict
+        self._nvtx, self._color = use_nvtx, color
+        self._synchronizes, self._report = synchronize, report_func
+        self._range: Any = None
+        self._profile: cProfile.Profile | None = None
+        self._begin = 0
+
+    def __enter__(self) -> ScopedTimer:
+        if not self.active:
+            return self
+        if self._synchronizes:
+            synchronize()
+        if self._nvtx:
+            self._range = _nvtx().start_range(self.name, color=self._color)
+            return self
+        _depth.value += self._prints
+        if self._detailed:
+            import cProfile
+
+            self._profile = cProfile.Profile()
+            self._profile.enable()
+        self._begin = time.perf_counter_ns()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.active:
+            return
+        if self._synchronizes:
+            synchronize()
+        if self._nvtx:
+            _nvtx().end_range(self._range)
+            return
+        self.elapsed = (time.perf_counter_ns() - self._begin) / 1e6
+        if self._profile is not None:
+            self._profile.disable()
+        if self._times is not None:
+            self._times.setdefault(self.name, []).append(self.elapsed)
+        try:
+            self._say("  " * max(_depth.value, 0))
+        finally:
+            _depth.value -= self._prints
+
+    def _say(self, indent: str) -> None:
+        if self._profile is not None:
+            import pstats
+
+            with contextlib.suppress(TypeError):  # an empty profile
+                pstats.Stats(self._profile, stream=sys.stdout).sort_stats("time").print_stats(30)
+        if self._report is not None:
+            self._report([], indent)
+        elif self._prints:
+            builtins.print(f"{indent}{self.name} took {self.elapsed:.2f} ms")
+
+
+def _nvtx() -> Any:
+    try:
+        return importlib.import_module("nvtx")
+    except ImportError as error:
+        raise ImportError("use_nvtx=True needs the package nvtx: pip install nvtx") from error

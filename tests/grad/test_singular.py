@@ -1,0 +1,182 @@
+"""Exact zeros in front of derivatives that are infinite or not numbers, for every operation that has such a point."""
+
+from __future__ import annotations
+
+import linecache
+import math
+from typing import Any
+
+import pytest
+
+import diffkern as dk
+from diffkern.ad.singular import DECIDING
+from diffkern.ops.scalar import UNARY_MATH
+from diffkern.passes.sink import SINGULAR
+
+INF = math.inf
+
+# operation, expression in a and b, the point
+POINTS: list[tuple[str, str, tuple[float, float]]] = [
+    ("sqrt", "dk.sqrt(a)", (0.0, 1.0)),
+    ("sqrt", "dk.sqrt(a)", (-1.0, 1.0)),
+    ("rsqrt", "dk.rsqrt(a)", (0.0, 1.0)),
+    ("cbrt", "dk.cbrt(a)", (0.0, 1.0)),
+    ("log", "dk.log(a)", (0.0, 1.0)),
+    ("log", "dk.log(a)", (-1.0, 1.0)),
+    ("log2", "dk.log2(a)", (0.0, 1.0)),
+    ("log10", "dk.log10(a)", (0.0, 1.0)),
+    ("log1p", "dk.log1p(a)", (-1.0, 1.0)),
+    ("asin", "dk.asin(a)", (1.0, 1.0)),
+    ("asin", "dk.asin(a)", (-1.0, 1.0)),
+    ("acos", "dk.acos(a)", (1.0, 1.0)),
+    ("acosh", "dk.acosh(a)", (1.0, 1.0)),
+    ("acosh", "dk.acosh(a)", (0.5, 1.0)),
+    ("atanh", "dk.atanh(a)", (1.0, 1.0)),
+    ("pow", "dk.pow(a, b)", (0.0, 0.5)),
+    ("pow", "dk.pow(a, b)", (0.0, -1.0)),
+    ("pow", "dk.pow(a, b)", (-1.0, 0.5)),
+    ("pow", "a ** 0.5", (0.0, 1.0)),
+    ("pow", "a ** -2", (0.0, 1.0)),
+    ("div", "a / b", (1.0, 0.0)),
+    ("div", "a / b", (0.0, 0.0)),
+    ("unscale", "(dk.vec3(a, 1.0, a) / b)[0]", (1.0, 0.0)),
+    ("cw_div", "dk.cw_div(dk.vec3(a, 1.0, a), dk.vec3(b, 1.0, a))[0]", (1.0, 0.0)),
+    ("hypot", "dk.hypot(a, b)", (0.0, 0.0)),
+    ("atan2", "dk.atan2(a, b)", (0.0, 0.0)),
+    ("length", "dk.length(dk.vec3(a, b, a))", (0.0, 0.0)),
+    ("normalize", "dk.normalize(dk.vec3(a, b, a))[1]", (0.0, 0.0)),
+    ("abs", "dk.abs(a)", (0.0, 1.0)),
+    ("copysign", "dk.copysign(a, b)", (0.0, -0.0)),
+]
+
+# Their values overflow, and their derivatives with them: zeros are kept behind a choice.
+OVERFLOWS: list[tuple[str, str, tuple[float, float]]] = [
+    ("exp", "dk.exp(a)", (1e4, 1.0)),
+    ("exp2", "dk.exp2(a)", (1e5, 1.0)),
+    ("expm1", "dk.expm1(a)", (1e4, 1.0)),
+    ("sinh", "dk.sinh(a)", (1e4, 1.0)),
+    ("cosh", "dk.cosh(a)", (1e4, 1.0)),
+    ("exp", "-dk.exp(a) * b", (1e4, 1.0)),
+    ("mul", "dk.log(a) * b", (0.0, 1.0)),
+    ("mul", "dk.log(a) * dk.log(a) * b + a", (0.0, -1.0)),
+    ("mod", "a % b", (1.0, 0.0)),
+]
+
+# How the value comes to have no cotangent.
+CHOICES = {
+    "max": "dk.max({0}, 1e30) + dk.max(-1e30, dk.min({0}, -1e30))",
+    "min": "dk.min({0}, -1e30) + dk.min(1e30, dk.max({0}, 1e30))",
+    "clamp": "dk.clamp({0}, 1e30, 2e30) + dk.clamp({0}, -2e30, -1e30)",
+    "where": "dk.where(c > 0.0, {0}, 1.0)",
+}
+
+
+def _kernel(lines: list[str]) -> Any:
+    text = "\n".join(["def k(x, z, s, y):", "    a = x[0]", "    b = z[0]", "    c = s[0]", *lines, ""])
+    file = f"<singular {hash(text)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    names: dict[str, Any] = {"dk": dk}
+    exec(compile(text, file, "exec"), names)
+    return dk.kernel(names["k"])
+
+
+def _gradient(lines: list[str], point: tuple[float, float], dtype: Any, seed: float = 1.0) -> list[float]:
+    x, z = (dk.array([v], dtype=dtype, requires_grad=True) for v in point)
+    s, y = dk.zeros(1, dtype=dtype), dk.zeros(1, dtype=dtype, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(_kernel(lines), dim=1, inputs=[x, z, s], outputs=[y])
+    tape.backward(grads={y: dk.array([seed], dtype=dtype)})
+    return [float(g.grad.numpy()[0]) for g in (x, z)]
+
+
+def _ids(rows: list[tuple[str, str, tuple[float, float]]]) -> list[str]:
+    return [f"{text} at {point}" for _, text, point in rows]
+
+
+def test_every_operation_with_a_singular_derivative_is_in_the_table() -> None:
+    named = {name for name, _, _ in (*POINTS, *OVERFLOWS)}
+    assert set(DECIDING) <= named
+    assert named >= SINGULAR - {"tan", "inverse"}  # finite at every float; singular matrices have the inverse 0
+    assert set(DECIDING) <= SINGULAR
+    assert {"sqrt", "log"} <= set(UNARY_MATH) & set(DECIDING)
+
+
+@pytest.mark.parametrize("dtype", [dk.float32, dk.float64])
+@pytest.mark.parametrize(("name", "text", "point"), POINTS, ids=_ids(POINTS))
+def test_a_zero_cotangent_stays_zero(name: str, text: str, point: tuple[float, float], dtype: Any) -> None:
+    assert _gradient([f"    y[0] = {text}"], point, dtype, seed=0.0) == [0.0, 0.0]
+    assert _gradient([f"    y[0] = c * ({text})"], point, dtype) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize(("name", "text", "point"), [*POINTS, *OVERFLOWS], ids=_ids([*POINTS, *OVERFLOWS]))
+def test_what_is_not_chosen_has_gradient_zero(name: str, text: str, point: tuple[float, float], choice: str) -> None:
+    line = CHOICES[choice].format(f"({text})")
+    found = _gradient([f"    y[0] = {line}"], point, dk.float64)
+    if math.isnan(_value(text, point)) and choice != "where":
+        return  # min and max pass a NaN on: it is the result, and its derivative with it
+    if math.isinf(_value(text, point)) and choice != "where":
+        found = _losing(text, point, choice)
+    assert found == [0.0, 0.0]
+
+
+def _value(text: str, point: tuple[float, float]) -> float:
+    x, z = (dk.array([v], dtype=dk.float64) for v in point)
+    s, y = dk.zeros(1, dtype=dk.float64), dk.zeros(1, dtype=dk.float64)
+    dk.launch(_kernel([f"    y[0] = {text}"]), dim=1, inputs=[x, z, s], outputs=[y])
+    return float(y.numpy()[0])
+
+
+def _losing(text: str, point: tuple[float, float], choice: str) -> list[float]:
+    """The gradient where an infinite value loses."""
+    sign = math.copysign(1.0, _value(text, point))
+    if choice == "clamp":
+        return _gradient([f"    y[0] = dk.clamp({text}, -1.0, 1.0)"], point, dk.float64)
+    name = "min" if sign > 0 else "max"
+    return _gradient([f"    y[0] = dk.{name}({text}, 1.0) + dk.{name}(1.0, {text})"], point, dk.float64)
+
+
+@pytest.mark.parametrize("text", ["dk.sqrt(a)", "dk.log(a)", "-dk.exp(1e4 - a)"])
+def test_losers_in_loops(text: str) -> None:
+    lines = [
+        "    m = -0.5",
+        "    for j in range(3):",
+        f"        m = dk.max(m, {text} - 1.0 - float(j))",
+        "    y[0] = m + b",
+    ]
+    assert _gradient(lines, (0.0, 2.0), dk.float32) == [0.0, 1.0]
+
+
+def test_other_cotangents_meet_infinite_derivatives() -> None:
+    assert _gradient(["    y[0] = dk.sqrt(a)"], (0.0, 1.0), dk.float32)[0] == INF
+    assert _gradient(["    y[0] = dk.log(a)"], (0.0, 1.0), dk.float32)[0] == INF
+
+
+def test_components_of_a_quotient_keep_their_zeros_one_by_one() -> None:
+    lines = ["    v = dk.cw_div(dk.vec3(a, a, a), dk.vec3(b, 2.0, 4.0))", "    y[0] = v[1] + v[2]"]
+    assert _gradient(lines, (1.0, 0.0), dk.float32) == [0.75, 0.0]
+
+
+def test_finite_choices_at_the_origin() -> None:
+    for text in ("dk.hypot(a, b)", "dk.atan2(a, b)", "dk.length(dk.vec2(a, b))"):
+        assert _gradient([f"    y[0] = {text}"], (0.0, 0.0), dk.float64) == [0.0, 0.0]
+    assert _gradient(["    y[0] = dk.hypot(a, b)"], (3.0, -4.0), dk.float64) == pytest.approx([0.6, -0.8])
+    assert _gradient(["    y[0] = dk.atan2(a, b)"], (3.0, -4.0), dk.float64) == pytest.approx([-0.16, -0.12])
+
+
+def test_no_guard_where_the_operand_is_bounded_away() -> None:
+    @dk.kernel
+    def k(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        r = x[i]
+        d = dk.sqrt(r * r + 1.0) + dk.log(dk.abs(r) + 0.5) + r / dk.cosh(r) + 1.0 / dk.max(r, 0.1) + r / 3.0
+        v = dk.vec3(r, 1.0, 2.0)
+        y[i] = d + 1.0 / dk.sqrt(dk.dot(v, v) + 0.01)
+
+    @dk.kernel
+    def unbounded(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = dk.sqrt(x[i])
+
+    assert "== " not in k.adjoint_source().split("def ")[1]
+    assert "== " in unbounded.adjoint_source().split("def ")[1]

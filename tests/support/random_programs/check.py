@@ -1,0 +1,309 @@
+"""Is a random program right? Its results against the reference, its gradients against central differences.
+
+A program in ``float64`` is compared with central differences of itself, element by element and along random directions,
+which is the dot-product test. One in ``float32`` is compared with its twin in ``float64``, which is checked first. What
+is refused has to be refused by an error of diffkern's own.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import time
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+import diffkern as dk
+from diffkern.testing.differences import Differences
+from diffkern.testing.fuzz import load_module
+
+from .program import RandomProgram, random_program
+from .reference import run_reference
+
+__all__ = ["Verdict", "check"]
+
+EPS = 1e-4
+RTOL, ATOL = 1e-5, 1e-7
+RTOL_SINGLE = 2e-3
+ELEMENTS = 8
+DIRECTIONS = 2
+_REFERENCE_THREADS = 400
+"""Programs of more threads are compared with the reference now and then only: it is slow."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a program.
+
+    Attributes
+    ----------
+    outcome
+        ``"right"``, ``"refused"``, ``"forward only"`` (right, but the gradient is refused), ``"wrong result"``,
+        ``"wrong gradient"``, ``"error"``.
+    reason
+        Why it is not right.
+    seconds
+        Processor time of the longest compilation.
+    compared, kinks
+        Elements and directions that were compared, and those that lie too near a kink.
+    """
+
+    outcome: str
+    reason: str = ""
+    seconds: float = 0.0
+    compared: int = 0
+    kinks: int = 0
+
+    @property
+    def wrong(self) -> bool:
+        """Whether something is wrong with diffkern."""
+        return self.outcome in ("wrong result", "wrong gradient", "error")
+
+
+class _WrongError(Exception):
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+def _processor_time() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _fields(values: np.ndarray) -> list[np.ndarray]:
+    """Views of the parts of an array that are floats."""
+    parts = [values[name] for name in values.dtype.names] if values.dtype.names else [values]
+    return [part for part in parts if part.dtype.kind == "f"]
+
+
+class _Run:
+    """A program that is run again and again, from float64 numbers to float64 numbers.
+
+    What can be changed are the floats of all arrays that have a gradient, one after the other; what comes out are the
+    floats of all arrays that are written.
+    """
+
+    def __init__(self, program: RandomProgram, module: ModuleType) -> None:
+        self.program, self.module = program, module
+        self.start = program.state()
+        self.values = program.values(module)
+        self.written = sorted({name for step in program.steps for name in step.written})
+        self.active = [name for name, array in program.arrays.items() if array.gradient]
+        self.seconds = 0.0
+        self.rng = np.random.default_rng(program.seed)
+
+    def arrays(self, theta: np.ndarray | None = None, gradients: bool = False) -> dict[str, dk.array]:
+        """The arrays at the start, or with other numbers."""
+        state = {name: values.copy() for name, values in self.start.items()}
+        if theta is not None:
+            self._scatter(state, theta)
+        return {name: self._array(name, values, gradients) for name, values in state.items()}
+
+    def _array(self, name: str, values: np.ndarray, gradients: bool) -> dk.array:
+        array = self.program.arrays[name]
+        needs = gradients and array.gradient
+        if values.dtype.names:
+            return dk.array(values, dtype=self.module.Body, requires_grad=needs)
+        if values.ndim > 1 and array.kind != "grid":
+            wide = "d" if self.program.real == "float64" else ""
+            return dk.array(values, dtype=getattr(dk, array.kind + wide), requires_grad=needs)
+        return dk.array(values, requires_grad=needs)
+
+    def _scatter(self, state: dict[str, np.ndarray], theta: np.ndarray) -> None:
+        at = 0
+        for name in self.active:
+            for part in _fields(state[name]):
+                part[...] = theta[at : at + part.size].reshape(part.shape)
+                at += part.size
+
+    def gather(self, state: dict[str, np.ndarray], names: list[str]) -> np.ndarray:
+        """The floats of some arrays in one."""
+        parts = [part.astype(np.float64).ravel() for name in names for part in _fields(state[name])]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def steps(self, arrays: dict[str, dk.array]) -> None:
+        """Run the program's steps."""
+        before = _processor_time()
+        for step in self.program.steps:
+            step.run(self.module, arrays, self.values)
+        self.seconds = max(self.seconds, _processor_time() - before)
+
+    def run(self, dim: object, args: list[np.ndarray], chunk: int | None = None) -> None:
+        """As :class:`diffkern.testing.programs.Program`: from the first argument to the second."""
+        arrays = self.arrays(args[0])
+        for step in self.program.steps:
+            step.run(self.module, arrays, self.values)
+        args[1][...] = self.gather({name: arrays[name].numpy() for name in self.written}, self.written)
+
+    def gradient(self, weights: np.ndarray) -> np.ndarray:
+        """The gradient of a projection of what is written."""
+        arrays = self.arrays(gradients=True)
+        with dk.Tape() as tape:
+            self.steps(arrays)
+        grads: dict[dk.array, np.ndarray] = {}
+        at = 0
+        for name in self.written:
+            like = np.zeros_like(self.start[name])
+            for part in _fields(like):
+                part[...] = weights[at : at + part.size].reshape(part.shape)
+                at += part.size
+            if _fields(like):
+                grads[arrays[name]] = like
+        before = _processor_time()
+        tape.backward(grads=grads)
+        self.seconds = max(self.seconds, _processor_time() - before)
+        return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
+
+
+def check(program: RandomProgram, directory: str) -> Verdict:
+    """Run and check a program.
+
+    Parameters
+    ----------
+    program
+        The program.
+    directory
+        Where its source is written.
+    """
+    run: _Run | None = None
+    try:
+        run = _Run(program, load_module(program.source, directory))
+        return _checked(run, directory)
+    except _WrongError as wrong:
+        return Verdict(wrong.outcome, str(wrong), run.seconds if run else 0.0)
+    except dk.KernelError as error:
+        return Verdict("refused", reason_of(error), run.seconds if run else 0.0)
+    except Exception as error:
+        return Verdict("error", f"{type(error).__name__}: {error}", run.seconds if run else 0.0)
+
+
+def reason_of(error: Exception) -> str:
+    """Why something is refused, without the names and numbers of one program."""
+    text = str(error)
+    if isinstance(error, dk.KernelError):
+        text = getattr(error, "message", text)
+    line = text.strip().splitlines()[0]
+    line = re.sub(r"'[^']*'|\b(k|y|r|v|c|o|row|part)\d+\b|\b(total|placed|extreme)\b", "_", line)
+    return re.sub(r"\(?\bline \d+\)?|\b\d+\b", "_", line)
+
+
+def _checked(run: _Run, directory: str) -> Verdict:
+    arrays = run.arrays()
+    run.steps(arrays)
+    _compare_results(run, {name: a.numpy() for name, a in arrays.items()})
+    rng = np.random.default_rng(run.program.seed)
+    size = run.gather(run.start, run.written).size
+    weights = rng.uniform(-1.0, 1.0, size)
+    try:
+        gradient = run.gradient(weights)
+    except dk.KernelError as error:
+        return Verdict("forward only", reason_of(error), run.seconds)
+    if run.program.real == "float64":
+        compared, kinks = _compare_differences(run, gradient, weights, rng)
+    else:
+        compared, kinks = _compare_twin(run, gradient, weights, directory, rng)
+    return Verdict("right", "", run.seconds, compared, kinks)
+
+
+def _compare_results(run: _Run, found: dict[str, np.ndarray]) -> None:
+    if run.program.extents.threads > _REFERENCE_THREADS and run.program.seed % 4:
+        return
+    single = run.program.real == "float32"
+    rtol = 1e-3 if single else 1e-9
+    expected = _expected(run, 0.0)
+    wrong = {name: _differ(found[name], values, rtol) for name, values in expected.items()}
+    if any(bad.any() for bad in wrong.values()):
+        # Rounding may grow, as it does in a loop that is chaotic: how much, other roundings of the arguments tell.
+        for _ in range(2):
+            other = _expected(run, 3e-7 if single else 1e-14)
+            for name in wrong:
+                wrong[name] &= ~_differ(other[name], expected[name], 1e-3 * rtol)
+    for name, bad in wrong.items():
+        # In float32 now and then a comparison goes the other way.
+        if bad.any() and not (single and bad.mean() < 0.02):
+            at = tuple(int(k) for k in np.argwhere(bad)[0])
+            want, got = expected[name][at], found[name][at]
+            raise _WrongError("wrong result", f"{name}{list(at)} is {got!r}, not {want!r} ({bad.sum()} differ)")
+
+
+def _expected(run: _Run, rounding: float) -> dict[str, np.ndarray]:
+    """What the reference leaves in the arrays, which begin with other roundings of their contents."""
+    expected = {name: values.copy() for name, values in run.start.items()}
+    if rounding:
+        for values in expected.values():
+            for part in _fields(values):
+                part *= 1.0 + rounding * run.rng.uniform(-1.0, 1.0, part.shape)
+    run_reference(run.program, run.module, expected)
+    return expected
+
+
+def _differ(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
+    """For each element of an array, or of its first axes, whether anything in it differs."""
+    if expected.dtype.names:
+        fields = [_differ(found[name], expected[name], tolerance) for name in expected.dtype.names]
+        return np.logical_or.reduce([f.reshape(len(f), -1).any(axis=1) for f in fields])
+    return ~np.isclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def _where(run: _Run, position: int) -> str:
+    for name in run.active:
+        size = sum(part.size for part in _fields(run.start[name]))
+        if position < size:
+            return f"{name} (number {position} of {size})"
+        position -= size
+    raise IndexError(position)
+
+
+def _compare_differences(
+    run: _Run, gradient: np.ndarray, weights: np.ndarray, rng: np.random.Generator
+) -> tuple[int, int]:
+    theta = run.gather(run.start, run.active)
+    out = np.zeros(weights.size)
+    differences = Differences(run, (), [theta, out], {1: weights}, EPS)
+    if differences.not_finite() is not None:
+        return 0, 1
+    compared = kinks = 0
+    directions: list[tuple[str, np.ndarray]] = []
+    for k in rng.permutation(theta.size)[:ELEMENTS]:
+        unit = np.zeros(theta.size)
+        unit[k] = 1.0
+        directions.append((_where(run, int(k)), unit))
+    directions += [(f"direction {k}", rng.uniform(-1.0, 1.0, theta.size)) for k in range(DIRECTIONS)]
+    for where, direction in directions:
+        estimate = differences.along({0: direction})
+        if estimate.kink:
+            kinks += 1
+            continue
+        compared += 1
+        got = float(np.sum(gradient * direction))
+        if not abs(got - estimate.value) <= RTOL * max(abs(estimate.value), abs(got)) + 4 * estimate.error + ATOL:
+            raise _WrongError(
+                "wrong gradient", f"{where}: {got:.9g}, differences say {estimate.value:.9g} +- {estimate.error:.1g}"
+            )
+    return compared, kinks
+
+
+def _compare_twin(
+    run: _Run, gradient: np.ndarray, weights: np.ndarray, directory: str, rng: np.random.Generator
+) -> tuple[int, int]:
+    program = random_program(run.program.seed, "float64")
+    twin = _Run(program, load_module(program.source, directory))
+    wide = twin.gradient(weights)
+    compared, kinks = _compare_differences(twin, wide, weights, rng)
+    allowed = RTOL_SINGLE * (np.max(np.abs(wide), initial=0.0) + 1.0)
+    bad = ~(np.abs(gradient - wide) <= allowed)
+    if not bad.any():
+        return compared + wide.size, kinks
+    # Where the gradient itself changes as much under changes as small as rounding, nothing can be said.
+    theta = twin.gather(twin.start, twin.active)
+    for _ in range(3):
+        moved = _Run(program, twin.module)
+        moved._scatter(moved.start, theta * (1.0 + 3e-6 * rng.uniform(-1.0, 1.0, theta.size)))
+        bad &= np.abs(moved.gradient(weights) - wide) <= 0.1 * allowed
+    if bad.any() and kinks == 0:
+        k = int(np.argmax(bad))
+        raise _WrongError("wrong gradient", f"{_where(run, k)}: {gradient[k]:.9g} in float32, {wide[k]:.9g} in float64")
+    return compared, kinks + 1

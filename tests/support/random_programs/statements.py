@@ -1,0 +1,200 @@
+"""Statements: assignments, branches, loops, stores to a thread's own elements, atomic updates, views."""
+
+from __future__ import annotations
+
+from .memory import KINDS, Parameter, Role
+from .scalars import VARIABLES
+from .writer import Writer
+
+__all__ = ["Statements"]
+
+_DEEPEST = 4
+
+
+class Statements:
+    """Writes the body of a kernel, one statement after the other.
+
+    Parameters
+    ----------
+    writer
+        The kernel's.
+    budget
+        How many statements there may be, about.
+    """
+
+    def __init__(self, writer: Writer, budget: int) -> None:
+        self.w = writer
+        self.budget = budget
+
+    def several(self, most: int) -> None:
+        """Some statements."""
+        for _ in range(1 + self.w.below(most)):
+            self.budget -= 1
+            self.one()
+
+    def one(self) -> None:
+        """A statement."""
+        w = self.w
+        kind = w.below(100)
+        deep = w.depth >= _DEEPEST or self.budget <= 0
+        if kind < 28 or (deep and kind < 55):
+            self.assign()
+        elif kind < 40:
+            self.branch()
+        elif kind < 50:
+            self.for_loop()
+        elif kind < 55:
+            self.while_loop()
+        elif kind < 80:
+            self.change()
+        elif kind < 87:
+            w.emit(f"p = {w.composites.vector(3, 2)} * {w.scalars.squashed(1)}")
+        elif kind < 91:
+            w.emit(f"j0 = ({w.integers.expression()}) % n")
+        elif kind < 94 and w.counters:
+            with w.block(f"if {w.scalars.condition()}:"):
+                w.emit(w.pick(("break", "continue")))
+        elif kind < 95 and w.depth >= 2:
+            with w.block(f"if {w.scalars.condition()}:"):
+                w.emit("return")
+        elif kind < 98:
+            self.view()
+        else:
+            w.emit(f"v0, v1 = v1, {w.scalars.squashed()}")
+
+    def assign(self) -> None:
+        """Give a variable a value."""
+        w = self.w
+        v = w.pick(VARIABLES)
+        s = w.scalars
+        w.emit(
+            w.pick(
+                (
+                    lambda: f"{v} = {s.squashed(3)}",
+                    lambda: f"{v} = {w.pick(('0.6', '-0.8', '0.9'))} * {v} + 0.5 * {s.squashed()}",
+                    lambda: f"{v} *= {s.squashed()}",
+                    lambda: f"{v} = {v} * {s.squashed(1)} + {s.squashed()}",
+                    lambda: f"{v} += 0.25 * {s.squashed()}",
+                    lambda: f"{v} = squash({s.expression(3)}, 0.8)",
+                )
+            )()
+        )
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def branch(self) -> None:
+        """An ``if``."""
+        w = self.w
+        with w.block(f"if {w.scalars.condition()}:"):
+            self.several(2)
+        if w.chance(20):
+            with w.block(f"elif {w.scalars.condition()}:"):
+                self.several(2)
+        if w.chance(50):
+            with w.block("else:"):
+                self.several(2)
+
+    def for_loop(self) -> None:
+        """A ``for`` of a few trips."""
+        w = self.w
+        k = w.fresh("k")
+        bounds, below = w.pick((("m", 4), ("3", 3), ("1, m + 2", 5), ("m, -1, -1", 4), ("0, 7, 3", 7), ("j0 % 4", 4)))
+        with w.block(f"for {k} in range({bounds}):", (k, below)):
+            self.several(3)
+
+    def while_loop(self) -> None:
+        """A ``while`` of a few trips."""
+        w = self.w
+        c = w.fresh("c")
+        w.emit(f"{c} = 0")
+        with w.block(f"while {c} < {w.pick(('m', '3'))} and ({w.scalars.condition()}):", (c, 4)):
+            w.emit(f"{c} += 1")
+            self.several(2)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def view(self) -> None:
+        """Read through a view of an array."""
+        w = self.w
+        v = w.pick(VARIABLES)
+        if grids := w.having(Role.READ, "grid"):
+            name = w.fresh("row")
+            w.emit(f"{name} = {w.pick(grids).name}[{w.indices.anywhere()}]")
+            w.emit(f"{v} = {v} * 0.5 + {name}[{w.indices.column()}] * {w.scalars.squashed(1)}")
+        elif lines := w.having(Role.READ, "line"):
+            name = w.fresh("part")
+            source, at = w.pick(lines).name, w.pick(w.thread)
+            slices = ["1:", ":-1", "::2", "1::2"] if w.extents.length > 2 * at[1] else ["::1"]
+            w.emit(f"{name} = {source}[{w.pick(slices)}]")
+            w.emit(f"{v} = {v} * 0.5 + {name}[{w.pick((at[0], '0', '-1'))}]")
+        else:
+            self.assign()
+
+    def change(self) -> None:
+        """Change an array."""
+        w = self.w
+        written = [p for p in w.parameters if p.written]
+        self.update(w.pick(written))
+
+    def update(self, p: Parameter) -> None:
+        """Change an array, as its role allows."""
+        w = self.w
+        if p.role in (Role.SUM, Role.LEAST, Role.GREATEST):
+            self.atomic(p)
+        elif p.role is Role.PLACE:
+            places = w.having(Role.READ, "perm")
+            w.emit(f"{p.name}[{places[0].name}[{w.flat}]] = {w.scalars.squashed()}")
+        elif p.kind == "body":
+            w.structs.assign(p)
+        elif KINDS[p.kind].components:
+            self.composite(p)
+        else:
+            s = w.scalars
+            place = s.own(p)
+            if not w.places[p.name].readable:
+                w.emit(f"{place} = {s.squashed()}")
+                return
+            w.emit(
+                w.pick(
+                    (
+                        lambda: f"{place} = {s.squashed()}",
+                        lambda: f"{place} = {s.squashed()}",
+                        lambda: f"{place} = 0.5 * {place} + {s.squashed()}",
+                        lambda: f"{place} += {s.squashed()}",
+                        lambda: f"{place} -= {s.squashed(1)}",
+                        lambda: f"{place} *= {s.squashed()}",
+                        lambda: f"{place} = {place} * {s.squashed(1)}",
+                    )
+                )()
+            )
+
+    def composite(self, p: Parameter) -> None:
+        """Change this thread's vector or matrix."""
+        w = self.w
+        place, n = w.own(p), KINDS[p.kind].components[0]
+        if p.kind.startswith("mat"):
+            value = w.composites.matrix(n)
+        else:
+            value = w.composites.vector(n, 2)
+        kind = w.below(4) if w.places[p.name].readable else 2
+        if kind == 0:
+            w.emit(f"{place} = {place} * {w.scalars.squashed(1)}")
+        elif kind == 1 and p.kind.startswith("vec"):
+            w.emit(f"{place} += {value} * 0.5")
+        else:
+            w.emit(f"{place} = {value} * {w.scalars.squashed(1)}")
+
+    def atomic(self, p: Parameter) -> None:
+        """An atomic update."""
+        w = self.w
+        if p.kind in ("few", "one"):
+            place = w.pick(("0", "-1"))
+        elif p.kind == "grid":
+            place = f"{w.indices.anywhere()}, {w.indices.column()}"
+        else:
+            place = w.indices.anywhere()
+        if p.role is Role.SUM:
+            value = w.composites.vector(3) if p.kind == "vec3" else w.scalars.squashed()
+            w.emit(f"dk.atomic_{w.pick(('add', 'add', 'sub'))}({p.name}, {place}, {value})")
+        else:
+            w.emit(f"dk.atomic_{'min' if p.role is Role.LEAST else 'max'}({p.name}, {place}, {w.scalars.squashed()})")
