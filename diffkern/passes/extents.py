@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Scalar, is_shared
+from diffkern.ir.types import Array, Scalar, is_shared
 from diffkern.passes.affine import Affine, AffineForms
 from diffkern.passes.threads import access_index
 from diffkern.passes.updates import ALONE
@@ -45,7 +45,8 @@ def certain_extents(fn: Function) -> list[dict[str, Any]]:
 
     An entry has the number of the ``array`` parameter and the ``axis``, whether a negative index counts from the end
     (``wrap``), the coefficients of the thread index by axis (``tid``), the least and greatest value of the rest
-    (``low`` and ``high``), and the numbers of ``trips`` of the loops around, which have to be positive.
+    (``low`` and ``high``), the numbers of ``trips`` of the loops around, which have to be positive, and the arrays
+    whose ``shapes`` these name, with their numbers of axes.
     """
     forms = AffineForms(fn)
     position = {p: k for k, p in enumerate(fn.params)}
@@ -58,14 +59,20 @@ def certain_extents(fn: Function) -> list[dict[str, Any]]:
             bounds = _bounds(forms.of(v), loops) if _exact(forms, v) else None
             if bounds is None:
                 continue
-            tids, low, high = bounds
+            tids, low, high = bounds[0], _linear(bounds[1], position), _linear(bounds[2], position)
+            shapes = {position[op.operands[0]], *(t[0] for form in (low, high, *trips) for t in form[1:])}
             entry = {
                 "array": position[op.operands[0]], "axis": axis, "wrap": wrap, "tid": tids,
-                "low": _linear(low, position), "high": _linear(high, position), "trips": trips,
+                "low": low, "high": high, "trips": trips, "shapes": [[k, _ndim(fn.params[k])] for k in sorted(shapes)],
             }  # fmt: skip
             if entry not in found:
                 found.append(entry)
     return found
+
+
+def _ndim(p: Value) -> int:
+    assert isinstance(p.type, Array)
+    return p.type.ndim
 
 
 def update_by_all(fn: Function) -> Op | None:

@@ -15,10 +15,8 @@ from typing import Any
 
 from diffkern import abi
 from diffkern.errors import LaunchError
-from diffkern.ir.types import Array
-from diffkern.runtime.type_keys import type_of_key
 
-__all__ = ["Extents", "OneThreadError", "arrays_of", "check_alone", "check_axes", "check_extents", "named"]
+__all__ = ["Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
 
 _CACHED = 256
 _INDEX_LIMIT = 2**31
@@ -117,10 +115,9 @@ class Extents:
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self._entries: Sequence[Mapping[str, Any]] = manifest.get("extents", ())
         self._names = [str(entry["name"]) for entry in manifest["params"]]
-        used = sorted(set().union(*map(arrays_of, self._entries)))
-        ndim = {k: _ndim(manifest["params"][k]["type"]) for k in used}
+        used = {(k, ndim) for entry in self._entries for k, ndim in entry["shapes"]}
         # Where the shapes of the arrays in question stand in their descriptions, for a key that is cheap to make.
-        self._shapes = [(k, slice(8, 8 + 8 * ndim[k])) for k in used]
+        self._shapes = [(k, slice(8, 8 + 8 * ndim)) for k, ndim in sorted(used)]
         self._passed: set[Any] = set()
 
     def __bool__(self) -> bool:
@@ -150,18 +147,6 @@ class Extents:
         if len(self._passed) >= _CACHED:
             self._passed.clear()
         self._passed.add(key)
-
-
-def arrays_of(entry: Mapping[str, Any]) -> set[int]:
-    """Return the array parameters whose shapes an entry of ``extents`` names."""
-    linear = (entry["low"], entry["high"], *entry["trips"])
-    return {entry["array"], *(term[0] for form in linear for term in form[1:])}
-
-
-def _ndim(key: str) -> int:
-    t = type_of_key(key)
-    assert isinstance(t, Array)
-    return t.ndim
 
 
 def check_extents(

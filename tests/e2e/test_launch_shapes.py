@@ -264,5 +264,14 @@ def test_torch():
 
 
 def test_an_index_that_may_wrap_around_is_not_judged():
-    entry = {"array": 0, "axis": 0, "wrap": True, "tid": [[0, 65536]], "low": [0], "high": [0], "trips": []}
+    entry = {
+        "array": 0,
+        "axis": 0,
+        "wrap": True,
+        "tid": [[0, 65536]],
+        "low": [0],
+        "high": [0],
+        "trips": [],
+        "shapes": [[0, 1]],
+    }
     check_extents([entry], ["x"], (40_000, 1, 1, 1), {0: (8,)})

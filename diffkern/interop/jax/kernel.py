@@ -36,7 +36,7 @@ from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.runtime.generation import Generation
-from diffkern.runtime.grid_checks import arrays_of, check_alone, check_axes, check_extents, named
+from diffkern.runtime.grid_checks import check_alone, check_axes, check_extents, named
 
 __all__ = ["JaxKernel"]
 
@@ -221,7 +221,7 @@ class _Plan:
             if is_static(self.dims):
                 check_alone(manifest, self.dims)
                 known = {k for k, shape in shapes.items() if is_static(shape)}
-                entries = [entry for entry in manifest.get("extents", ()) if arrays_of(entry) <= known]
+                entries = [entry for entry in manifest.get("extents", ()) if {k for k, _ in entry["shapes"]} <= known]
                 check_extents(entries, names, self.dims, shapes)
         except LaunchError as error:
             raise named(self.kernel.name, error) from None
