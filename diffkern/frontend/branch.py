@@ -122,6 +122,7 @@ def has_left(cx: Context, env: dict[str, Binding]) -> bool:
     names = [RETURNED]
     if cx.frame.loops:
         names += [cx.frame.loops[-1].broken, cx.frame.loops[-1].continued]
+    names += cx.frame.going_on[-1:]
     return any(name in env and _is_const(env[name].term, True) for name in names)
 
 

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -59,30 +59,36 @@ def encode_tree(node: ast.AST) -> bytes:
 
 
 def _tree(node: ast.AST, out: list[bytes]) -> None:
-    out.append(b"(" + type(node).__name__.encode())
+    pending: list[Any] = [node]  # texts and parts to be encoded; sums of many terms are too deep for a recursion
+    while pending:
+        part = pending.pop()
+        if isinstance(part, _Text):
+            out.append(part)
+        elif isinstance(part, ast.AST):
+            pending += reversed(_node(part))
+        elif isinstance(part, list):
+            inside = [item for item in part if not _is_docstring(item)]
+            pending += (_Text(b"]"), *reversed(inside), _Text(b"["))
+        else:  # an identifier, a number of dots, a default left out
+            out.append(encode_value(part))
+
+
+class _Text(bytes):
+    """What goes into the encoding as it is."""
+
+
+def _node(node: ast.AST) -> list[Any]:
+    """The parts of a node, in order."""
+    parts: list[Any] = [_Text(b"(" + type(node).__name__.encode())]
     for name in node._fields:
         if name in _SKIPPED and not (name == "annotation" and isinstance(node, ast.AnnAssign)):
             continue
         value = getattr(node, name, None)
         if isinstance(node, ast.Constant) and name == "value":
-            out.append(b" " + encode_value(value))
+            parts.append(_Text(b" " + encode_value(value)))
         elif value is not None and value != []:
-            out.append(b" " + name.encode() + b"=")
-            _field(value, out)
-    out.append(b")")
-
-
-def _field(value: Any, out: list[bytes]) -> None:
-    if isinstance(value, ast.AST):
-        _tree(value, out)
-    elif isinstance(value, list):
-        out.append(b"[")
-        for item in value:
-            if not _is_docstring(item):
-                _field(item, out)
-        out.append(b"]")
-    else:  # an identifier, a number of dots, a default left out
-        out.append(encode_value(value))
+            parts += (_Text(b" " + name.encode() + b"="), value)
+    return [*parts, _Text(b")")]
 
 
 def _is_docstring(item: Any) -> bool:
@@ -183,26 +189,29 @@ def _captured(definition: ast.FunctionDef) -> list[Path]:
 
 def _names(node: ast.AST, stored: set[str], loaded: dict[Path, None]) -> None:
     """Add the names a node assigns and the chains it reads, in the order of the source."""
-    attributes: list[str] = []
-    inner = node
-    while isinstance(inner, ast.Attribute):
-        attributes.append(inner.attr)
-        inner = inner.value
-    if isinstance(inner, ast.Name):
-        if isinstance(inner.ctx, ast.Load):
-            loaded[(inner.id, *reversed(attributes))] = None
-        elif isinstance(inner.ctx, ast.Store):
-            stored.add(inner.id)
-        return
     # One pass without generators: this is half of the time of finding a compiled kernel.
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, ast.AST):
-            _names(value, stored, loaded)
-        elif isinstance(value, list):
-            for item in value:
-                if isinstance(item, ast.AST):
-                    _names(item, stored, loaded)
+    pending = [node]
+    while pending:
+        node = inner = pending.pop()
+        attributes: list[str] = []
+        while isinstance(inner, ast.Attribute):
+            attributes.append(inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            if isinstance(inner.ctx, ast.Load):
+                loaded[(inner.id, *reversed(attributes))] = None
+            elif isinstance(inner.ctx, ast.Store):
+                stored.add(inner.id)
+            continue
+        found: list[ast.AST] = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+        found.reverse()
+        pending += found
 
 
 def _resolve(scope: Scope, path: Path) -> tuple[Any, int]:
@@ -273,7 +282,8 @@ class Meaning:
     annotations: list[dict[str, Any]]
 
 
-_KEPT: Final[weakref.WeakKeyDictionary[Any, Meaning]] = weakref.WeakKeyDictionary()
+# A function keeps its own meaning: that leads back to the function, so anything else that kept it would keep both.
+_MEANING: Final = "__diffkern_meaning__"
 
 
 def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
@@ -300,9 +310,10 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
 
 def meaning_of(pyfunc: Callable[..., Any]) -> Meaning:
     """What a kernel means now; errors are those of :func:`fingerprint`."""
-    kept = _KEPT.get(pyfunc)
-    if kept is not None and all(guard.holds() for guard in kept.guards):
-        return kept
+    of, kept = pyfunc.__dict__.get(_MEANING, (None, None))
+    # What functools.wraps makes has the attributes of another function.
+    if of is not None and of() is pyfunc and all(guard.holds() for guard in kept.guards):
+        return cast("Meaning", kept)
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
     guards: list[Guard] = []
     annotations: list[dict[str, Any]] = []
@@ -324,7 +335,8 @@ def meaning_of(pyfunc: Callable[..., Any]) -> Meaning:
             code = _encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
             guards.append(Guard(k, scope, path, depth, obj, code))
-    made = _KEPT[pyfunc] = Meaning(fields, guards, reached[1:], annotations)
+    made = Meaning(fields, guards, reached[1:], annotations)
+    pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
 
 

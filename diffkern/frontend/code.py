@@ -78,7 +78,12 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -
         body: list[ast.stmt] = [ast.Assign(cells, ast.Constant(None)), function]
         function = _function("_", ast.arguments([], [], None, [], [], None, []), body)
     imports = [ast.Import([ast.alias(name)]) for name in sorted(imported)]
-    module = ast.fix_missing_locations(ast.Module([*imports, function], []))
+    module = ast.Module([*imports, function], [])
+    for node in ast.walk(
+        module
+    ):  # Python's fix_missing_locations is a recursion, which sums of many terms are too deep for
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
+            ast.copy_location(node, definition)
     try:
         found: Any = compile(module, code.co_filename, "exec", code.co_flags & _FUTURE, dont_inherit=True)
     except (SyntaxError, ValueError):

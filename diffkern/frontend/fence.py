@@ -7,10 +7,11 @@ language, all of them at once, before anything is lowered.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from typing import Final, NoReturn
+from collections.abc import Iterable, Mapping
+from typing import Final, NoReturn, TypeAlias
 
 from diffkern.errors import KernelError, KernelSyntaxError
+from diffkern.frontend import advice
 from diffkern.frontend.context import Context
 from diffkern.frontend.source import Source
 
@@ -60,7 +61,17 @@ PRINT: Final = (
 _FALLBACK: Final = "see the kernel language in the documentation for what a kernel can contain"
 
 
-class _Fence(ast.NodeVisitor):
+MAX_DEPTH: Final = 100
+MAX_BRANCHES: Final = 60
+"""How deep expressions and statements may be nested, and branches, loops and choices among them.
+
+Terms of a sum, conditions joined by ``and``, and the ``elif`` of a chain are not nested in one another.
+"""
+
+_Pending: TypeAlias = "tuple[ast.AST, int, int]"
+
+
+class _Fence:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.errors: list[KernelError] = []
@@ -68,50 +79,111 @@ class _Fence(ast.NodeVisitor):
     def refuse(self, node: ast.AST, message: str, remedy: str) -> None:
         self.errors.append(KernelSyntaxError(message, loc=self.source.loc(node), remedy=remedy))
 
-    def generic_visit(self, node: ast.AST) -> None:
+    def visit(self, stmts: Iterable[ast.stmt]) -> None:
+        """Look at statements and at all that stands in them, without recursion."""
+        pending: list[_Pending] = [(stmt, 0, 0) for stmt in stmts]
+        while pending:
+            node, depth, branches = pending.pop()
+            if depth > MAX_DEPTH or branches > MAX_BRANCHES:
+                what = "expressions and statements" if depth > MAX_DEPTH else "branches, loops and choices"
+                limit = MAX_DEPTH if depth > MAX_DEPTH else MAX_BRANCHES
+                message = f"{what} are nested more than {limit} deep"
+                self.refuse(node, message, "keep parts in variables, or make them functions with @dk.func")
+                return
+            for child in self.parts(node):
+                branch = _is_branch(node) and not _continues(node, child)
+                deeper = not _continues(node, child)
+                chained = len(node.ops) - 1 if isinstance(node, ast.Compare) else 0
+                pending.append((child, depth + deeper + chained, branches + branch + chained))
+
+    def parts(self, node: ast.AST) -> Iterable[ast.AST]:
+        """What is to be looked at inside a node, after a look at the node itself."""
         refused = _REFUSED.get(type(node).__name__)
         if refused is not None:
             what, remedy = refused
             self.refuse(node, f"{what} is not supported in a kernel", remedy)
-            return  # what stands inside is of no interest
-        super().generic_visit(node)
+            return ()  # what stands inside is of no interest
+        match node:
+            case ast.For():
+                self.loop(node)
+            case ast.Call():
+                return self.call(node)
+            case ast.Subscript():
+                return self.subscript(node)
+            case ast.Compare():
+                return self.compare(node)
+            case ast.Expr(value=ast.Constant(value=value)) if isinstance(value, str) or value is ...:
+                return ()  # a docstring or a placeholder
+            case ast.keyword(value=ast.Constant(value=str())):
+                return ()  # a choice such as storage="shared": whoever takes the argument checks it
+            case ast.Constant():
+                self.constant(node)
+            case ast.AnnAssign():  # the annotation may be text
+                return [node.target] if node.value is None else [node.target, node.value]
+        return ast.iter_child_nodes(node)
 
-    def visit_For(self, node: ast.For) -> None:
+    def loop(self, node: ast.For) -> None:
         if not isinstance(node.target, ast.Name):
-            self.refuse(node.target, "the variable of a for loop must be a name", "write for i in range(...)")
+            remedy = "write for i in range(len(x)) and index the arrays"
+            self.refuse(node.target, "the variable of a for loop must be a name", remedy)
         if not isinstance(node.iter, ast.Call):
             self.refuse(node.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
-        self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id == "print":
-            self.refuse(node, *PRINT)
-            return
+    def call(self, node: ast.Call) -> Iterable[ast.AST]:
+        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if called == "printf" or (called == "print" and isinstance(node.func, ast.Name)):
+            self.refuse(node, f"{called} is not supported in a kernel", PRINT[1])
+            return ()
+        if called in ("float", "float32", "float64") and (text := _text(node.args[:1])) is not None:
+            remedy = advice.STRINGS.get(text.strip().lower(), "write the number itself")
+            self.refuse(node, "a kernel makes no number of a string", remedy)
+            return ()
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.refuse(keyword.value, "** in a call is not supported in a kernel", "name the arguments")
-        self.generic_visit(node)
+        return ast.iter_child_nodes(node)
 
-    def visit_Expr(self, node: ast.Expr) -> None:
-        value = node.value
-        if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
-            return  # a docstring or a placeholder
-        self.generic_visit(node)
+    def subscript(self, node: ast.Subscript) -> Iterable[ast.AST]:
+        if _text([node.slice]) is None:
+            return ast.iter_child_nodes(node)
+        shown = ast.unparse(node.value)
+        remedy = f"give the value a name outside the kernel and use that, or pass it as a parameter, not in {shown}"
+        self.refuse(node, "a dict is not read in a kernel", remedy)
+        return ()
 
-    def visit_keyword(self, node: ast.keyword) -> None:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return  # a choice such as storage="shared": whoever takes the argument checks it
-        self.generic_visit(node)
+    def compare(self, node: ast.Compare) -> Iterable[ast.AST]:
+        if all(_text([side]) is None for side in (node.left, *node.comparators)):
+            return ast.iter_child_nodes(node)
+        remedy = "decide on the host which kernel to launch, or pass a number"
+        self.refuse(node, "strings are not compared in a kernel", remedy)
+        return ()
 
-    def visit_Constant(self, node: ast.Constant) -> None:
+    def constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, (str, bytes, complex)):
             what = {str: "a string", bytes: "a bytes literal", complex: "a complex number"}[type(node.value)]
             self.refuse(node, f"{what} is not supported in a kernel", "kernels compute with real numbers and arrays")
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.visit(node.target)  # the annotation may be text
-        if node.value is not None:
-            self.visit(node.value)
+
+def _is_branch(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return name in ("where", "select")
+    return isinstance(node, (ast.If, ast.For, ast.While, ast.IfExp))
+
+
+def _continues(node: ast.AST, child: ast.AST) -> bool:
+    """Whether a part goes on with what a node began: a sum, an ``elif``."""
+    if isinstance(node, ast.BinOp):
+        return child is node.left and isinstance(child, ast.BinOp)
+    if isinstance(node, ast.If):
+        return node.orelse == [child] and isinstance(child, ast.If)
+    return False
+
+
+def _text(nodes: list[ast.expr]) -> str | None:
+    """Return the string that one expression is, None if it is none."""
+    value = nodes[0].value if nodes and isinstance(nodes[0], ast.Constant) else None
+    return value if isinstance(value, str) else None
 
 
 def check(source: Source) -> list[KernelError]:
@@ -122,8 +194,7 @@ def check(source: Source) -> list[KernelError]:
     for star in (args.vararg, args.kwarg):
         if star is not None:
             fence.refuse(star, "a kernel has a fixed list of parameters", "name each parameter")
-    for stmt in definition.body:
-        fence.visit(stmt)
+    fence.visit(definition.body)
     return fence.errors
 
 

@@ -7,10 +7,10 @@ statement which names are still read (:class:`Liveness`), so that branches and l
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["UPDATES", "Liveness", "assigned", "contains", "falls_off", "leaves", "names_read"]
+__all__ = ["UPDATES", "Liveness", "assigned", "chain_of", "contains", "falls_off", "leaves", "names_read"]
 
 Names: TypeAlias = frozenset[str]
 Loop: TypeAlias = ast.For | ast.While
@@ -29,10 +29,13 @@ UPDATES: Mapping[str, Mapping[str, int]] = {
     "tile_sub_inplace": {"a": 0},
     "tile_upper_solve_inplace": {"z": 1},
 }
-"""Functions that change variables passed to them, by name: parameter and position."""
+"""Functions that change variables passed to them, by key: parameter and position."""
+
+Called: TypeAlias = Callable[[ast.expr], "str | None"]
+"""Says which built-in an expression is that is called, by its key; None for anything else."""
 
 
-def assigned(stmts: Iterable[ast.AST]) -> list[str]:
+def assigned(stmts: Iterable[ast.AST], called: Called = lambda _: None) -> list[str]:
     """Names that the statements assign, each once, in the order of the source."""
     found: dict[str, None] = {}
     for stmt in stmts:
@@ -43,14 +46,13 @@ def assigned(stmts: Iterable[ast.AST]) -> list[str]:
                 name = _root(node)  # v[0] = ... replaces the vector v
                 found.update({} if name is None else {name: None})
             elif isinstance(node, ast.Call):
-                found.update(dict.fromkeys(_updated(node)))
+                found.update(dict.fromkeys(_updated(node, called(node.func))))
     return list(found)
 
 
-def _updated(call: ast.Call) -> list[str]:
-    """Variables that a call changes."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    places = UPDATES.get(name, {})
+def _updated(call: ast.Call, key: str | None) -> list[str]:
+    """Variables that a call of a built-in changes."""
+    places = UPDATES.get(key, {}) if key is not None else {}
     given = [call.args[k] for k in places.values() if k < len(call.args)]
     given += [keyword.value for keyword in call.keywords if keyword.arg in places]
     return [node.id for node in given if isinstance(node, ast.Name)]
@@ -72,15 +74,17 @@ def contains(stmts: Sequence[ast.stmt], kinds: tuple[Escape, ...]) -> bool:
 
     ``break`` and ``continue`` inside a nested loop stay in that loop; ``return`` never does.
     """
-    for stmt in stmts:
-        if isinstance(stmt, kinds):
-            return True
-        if isinstance(stmt, ast.If) and (contains(stmt.body, kinds) or contains(stmt.orelse, kinds)):
-            return True
-        if isinstance(stmt, (ast.For, ast.While)):
-            outward = tuple(k for k in kinds if k is ast.Return)
-            if contains(stmt.body, outward) or contains(stmt.orelse, kinds):
+    pending = [(stmts, kinds)]
+    while pending:
+        block, wanted = pending.pop()
+        for stmt in block:
+            if isinstance(stmt, wanted):
                 return True
+            if isinstance(stmt, ast.If):
+                pending += [(stmt.body, wanted), (stmt.orelse, wanted)]
+            elif isinstance(stmt, (ast.For, ast.While)):
+                outward = tuple(k for k in wanted if k is ast.Return)
+                pending += [(stmt.body, outward), (stmt.orelse, wanted)]
     return False
 
 
@@ -93,10 +97,19 @@ def _leaves(stmt: ast.stmt) -> bool:
     if isinstance(stmt, (ast.Return, ast.Break, ast.Continue)):
         return True
     if isinstance(stmt, ast.If):
-        return leaves(stmt.body) and leaves(stmt.orelse)
+        chain = chain_of(stmt)
+        return all(leaves(link.body) for link in chain) and leaves(chain[-1].orelse)
     if isinstance(stmt, ast.While):
         return is_endless(stmt) and not contains(stmt.body, (ast.Break,))
     return False
+
+
+def chain_of(stmt: ast.If) -> list[ast.If]:
+    """An ``if`` and its ``elif``s, each with the next one as its ``else``."""
+    chain = [stmt]
+    while len(chain[-1].orelse) == 1 and isinstance(following := chain[-1].orelse[0], ast.If):
+        chain.append(following)
+    return chain
 
 
 def falls_off(stmts: Sequence[ast.stmt]) -> bool:
@@ -123,6 +136,10 @@ class Liveness:
     def after(self, stmt: ast.stmt) -> Names:
         """Names read after a branch, a loop or the last statement of a block, on some path."""
         return self._after.get(stmt, frozenset())
+
+    def stands_for(self, copy: ast.stmt, stmt: ast.stmt) -> None:
+        """Let a statement made by the lowering be followed by what follows one of the source."""
+        self._after[copy] = self.after(stmt)
 
     def head(self, loop: ast.stmt) -> Names:
         """Names whose value at the start of an iteration is read, in it or later."""
@@ -151,9 +168,12 @@ class Liveness:
         if isinstance(stmt, ast.Return):
             return names_read(stmt)
         if isinstance(stmt, ast.If):
-            then = self._block(stmt.body, live, brk, cont)
-            orelse = self._block(stmt.orelse, live, brk, cont)
-            return then | orelse | names_read(stmt.test)
+            chain = chain_of(stmt)
+            before = self._block(chain[-1].orelse, live, brk, cont)
+            for link in reversed(chain):
+                self._after[link] = self._after.get(link, frozenset()) | live
+                before = before | self._block(link.body, live, brk, cont) | names_read(link.test)
+            return before
         if isinstance(stmt, ast.While):
             return self._loop(stmt, names_read(stmt.test), frozenset(), live, brk, cont)
         if isinstance(stmt, ast.For):

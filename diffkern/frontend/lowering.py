@@ -15,7 +15,7 @@ from diffkern.frontend import records
 from diffkern.frontend.context import Cascade, Context
 from diffkern.frontend.expr import lower_expr
 from diffkern.frontend.inline import make_frame, run
-from diffkern.frontend.source import get_source
+from diffkern.frontend.source import get_source, too_deep
 from diffkern.frontend.stmt import lower_block
 from diffkern.frontend.terms import Binding
 from diffkern.frontend.weak import settle
@@ -64,6 +64,8 @@ def lower(
         run(cx)
     except Cascade:
         pass
+    except RecursionError as error:
+        raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
     raise_all(cx.errors)
     updates = _settled(cx)
     return Function(

@@ -19,7 +19,7 @@ from diffkern.errors import KernelSyntaxError, Loc
 from diffkern.frontend.code import is_source_of
 from diffkern.lang.text import texts_of
 
-__all__ = ["Source", "get_source"]
+__all__ = ["Source", "get_source", "too_deep"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +188,15 @@ def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
     return (raw, tree) if whole else None
 
 
+def too_deep(name: str, loc: Loc | None) -> KernelSyntaxError:
+    """The error for a function that Python's own compiler, or its limit of recursion, does not let through."""
+    return KernelSyntaxError(
+        f"{name} has expressions or statements nested deeper than Python's limit of recursion allows",
+        loc=loc,
+        remedy="split long chains of elif and long sums in several, or make parts functions with @dk.func",
+    )
+
+
 def get_source(pyfunc: Callable[..., Any]) -> Source:
     """The source of a function.
 
@@ -209,6 +218,8 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
             remedy="define it in a file or a notebook cell; for code made by exec, register the text with "
             "linecache.cache under the code's file name",
         ) from error
+    except RecursionError as error:
+        raise too_deep(pyfunc.__name__, loc) from error
     except SyntaxError as error:
         raise KernelSyntaxError(
             f"{pyfunc.__name__} is not defined by a plain def ({error})", loc=loc, remedy="write it as a def"

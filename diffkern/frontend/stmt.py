@@ -14,7 +14,7 @@ from diffkern.errors import KernelError
 from diffkern.frontend import arith, assign, branch, calls, coerce, expr, library, loops, records
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context
 from diffkern.frontend.fence import refuse_expression
-from diffkern.frontend.flow import Names, assigned, contains, leaves
+from diffkern.frontend.flow import Names, assigned, chain_of, contains, leaves
 from diffkern.frontend.scope import evaluate_annotation
 from diffkern.frontend.terms import Binding, Const, Poison, RecView, Static, Term, Val, View
 from diffkern.frontend.tile_terms import check_update, is_tile
@@ -24,6 +24,12 @@ from diffkern.lang import resolve_type
 __all__ = ["lower_block"]
 
 _ESCAPES = (ast.Break, ast.Continue, ast.Return)
+_NESTED: Final = 16
+"""How many branches of a chain, or statements that may leave, are put inside one another before a new start outside."""
+
+
+class _GoOn(ast.stmt):
+    """Stands in the ``else`` of a part of a chain: none of its conditions held, so the rest of the chain runs."""
 
 
 def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
@@ -41,11 +47,15 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
         if flags is None:
             return
         rest = stmts[k + 1 :]
+        near, far = _apart(stmts[k:] if flags else rest)
+        tails = (tail_body, tail_function) if not far else (False, False)
         if flags:
-            _guarded(cx, flags, stmts[k:], tail_body, tail_function)
+            _guarded(cx, flags, near, *tails)
+            lower_block(cx, far, tail_body, tail_function)
             return
         if isinstance(stmt, ast.If):
-            if _attempt(cx, stmt, lambda s=stmt, r=rest: _if(cx, s, r, tail_body, tail_function)):  # type: ignore[misc]
+            if _attempt(cx, stmt, lambda s=stmt, r=near, t=tails: _chain(cx, s, r, *t)):  # type: ignore[misc]
+                lower_block(cx, far, tail_body, tail_function)
                 return
         else:
             last = not rest
@@ -61,7 +71,7 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
         cx.errors.extend(error.errors)
     except Cascade:
         pass
-    for name in assigned([stmt]):
+    for name in assigned([stmt], cx.builtin):
         binding = cx.env.get(name)
         if binding is None or not isinstance(binding.term, (View, RecView)):
             cx.env[name] = Binding(Poison(), None)
@@ -125,7 +135,7 @@ def _side(
 def _wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, escaping: bool) -> Names:
     """Names that may be read once control has passed a statement, flags included."""
     liveness = cx.frame.liveness
-    wanted = set(liveness.after(last)) | {RETURN}
+    wanted = {*liveness.after(last), RETURN, *cx.frame.going_on}
     if cx.frame.loops:
         state = cx.frame.loops[-1]
         wanted |= {state.broken, RETURNED}
@@ -138,11 +148,69 @@ def _wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, e
     return frozenset(wanted)
 
 
+def _apart(rest: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
+    """The statements that go into the branches before them if these leave, and those for which a flag is tested."""
+    count = 0
+    for k, stmt in enumerate(rest[:-1]):
+        count += isinstance(stmt, ast.If) and contains([stmt], _ESCAPES)
+        if count == _NESTED:
+            return rest[: k + 1], rest[k + 1 :]
+    return rest, ()
+
+
 # -- branches ----------------------------------------------------------------------------------------------------------
 
 
+def _chain(cx: Context, stmt: ast.If, rest: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> bool:
+    """Lower an ``if``; returns whether the statements after it have been lowered with it.
+
+    A long chain of ``elif`` is lowered in parts, each where none of the conditions before has held.
+    """
+    chain = chain_of(stmt)
+    if len(chain) <= 2 * _NESTED:
+        return _if(cx, stmt, rest, tail_body, tail_function)
+    before = dict(cx.env)  # what holds where the next part begins
+    more = f"$more{cx.new_uid()}"
+    cx.frame.going_on.append(more)
+    try:
+        cx.env[more] = Binding(Const(True), None)
+        for k in range(0, len(chain), _NESTED):
+            _part_of_chain(cx, chain[k : k + _NESTED], k + _NESTED >= len(chain), before, stmt)
+    finally:
+        cx.frame.going_on.remove(more)
+        cx.env.pop(more, None)
+    return False
+
+
+def _part_of_chain(
+    cx: Context, links: Sequence[ast.If], last: bool, before: Mapping[str, Binding], stmt: ast.If
+) -> None:
+    """Lower some branches of a chain where the flag that says so is set, and set it anew."""
+    more = cx.frame.going_on[-1]
+    term = cx.env[more].term
+    if term == Const(False):
+        return
+    part = links[0]
+    if not last:
+        end: list[ast.stmt] = [ast.copy_location(_GoOn(), links[-1])]
+        for link in reversed(links):
+            part = ast.copy_location(ast.If(link.test, link.body, end), link)
+            cx.frame.liveness.stands_for(part, stmt)
+            end = [part]
+    cx.env[more] = Binding(Const(False), None)
+    if not isinstance(term, Val):
+        _if(cx, part, (), False, False)
+        return
+    env = {**before, more: Binding(Const(False), None)}
+    with cx.b.at(cx.loc(part)):
+        holds = _side(cx, [part], env, False, False)
+        fails = branch.Side(Region(), dict(cx.env), branch.has_left(cx, cx.env))
+        wanted = _wanted(cx, stmt, False, False, contains([part], _ESCAPES))
+        branch.merge_branches(cx, term.value, holds, fails, wanted, part, f"the condition in line {part.test.lineno}")
+
+
 def _if(cx: Context, stmt: ast.If, rest: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> bool:
-    """Lower an ``if``; returns whether the statements after it have been lowered with it."""
+    """Lower an ``if`` as it stands; returns as :func:`_chain`."""
     test = _condition(cx, stmt)
     if isinstance(test, Const):
         cx.block([*(stmt.body if test.value else stmt.orelse), *rest], tail_body, tail_function)
@@ -240,6 +308,10 @@ def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
     assign.note_update(cx, where, kind, operand, stmt.target)
 
 
+def _go_on(cx: Context, stmt: _GoOn) -> None:
+    cx.env[cx.frame.going_on[-1]] = Binding(Const(True), None)
+
+
 def _expression(cx: Context, stmt: ast.Expr) -> None:
     if isinstance(stmt.value, ast.Constant):
         return  # a docstring
@@ -282,4 +354,5 @@ _SIMPLE: Final[Mapping[type[ast.stmt], Callable[[Context, Any], None]]] = {
     ast.Break: _break,
     ast.Continue: _continue,
     ast.Pass: _pass,
+    _GoOn: _go_on,
 }

@@ -2,7 +2,7 @@
 
 In: a function. Out: facts that can be held against the dimensions and shapes of a launch before it runs.
 
-``extents``  an access whose index is an affine form of the thread index, made by every thread of any launch. Along each
+``accesses`` an access whose index is an affine form of the thread index, made by every thread of any launch. Along each
              axis the least and the greatest index are attained in corners of the launch, so a launch is wrong if one of
              them lies outside the array, and never otherwise refused.
 ``alone``    a plain store to an element that is the same for all threads, of what was read from that very element: with

@@ -21,9 +21,10 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import array
+from diffkern.runtime.convert import as_numpy, convert
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.structured import StructuredArray
-from diffkern.runtime.type_keys import key_on, register_type, type_of_key
+from diffkern.runtime.type_keys import is_long, key_of_long, key_on, register_type, type_of_key
 
 __all__ = [
     "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",
@@ -93,7 +94,7 @@ class Parameter:
         if definition is not None:
             wanted = self.annotation
             if wanted is not None and wanted != definition.type:
-                raise self.error(f"takes {_named(wanted)}, not {_short(value)}")
+                raise self.error(f"takes {_named(wanted)}, not {_short(value)}", f"pass {_named(wanted)}")
             return self._convert_struct(value, definition.type)
         if isinstance(self.annotation, Struct):
             raise self.error(f"takes {self.annotation.name}, not {_short(value)}", "make one, and set its fields")
@@ -108,6 +109,8 @@ class Parameter:
         held: list[array | None] = []
         given = self._pack_struct(value, struct, self.name, parts, held)
         key = register_type(given)
+        if any(a is not None and is_long(a._key) for a in held):
+            key = key_of_long(key)
         places = {a._memory.device for a in held if a is not None}
         if len(places) > 1:
             named = ", ".join(sorted("cpu" if place is None else str(place) for place in places))
@@ -294,8 +297,10 @@ def pack_value(element: Element, value: Any) -> bytes:
     """
     if isinstance(element, (Vec, Mat)):
         return _pack_composite(element, value)
-    if isinstance(value, np.ndarray) and value.ndim:
-        raise TypeError(f"takes one {element}, not an array of shape {value.shape}")
+    if isinstance(value, np.ndarray):
+        value = as_numpy(value)
+        if value.ndim:
+            raise TypeError(f"takes one {element}, not an array of shape {value.shape}")
     pack = _packer(element)
     if element == BOOL:
         if not (isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1))):
@@ -333,11 +338,13 @@ def _pack_composite(element: Vec | Mat, value: Any) -> bytes:
     composite = getattr(value, "composite", None)
     if composite is not None and composite.ir != element:
         raise TypeError(f"takes {element}, not {composite.ir}")
-    numbers = np.asarray(value)
-    stored = SCALARS[scalar_of(element).name].numpy
-    if numbers.shape != element.shape or not np.can_cast(numbers.dtype, stored, casting="same_kind"):
+    numbers = as_numpy(value)
+    if numbers.shape != element.shape:
         raise TypeError(f"takes {element}, not {_short(value)}")
-    data = numbers.astype(stored).tobytes()
+    try:
+        data = convert(numbers, scalar_of(element)).tobytes()
+    except (TypeError, OverflowError) as error:
+        raise type(error)(f"takes {element}, not {_short(value)}: {error}") from None
     return data + bytes(-len(data) % 8)
 
 

@@ -19,14 +19,14 @@ from diffkern.ir.types import FLOAT32, Array, scalar_of
 from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
-from diffkern.runtime.convert import MAX_NDIM, as_shape, component_shape, convert, in_place, stored_type
+from diffkern.runtime.convert import MAX_NDIM, as_numpy, as_shape, component_shape, convert, in_place, stored_type
 from diffkern.runtime.device import get_device, placed
 from diffkern.runtime.exposed import Exposed
 from diffkern.runtime.memory import Memory, allocate, byte_range, expose, memory_of, overwrite
 from diffkern.runtime.operation import Assign, Copy, perform
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
-from diffkern.runtime.type_keys import array_type, dtype_of, key_on
+from diffkern.runtime.type_keys import array_type, dtype_of, key_of_long, key_on
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -42,6 +42,7 @@ else:
 
 __all__ = ["array", "clone", "copy", "new", "wrap"]
 
+_LONG = 2**31
 _PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
 
 
@@ -275,7 +276,7 @@ class array(Exposed, Generic[_Element, _Axes]):
     def _stored(self, values: Any) -> np.ndarray[Any, Any]:
         """Return values as they are stored in this array."""
         assert not isinstance(self._element, Struct)
-        return convert(np.asarray(values), scalar_of(self._element))
+        return convert(as_numpy(values), scalar_of(self._element))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Assign an array, or a value to every element, of a part.
@@ -434,7 +435,7 @@ def _given(value: Any, element: Stored | None) -> array:
         from diffkern.runtime.cuda.exchange import imported
 
         return imported(value, element)
-    return wrap(np.asarray(value), element)
+    return wrap(as_numpy(value), element)
 
 
 def _on_host(value: Any) -> Any:
@@ -468,6 +469,8 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     made._grad = made._parent = made._view = None
     made.shape = data.shape[:ndim]
     made._type, made._key, made._smooth = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
+    if (data.size >= _LONG or not data.size) and max(made.shape) >= _LONG:
+        made._key = key_of_long(made._key)
     if memory.device is not None:
         made._key = key_on(made._key, memory.device.alias)
     address = data.ctypes.data

@@ -13,7 +13,7 @@ from diffkern.ir.structs import Stored, Struct
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import _given, array, new, wrap
-from diffkern.runtime.convert import bfloat16_as_bits, component_shape, element_of
+from diffkern.runtime.convert import as_numpy, bfloat16_as_bits, component_shape, element_of
 from diffkern.runtime.device import placed
 from diffkern.runtime.operation import Copy
 
@@ -93,4 +93,4 @@ def _struct_of(data: Any) -> Struct | None:
 def _as_numpy(data: Any, element: Stored | None) -> np.ndarray[Any, Any]:
     if isinstance(element, Struct) and not isinstance(data, np.ndarray):
         return new((1,), element, zero=True)._stored(data)
-    return np.asarray(data)
+    return as_numpy(data)

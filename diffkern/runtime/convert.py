@@ -18,11 +18,36 @@ from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
-    "MAX_NDIM", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape", "convert",
-    "element_of", "in_place", "stored_type",
+    "MAX_NDIM", "as_numpy", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape",
+    "convert", "element_of", "in_place", "stored_type",
 ]  # fmt: skip
 
 MAX_NDIM = 4
+
+
+_PLAIN = frozenset({int, float, bool})
+
+
+def as_numpy(values: Any) -> np.ndarray[Any, Any]:
+    """Return values of any kind as a NumPy array.
+
+    Raises
+    ------
+    TypeError
+        If some of them are masked: the mask would be lost.
+    """
+    if _has_mask(values):
+        raise TypeError("a masked array would lose its mask, which kernels do not know; pass .filled(…), or .data")
+    return np.asarray(values)
+
+
+def _has_mask(values: Any) -> bool:
+    if isinstance(values, (list, tuple)):
+        return not _PLAIN.issuperset(map(type, values)) and any(map(_has_mask, values))
+    if isinstance(values, np.ndarray):
+        return isinstance(values, np.ma.MaskedArray)
+    described = getattr(values, "__array_interface__", None)
+    return isinstance(described, dict) and described.get("mask") is not None
 
 
 _NATIVE = {d.numpy: d.ir for d in SCALARS.values() if d.ir != BFLOAT16}
@@ -105,6 +130,7 @@ def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.nda
     TypeError
         If kernels cannot work on this memory: another type, foreign byte order, components apart, unaligned.
     """
+    data = as_numpy(data)
     if data.dtype.kind == "V":
         data, element = bfloat16_as_bits(data, element)
     if element is None:

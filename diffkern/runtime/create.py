@@ -12,7 +12,7 @@ import numpy as np
 
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array, new
-from diffkern.runtime.convert import as_shape
+from diffkern.runtime.convert import as_numpy, as_shape
 from diffkern.runtime.device import placed
 from diffkern.runtime.state import current
 
@@ -119,7 +119,7 @@ def from_numpy(
         As in :class:`array`.
     """
     made: array = array(
-        np.asarray(arr), dtype=dtype, shape=shape, requires_grad=requires_grad, device=device, pinned=pinned
+        as_numpy(arr), dtype=dtype, shape=shape, requires_grad=requires_grad, device=device, pinned=pinned
     )
     return made
 

@@ -15,7 +15,7 @@ import numpy as np
 from diffkern.ir.structs import Stored
 from diffkern.runtime import dlpack
 from diffkern.runtime.array import _given, array, wrap
-from diffkern.runtime.convert import component_shape
+from diffkern.runtime.convert import as_numpy, component_shape
 from diffkern.runtime.device import get_cuda_device
 
 __all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor"]
@@ -57,7 +57,7 @@ def adopt(value: Any, element: Stored | None) -> array | None:
     if hasattr(value, "__dlpack__") and (library in _IMMUTABLE or not hasattr(value, "__array_interface__")):
         return adopt_dlpack(value, element)
     if hasattr(value, "__array_interface__") or isinstance(value, (memoryview, bytearray)):
-        return wrap(np.asarray(value), element)
+        return wrap(as_numpy(value), element)
     return None
 
 

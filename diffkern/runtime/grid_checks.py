@@ -113,7 +113,7 @@ class Extents:
     __slots__ = ("_entries", "_names", "_passed", "_shapes")
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
-        self._entries: Sequence[Mapping[str, Any]] = manifest.get("extents", ())
+        self._entries: Sequence[Mapping[str, Any]] = manifest.get("accesses", ())
         self._names = [str(entry["name"]) for entry in manifest["params"]]
         used = {(k, ndim) for entry in self._entries for k, ndim in entry["shapes"]}
         # Where the shapes of the arrays in question stand in their descriptions, for a key that is cheap to make.

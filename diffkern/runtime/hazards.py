@@ -2,7 +2,7 @@
 
 In: for each step the arrays it reads and those it writes. Out: for each step the earlier ones that it has to wait for:
 those that wrote what it reads or writes, and those that read what it writes. What follows from other waits is left out,
-so the result is what the edges of a graph should be.
+so the result is what the edges of a graph should be; or all of them are named, for who asks about one pair of steps.
 """
 
 from __future__ import annotations
@@ -73,13 +73,15 @@ class _Accesses:
             self._starts[first:last] = [held.low for held in left]
 
 
-def waits(steps: Sequence[tuple[Iterable[array], Iterable[array]]]) -> list[set[int]]:
+def waits(steps: Sequence[tuple[Iterable[array], Iterable[array]]], every: bool = False) -> list[set[int]]:
     """Return for each step the earlier ones that it has to wait for, less those that one of these waits for.
 
     Parameters
     ----------
     steps : sequence of (arrays, arrays)
         What each step reads and writes.
+    every : bool, optional
+        Whether all are wanted that touch a byte which one of the two writes, also those that follow from others.
     """
     reads, writes = _Accesses(), _Accesses()
     found: list[set[int]] = []
@@ -88,7 +90,7 @@ def waits(steps: Sequence[tuple[Iterable[array], Iterable[array]]]) -> list[set[
         needed = {held.step for access in (*reading, *writing) for held in writes.meeting(access)}
         needed |= {held.step for access in writing for held in reads.meeting(access)}
         for access in writing:
-            if access.is_whole:
+            if access.is_whole and not every:
                 # Whoever would wait for what was there before waits for this step, which waits for that.
                 reads.forget_within(access)
                 writes.forget_within(access)
@@ -97,7 +99,7 @@ def waits(steps: Sequence[tuple[Iterable[array], Iterable[array]]]) -> list[set[
         for access in writing:
             writes.add(access)
         found.append(needed)
-    return _reduced(found) if len(found) <= _MOST_REDUCED else found
+    return found if every or len(found) > _MOST_REDUCED else _reduced(found)
 
 
 def _accesses(step: int, arrays: Iterable[array]) -> list[Access]:

@@ -22,6 +22,8 @@ import numpy as np
 from diffkern.abi import HEADER_SIZE
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
+from diffkern.ir.types import Element, scalar_of
+from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
 from diffkern.runtime.extents import whole_number
@@ -482,10 +484,19 @@ def _fixed() -> LaunchError:
     )
 
 
-def from_ctype(value: Any) -> Any:
-    """Return a value of ctypes as NumPy's: a number, or an array of numbers for a vector or matrix."""
+def from_ctype(value: Any, element: Element) -> Any:
+    """Return a value of ctypes as NumPy's: a number, or an array of numbers for a vector or matrix.
+
+    Raises
+    ------
+    TypeError
+        If it is something else, or its numbers are not of the type of `element`.
+    """
     try:
         numbers = np.array(value) if hasattr(value, "_length_") else np.dtype(type(value)).type(value.value)
     except (AttributeError, TypeError):
         raise TypeError(f"a number or an array of numbers from ctypes was expected, not {value!r}") from None
+    wanted = SCALARS[scalar_of(element).name].numpy
+    if numbers.dtype != wanted:
+        raise TypeError(f"takes {element}, and {type(value).__name__} holds {numbers.dtype}")
     return numbers

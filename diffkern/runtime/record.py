@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, MisuseError
+from diffkern.ir.types import value_type
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
 from diffkern.runtime.array import array
 from diffkern.runtime.device import Device, get_device
@@ -102,20 +103,23 @@ class Launch(Uncopied):
 
     def set_param_at_index_from_ctype(self, index: int, value: Any, adjoint: bool = False) -> None:
         """Set a parameter by value to a number, or an array of numbers, of :mod:`ctypes`, of the very type it has."""
+        self._prepared.set(index, self._from_ctype(index, value, adjoint))
+
+    def _from_ctype(self, index: int, value: Any, adjoint: bool = False) -> Any:
         index = self._prepared.check_index(index)
         parameter = self.kernel.parameters[index]
         if adjoint:
             raise parameter.error("a gradient is an array, not a value of ctypes", "use set_param_at_index")
         launch = self._prepared.launch
-        if launch.leaves[launch.span(index).start].path:
+        leaf = launch.leaves[launch.span(index).start]
+        if leaf.path:
             raise parameter.error("a struct is not set from ctypes", "pass the struct")
         if launch.arrays[launch.span(index).start] is not None:
             raise parameter.error("an array is not set from ctypes: nobody would keep it alive", "pass the array")
         try:
-            number = from_ctype(value)
+            return from_ctype(value, value_type(leaf.type))
         except TypeError as error:
-            raise parameter.error(str(error)) from None
-        self._prepared.set(index, number)
+            raise parameter.error(str(error), "pass a value of the parameter's own type") from None
 
     def set_param_by_name_from_ctype(self, name: str, value: Any, adjoint: bool = False) -> None:
         """Set a parameter by its name; see :meth:`set_param_at_index_from_ctype`."""
@@ -150,8 +154,9 @@ class Launch(Uncopied):
         """Set all parameters, none of which may be an array, to values of :mod:`ctypes`."""
         if len(values) != len(self.kernel.parameters):
             raise LaunchError(f"kernel {self.kernel.name!r} has {len(self.kernel.parameters)} parameters")
-        for index, value in enumerate(values):
-            self.set_param_at_index_from_ctype(index, value)
+        numbers = [self._from_ctype(index, value) for index, value in enumerate(values)]
+        for index, number in enumerate(numbers):
+            self._prepared.set(index, number)
 
     def set_dim(self, dim: int | Sequence[int]) -> None:
         """Set the dimensions."""
@@ -209,7 +214,7 @@ def launch_or_record(
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
-        raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+        raise MisuseError(f"stream must be a dk.Stream, not {stream!r}")
     packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, config)
     if not adjoint:
         if adj_inputs or adj_outputs:

@@ -20,6 +20,7 @@ from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
+from diffkern.runtime.hazards import waits
 from diffkern.runtime.launch import Launch as PackedLaunch
 from diffkern.runtime.launch import dispatch
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Step
@@ -310,16 +311,8 @@ class Sequence(Uncopied):
 
     def dependencies(self) -> list[set[int]]:
         """Return for each step the earlier ones that have to come before it: they touch memory of which one writes."""
-        reads = [_ranges(item.operation.reads()) for item in self._program.items]
-        writes = [_ranges(item.operation.writes()) for item in self._program.items]
-        return [
-            {
-                i
-                for i in range(j)
-                if _meet(writes[i], writes[j]) or _meet(writes[i], reads[j]) or _meet(reads[i], writes[j])
-            }
-            for j in range(len(reads))
-        ]
+        operations = [item.operation for item in self._program.items]
+        return waits([(o.reads(), o.writes()) for o in operations], every=True)
 
     def reorder(self, order: Series[int]) -> Sequence:
         """Return the steps in another order.
@@ -488,14 +481,6 @@ class record(Scope):
     ) -> None:
         if error is None:
             self._sequence._set(self._recorder.items)
-
-
-def _ranges(arrays: Any) -> list[tuple[int, int]]:
-    return [a._range for a in arrays]
-
-
-def _meet(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> bool:
-    return any(low < end and start < high for low, high in some for start, end in others)
 
 
 def _parameters(operation: Operation) -> dict[str, str]:

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from diffkern.errors import KernelTypeError, Loc
+from diffkern.errors import KernelTypeError, Loc, MisuseError
 from diffkern.ir.structs import FieldType, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Element, Scalar, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType
 from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
 from diffkern.runtime.array import array, wrap
-from diffkern.runtime.convert import bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
+from diffkern.runtime.convert import as_numpy, bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
 
 __all__ = ["element_values", "from_element", "struct"]
 
@@ -45,7 +45,7 @@ def struct(cls: _Class) -> _Class:
         For a field that no struct can have, with its line.
     """
     if not isinstance(cls, type):
-        raise TypeError(f"@dk.struct decorates a class, not {cls!r}")
+        raise MisuseError(f"@dk.struct decorates a class, not {cls!r}")
     if cls.__bases__ != (object,):
         raise _error(cls, None, f"the struct {cls.__name__} is derived from another class", "nest the other struct")
     namespace = sys._getframe(1).f_locals
@@ -214,7 +214,7 @@ def _as_field(t: FieldType, value: Any, what: str) -> Any:
         if found is None or found.type != t:
             raise TypeError(f"{what} takes a {t.name}, not {type(value).__name__} {value!r}")
         return copied(value)
-    numbers = np.asarray(value)
+    numbers = as_numpy(value)
     if numbers.shape != component_shape(t):
         raise TypeError(f"{what} takes {t}, not {value!r}")
     scalar = scalar_of(t)

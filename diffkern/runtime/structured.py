@@ -15,7 +15,7 @@ from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.structs import leaves as leaves_of
 from diffkern.lang.structs import class_of, definition_of
 from diffkern.runtime.array import array
-from diffkern.runtime.convert import stored_type
+from diffkern.runtime.convert import as_numpy, stored_type
 from diffkern.runtime.structs import element_values, from_element
 
 __all__ = ["StructuredArray"]
@@ -70,7 +70,7 @@ class StructuredArray(array):
         """Return structs, nested lists of them, or what NumPy has structured alike, as they are stored."""
         stored = stored_type(self._element)
         if isinstance(values, (np.ndarray, np.void)):
-            given = np.asarray(values)
+            given = as_numpy(values)
             if given.dtype.names != stored.names:
                 raise TypeError(f"values of NumPy's {given.dtype} are not structs {self._element.name}")
             return given.astype(stored, casting="same_kind", copy=False)

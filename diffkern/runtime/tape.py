@@ -19,6 +19,7 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import UINT8
 from diffkern.runtime.adjoint import check_aliases
 from diffkern.runtime.array import _make, _on_host, array, new
+from diffkern.runtime.convert import as_numpy
 from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
@@ -308,7 +309,7 @@ class Tape(Scope, Uncopied):
         try:
             seeds = self._seeds(loss, grads)
             ends = {goal._memory for goal, _ in seeds or ()}
-            if loss is not None and self._launches and not self._reached and ends.issuperset(self._owners):
+            if self._versions and not self._reached and (ends or not seeds) and ends.issuperset(self._owners):
                 raise LaunchError(
                     "no array on this tape has a gradient to be computed",
                     remedy="make the arrays that you want gradients for with requires_grad=True",
@@ -366,7 +367,7 @@ class Tape(Scope, Uncopied):
                 value = adopt(value, None)
             of_structs = isinstance(goal, array) and isinstance(goal._element, Struct)
             given = goal._stored(value) if of_structs and not isinstance(value, array) else value
-            values = given if isinstance(given, array) else np.asarray(_on_host(given))
+            values = given if isinstance(given, array) else as_numpy(_on_host(given))
             if isinstance(given, array):
                 values = given._data if given._memory.device is None else given
             shape = values._data.shape if isinstance(values, array) else values.shape

@@ -12,7 +12,7 @@ from diffkern.ir.structs import Argument, Stored, Struct, StructArray, carries_g
 from diffkern.ir.types import Array, Element
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, DType
 
-__all__ = ["array_type", "dtype_of", "key_on", "register_type", "type_of_key"]
+__all__ = ["array_type", "dtype_of", "is_long", "key_of_long", "key_on", "register_type", "type_of_key"]
 
 _NAMED: tuple[DType | CompositeType, ...] = (*SCALARS.values(), *COMPOSITES.values())
 _TYPES: dict[str, Argument] = {str(d.ir): d.ir for d in _NAMED}
@@ -41,6 +41,19 @@ def key_on(key: str, alias: str) -> str:
     made = f"{key}@{alias}"
     _TYPES[made] = _TYPES[key]
     return made
+
+
+@functools.cache
+def key_of_long(key: str) -> str:
+    """Return the spelling that stands for arrays of a type with an extent that int32 does not hold."""
+    made = f"{key}^"
+    _TYPES[made] = _TYPES[key]
+    return made
+
+
+def is_long(key: str) -> bool:
+    """Whether a spelling stands for such arrays, or a struct that holds one."""
+    return "^" in key
 
 
 def register_type(t: Argument) -> str:

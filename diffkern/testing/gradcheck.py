@@ -25,11 +25,14 @@ from diffkern import pipeline
 from diffkern.callers import brief, warn
 from diffkern.errors import LaunchError
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function
+from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.ops.memory import WRITES
+from diffkern.passes.extents import certain_extents
 from diffkern.passes.widen import widen
-from diffkern.runtime.grid_checks import check_axes, named
+from diffkern.runtime.grid_checks import check_axes, check_extents, named
+from diffkern.runtime.launch import check_kernel
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
@@ -287,7 +290,8 @@ def gradcheck(
     Raises
     ------
     GradientError
-        If a gradient is wrong; names the kernel and the worst elements.
+        If a gradient is wrong; names the kernel and the worst elements. Also if there was nothing to compare: no
+        parameter with a gradient, no result, no thread, or every element at a kink.
     AutodiffError
         If the kernel cannot be differentiated.
 
@@ -296,15 +300,17 @@ def gradcheck(
     KinkWarning
         If elements lie too near a kink or a jump to be compared.
     """
+    check_kernel(kernel)
     given = (*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.options)
+    dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
+    if not math.prod(dims):
+        raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: dim={dim!r} runs no thread")
+    if not _leaves_numbers(fn):
+        raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: it changes no array of floats")
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
-    dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
-    try:
-        check_axes({"tid_arity": fn.tid_arity}, dims)
-    except LaunchError as error:
-        raise named(kernel.name, error) from None
+    _check_grid(kernel.name, fn, dims, args)
     engine = partial(Compiled, block_dim=block_dim)
     report = check_function(fn, dims, args, engine=engine, options=kernel.options, tolerances=tolerances)
     if device is not None:
@@ -312,6 +318,23 @@ def gradcheck(
         if found is not None:
             raise GradientError(f"kernel {kernel.name!r}: {found}")
     return report
+
+
+def _check_grid(kernel: str, fn: Function, dims: Sequence[int], args: Sequence[Any]) -> None:
+    """Refuse dimensions that a launch refuses."""
+    shapes = {k: np.shape(a) for k, a in enumerate(args)}
+    entries = certain_extents(pipeline.optimise(clone_function(fn)))
+    try:
+        check_axes({"tid_arity": fn.tid_arity}, dims)
+        check_extents(entries, fn.param_names, dims, shapes)
+    except LaunchError as error:
+        raise named(kernel, error) from None
+
+
+def _leaves_numbers(fn: Function) -> bool:
+    """Whether a function changes anything that can have a gradient."""
+    smooth = {p for p in fn.params if isinstance(p.type, Array) and is_differentiable(p.type)}
+    return any(op.name in WRITES and op.operands[0] in smooth for op in walk(fn.body))
 
 
 def check_function(
@@ -375,6 +398,8 @@ def check_vjp(
     weights = vjp.weights(point, rng)
     comparison, kinks = _against_differences(vjp, dim, point, weights, vjp.gradients(dim, point, weights), tol, rng)
     comparison.finish()
+    if not comparison.count:
+        raise GradientError(f"gradcheck of {vjp.fn.name!r} compared nothing: {_why_nothing(vjp, point, kinks)}")
     dot_product_error = _dot_product(vjp, dim, point, tol, rng)
     if kinks:
         name, index = kinks[0]
@@ -387,6 +412,16 @@ def check_vjp(
     return GradcheckReport(
         vjp.fn.name, names, comparison.count, comparison.worst, tuple(kinks), dot_product_error, None
     )
+
+
+def _why_nothing(vjp: Vjp, point: Sequence[Any], kinks: Sequence[Any]) -> str:
+    if kinks:
+        return f"all {len(kinks)} elements lie too near a kink or jump; check at other arguments"
+    if not vjp.active:
+        return "no parameter can have a gradient"
+    if not any(np.size(point[i]) for i in vjp.active):
+        return "the arguments that can have a gradient are empty"
+    return "max_elements is 0"
 
 
 def compare_precisions(

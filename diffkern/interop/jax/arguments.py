@@ -23,7 +23,7 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
-from diffkern.runtime.type_keys import register_type
+from diffkern.runtime.type_keys import key_of_long, register_type
 
 __all__ = [
     "Arguments", "Callee", "Output", "Signature", "bytes_of_value", "components", "convert", "jax_type",
@@ -109,7 +109,13 @@ class Arguments:
         found = {i: (e, n) for i, e, n in zip(self.signature.inputs, self.elements, self.axes, strict=True)}
         found.update({o.index: (o.element, o.axes) for o in outputs})
         types = [found[k] for k in range(len(self.signature.parameters))]
-        return tuple(register_type(Array(e, n) if n >= 0 else e) for e, n in types)
+        keys = [register_type(Array(e, n) if n >= 0 else e) for e, n in types]
+        shapes = {i: self.values[k].shape for k, i in enumerate(self.signature.inputs) if self.axes[k] >= 0}
+        shapes.update({o.index: o.shape for o in outputs})
+        for i, shape in shapes.items():
+            if any(isinstance(extent, int) and extent >= 2**31 for extent in shape):
+                keys[i] = key_of_long(keys[i])
+        return tuple(keys)
 
 
 def convert(signature: Signature, args: Sequence[Any]) -> Arguments:

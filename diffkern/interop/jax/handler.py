@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from diffkern import abi
 from diffkern.interop.jax import layout
+from diffkern.interop.jax.copies import CopiesModule, Decision
 from diffkern.interop.jax.emit import I32, I64, PTR, VOID, Code, Word
 from diffkern.interop.jax.frame import (
     BUFFER_WORDS,
@@ -28,7 +29,6 @@ from diffkern.interop.jax.frame import (
     NUMBERS,
     SHAPE,
     STRIDE,
-    FrameModule,
 )  # fmt: skip
 
 __all__ = ["DRIVER", "EXTERNAL_NAMES", "CpuModule", "handler_ir"]
@@ -47,7 +47,7 @@ def handler_ir() -> str:
     return CpuModule().text()
 
 
-class CpuModule(FrameModule):
+class CpuModule(CopiesModule):
     """The module while it is made."""
 
     def __init__(self) -> None:
@@ -59,6 +59,7 @@ class CpuModule(FrameModule):
         self.memset = self.external("llvm.memset.p0.i64", VOID, [PTR, ir.IntType(8), I64, ir.IntType(1)])
 
     def text(self) -> str:
+        self.add_up = self.adding()
         launch = self.launch()
         elements = self.elements(launch)
         error = self.error()
@@ -84,14 +85,15 @@ class CpuModule(FrameModule):
     # -- running one launch --------------------------------------------------------------------------------------------
 
     def chunks(self) -> Any:
-        """``chunks(pool, function, block, n, chunk, colours)``: run all chunks of a range, and wait."""
-        made, c = self.function("chunks", VOID, [I64] * 6)
-        pool, function, block, n, chunk, colours = made.args
+        """``chunks(pool, function, block, stride, n, chunk, colours)``: run all chunks of a range, and wait."""
+        made, c = self.function("chunks", VOID, [I64] * 7)
+        pool, function, block, stride, n, chunk, colours = made.args
         with c.loop(colours) as colour, c.either(c.compare("!=", pool, 0)) as (native, alone):
             with native:
-                c.call(pool, [function, block, c.word(0), n, chunk, colour, colours], I32)
+                c.call(pool, [function, block, stride, n, chunk, colour, colours], I32)
             with alone, c.loop(n, c.mul(colour, chunk), c.mul(colours, chunk)) as low:
-                c.call(function, [block, low, c.min(c.add(low, chunk), n)])
+                own = c.add(block, c.mul(c.div(low, chunk), stride))
+                c.call(function, [own, low, c.min(c.add(low, chunk), n)])
         c.b.ret_void()
         return made
 
@@ -104,7 +106,8 @@ class CpuModule(FrameModule):
         dims, n = self.dims(c, context, description, c.load(step, layout.LAUNCH_INDEX))
         with c.when(c.compare("==", n, 0)):
             c.b.ret_void()
-        program, chunk, colours = self.cut(c, step, dims, n)
+        decision = self.cut(c, context, step, element, dims, n)
+        program, chunk, colours = decision.program.get(), decision.chunk.get(), decision.colours.get()
         count = c.ceil_div(n, chunk)
         block = c.words(c.div(c.load(step, layout.LAUNCH_BLOCK), 8))
         self.pack(c, context, step, element, block)
@@ -118,10 +121,12 @@ class CpuModule(FrameModule):
         c.store(partials.get(), block, abi.PARTIALS)
         record = self.record(c, context, step, element, block)
         function, finish = c.load(program, layout.PROGRAM_FUNCTION), c.load(program, layout.PROGRAM_FINISH)
-        c.b.call(chunks, [c.load(description, layout.POOL), function, block, n, chunk, colours])
+        first, stride = self.blocks(c, context, step, element, block, count, decision)
+        c.b.call(chunks, [c.load(description, layout.POOL), function, first, stride, n, chunk, colours])
         with c.when(c.compare("!=", sums, 0)):
-            c.call(finish, [block, c.word(0), count])
+            c.call(finish, [first, c.word(0), count])
             c.b.call(self.free, [partials.get()])
+        self.together(c, context, step, element, count, decision)
         self.examine(c, context, step, dims, record)
         c.b.ret_void()
         return made
@@ -150,15 +155,13 @@ class CpuModule(FrameModule):
     def buffer(self, c: Code, context: Word, index: Word) -> Word:
         return c.add(c.load(context, BUFFERS), c.mul(index, 8 * BUFFER_WORDS))
 
-    def cut(self, c: Code, step: Word, dims: Word, n: Word) -> tuple[Word, Word, Word]:
-        """Which program runs, in chunks of what length, and in how many colours.
-
-        The same decision as :func:`diffkern.runtime.schedule.plan_adjoint` makes, but for private copies.
-        """
+    def cut(self, c: Code, context: Word, step: Word, element: Word, dims: Word, n: Word) -> Decision:
+        """How a launch runs: the same decision as :func:`diffkern.runtime.schedule.plan_adjoint` makes."""
         plain, atomic = c.add(step, layout.LAUNCH_PLAIN), c.add(step, layout.LAUNCH_ATOMIC)
         program = c.variable(plain)
         chunk = c.variable(self.chunk_of(c, plain, n, c.word(1)))
-        colours = c.variable(1)
+        colours, repeated = c.variable(1), c.variable(0)
+        decision = Decision(program, chunk, colours, repeated, c.variable(0), c.variable(0))
         flags = c.load(step, layout.LAUNCH_FLAGS)
         adjoint = c.compare("!=", c.b.and_(flags, c.word(layout.IS_ADJOINT)), 0)
         several = c.compare("<", chunk.get(), n)
@@ -170,24 +173,29 @@ class CpuModule(FrameModule):
                 extent = c.load(dims, 8 * axis)
                 own = c.compare("<", c.word(axis), arity)
                 # Several threads have one index where the launch has more axes than the kernel asks about.
-                repeated = c.b.and_(c.b.not_(own), c.compare(">", extent, 1))
-                general.set(c.choose(repeated, 1, general.get()))
+                apart = c.b.or_(own, c.compare("<=", extent, 1))
+                repeated.set(c.choose(apart, repeated.get(), 1))
                 reach = c.min(c.load(step, layout.LAUNCH_REACH + 8 * axis), c.sub(extent, 1))
                 distance.set(c.add(distance.get(), c.choose(own, c.mul(reach, stride.get()), 0)))
                 stride.set(c.mul(stride.get(), extent))
+            general.set(c.b.or_(general.get(), repeated.get()))
+            distance.set(c.choose(c.compare("!=", repeated.get(), 0), 0, distance.get()))
             with c.either(c.compare("!=", general.get(), 0)) as (anywhere, near):
                 with anywhere:
-                    has = c.compare("!=", c.load(atomic, layout.PROGRAM_FUNCTION), 0)
-                    with c.either(has) as (there, missing):
-                        with there:
-                            program.set(atomic)
-                            chunk.set(self.chunk_of(c, atomic, n, c.word(1)))
-                        with missing:
-                            chunk.set(n)
+                    self.apart(c, context, step, element, n, distance.get(), decision)
                 with near, c.when(c.compare(">", distance.get(), 0)):
                     chunk.set(self.chunk_of(c, plain, n, c.add(distance.get(), 1)))
                     colours.set(2)
-        return program.get(), chunk.get(), colours.get()
+            without = c.compare("==", decision.copies.get(), 0)
+            with c.when(c.b.and_(c.compare("!=", general.get(), 0), without)):
+                has = c.compare("!=", c.load(atomic, layout.PROGRAM_FUNCTION), 0)
+                with c.either(has) as (there, missing):
+                    with there:
+                        program.set(atomic)
+                        chunk.set(self.chunk_of(c, atomic, n, c.word(1)))
+                    with missing:
+                        chunk.set(n)
+        return decision
 
     def chunk_of(self, c: Code, program: Word, n: Word, least: Word) -> Word:
         """The length of a chunk, as :func:`diffkern.runtime.schedule.cut` has it."""

@@ -221,7 +221,7 @@ class _Plan:
             if is_static(self.dims):
                 check_alone(manifest, self.dims)
                 known = {k for k, shape in shapes.items() if is_static(shape)}
-                entries = [entry for entry in manifest.get("extents", ()) if {k for k, _ in entry["shapes"]} <= known]
+                entries = [entry for entry in manifest.get("accesses", ()) if {k for k, _ in entry["shapes"]} <= known]
                 check_extents(entries, names, self.dims, shapes)
         except LaunchError as error:
             raise named(self.kernel.name, error) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array as words
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
 from diffkern.interop.jax.messages import messages
 from diffkern.interop.jax.spelling import array_type, type_of
+from diffkern.ir.types import scalar_of
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import chunk_work, conflicts_of
 
@@ -53,7 +54,7 @@ class Description:
     """The words of a call; ``address`` is where they lie."""
 
     def __init__(self, call: Call, programs: Mapping[str, Code], pool: int) -> None:
-        self._kept: list[Any] = []
+        self._kept: list[Any] = [programs]
         steps = words("q")
         launches = 0
         for step in call.steps:
@@ -96,10 +97,15 @@ class Description:
         out = words("q", (layout.LAUNCH, 0, index))
         out.extend(_program(plain))
         out.extend(_program(programs[launch.atomic]) if launch.atomic else (0,) * 5)
+        cotangents = _cotangents(launch, manifest, fields) if adjoint and isinstance(plain, Executable) else []
         out.extend((manifest["tid_arity"], flags, *reach, len(launch.params), size, texts, sites, len(stamps)))
+        out.extend((round(max(float(manifest["cost"]), 1.0) * layout.COST_UNIT), len(cotangents), 0))
         for bound in launch.params:
             out.extend(self._param(bound))
         out.extend(stamps)
+        out[layout.LAUNCH_COPIES // 8] = 8 * len(out)
+        for entry in cotangents:
+            out.extend(entry)
         out[1] = 8 * len(out)
         return out
 
@@ -128,6 +134,18 @@ class Description:
             table.extend((*order, *(0,) * (layout.MESSAGE_NUMBERS - len(order))))
         self._kept.append(table)
         return stamps, table.buffer_info()[0], max(1, len(checks["sites"]))
+
+
+def _cotangents(launch: Launch, manifest: Mapping[str, Any], fields: Sequence[Any]) -> list[tuple[int, ...]]:
+    """The cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads meet there."""
+    found: list[tuple[int, ...]] = []
+    for param, bound, field in zip(manifest["params"], launch.params, fields, strict=True):
+        if param["role"] == "cotangent":
+            scalar, entry = scalar_of(array_type(param["type"])), manifest["conflicts"][str(param["of"])]
+            copyable = entry["private"] and scalar.bits >= 32  # narrower sums round at each step
+            flags = (layout.MEETS if entry["class"] == "general" else 0) | (layout.COPYABLE if copyable else 0)
+            found.append((bound.buffer, field.offset, scalar.itemsize, flags))
+    return found
 
 
 def _program(program: Code) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from diffkern.interop.torch.observers import check_tangents, is_traced
 from diffkern.interop.torch.place import gpu_of, order_around_launch, order_before, tensor_over
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
 from diffkern.interop.torch.versions import TensorVersion
@@ -130,6 +131,7 @@ def from_torch(
     """Return an array over the memory of a tensor; see :func:`diffkern.from_torch`."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"from_torch takes a tensor, not {type(t).__name__}")
+    _check_observers(t)
     element = None if dtype is None else resolve_dtype(dtype)
     made = as_array(t, element)
     wanted = t.requires_grad if requires_grad is None else requires_grad
@@ -146,6 +148,7 @@ def from_torch(
 def as_argument(t: torch.Tensor, element: Stored | None) -> array:
     """Return a tensor that is passed to a launch as an array; under a tape with the tensor's gradient."""
     tape = current.tape
+    _check_observers(t)
     if t.requires_grad:
         if t.grad_fn is not None and (tape is not None or torch.is_grad_enabled()):
             as_array(t, element)  # what is wrong with it as an array is said first
@@ -166,6 +169,16 @@ def as_argument(t: torch.Tensor, element: Stored | None) -> array:
     if made._data.size:
         _passed[id(t)] = _Passed(t, element, made)
     return _in_order(made)
+
+
+def _check_observers(t: torch.Tensor) -> None:
+    """Refuse where PyTorch takes down what is done, and would miss what is done to the array."""
+    check_tangents("a launch", (t,))
+    if is_traced():
+        raise TypeError(
+            "torch.jit.trace records what PyTorch does, and a launch cannot be seen by it; call the kernel through "
+            "dk.torch_function"
+        )
 
 
 def _in_order(made: array) -> array:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffkern.interop.torch.call import Backward, Forward
+from diffkern.interop.torch.observers import forward_mode
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
@@ -204,10 +205,7 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         """Raise: there is no forward mode."""
-        raise RuntimeError(
-            f"dk.torch_function({ctx.function.kernel.name}): forward-mode derivatives (torch.func.jvp, jacfwd) are not "
-            "offered; use reverse mode (torch.func.grad, vjp, jacrev)"
-        )
+        raise forward_mode(repr(ctx.function))
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], function: TorchFunction, *args: Any) -> Any:

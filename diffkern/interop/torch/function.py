@@ -17,6 +17,7 @@ from diffkern.interop.spec import CallSpec
 from diffkern.interop.torch import operator
 from diffkern.interop.torch.call import Forward
 from diffkern.interop.torch.eager import Call, Plain, Transformed
+from diffkern.interop.torch.observers import check_tangents, is_traced
 from diffkern.interop.torch.place import default_device
 from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct
@@ -84,13 +85,14 @@ class TorchFunction:
             raise self._wrong_count(len(args))
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             args = self._cast(args)
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or is_traced():
             return self._operator(args)
         if _transforming():
             found: tuple[torch.Tensor, ...] = Transformed.apply(self, *args)
             return found if len(found) > 1 else found[0]
         if _dispatched() or self._is_special(args):
             return self._operator(args)
+        check_tangents(repr(self), args)
         if torch.is_grad_enabled():
             for a in args:
                 if isinstance(a, torch.Tensor) and a.requires_grad:

@@ -19,6 +19,7 @@ from diffkern.errors import LaunchError
 from diffkern.forks import free_in_child
 from diffkern.interop.torch.call import home_of, is_value, result_type
 from diffkern.interop.torch.eager import disabled, gradients_of, second_derivative
+from diffkern.interop.torch.observers import check_tangents
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Mat, Vec
 from diffkern.lang.annotations import ArrayAnnotation
@@ -98,9 +99,9 @@ class Operator:
         self._call.register_autograd(self._differentiate, setup_context=self._keep)
 
     def serves(self, function: TorchFunction) -> bool:
-        """Whether calls of another function of this content can go here."""
+        """Whether calls of another function of this content can go here: not if what its kernel captures may change."""
         kernel = self._function.kernel
-        return function.kernel is kernel or kernel.generation() == self._generation
+        return function.kernel is kernel or (kernel.generation() == self._generation and not kernel.may_change)
 
     def caller(self) -> Callable[[tuple[Any, ...]], Any]:
         """Return what calls it with the arguments of the function."""
@@ -135,6 +136,7 @@ class Operator:
 
     def _run(self, *flat: Any) -> Any:
         args = self._arguments(flat)
+        check_tangents(repr(self._function), args)
         forward = self._function.forward_of(args)
         results, _ = forward.run(args)
         self._runs.note(results, forward.generation)

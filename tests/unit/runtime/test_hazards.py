@@ -56,6 +56,13 @@ def test_waits_are_those_of_all_pairs_and_no_more(program):
             assert not any(k in closure(found)[other] for other in needed)
 
 
+@given(st.lists(st.tuples(*[st.lists(st.tuples(st.integers(0, 2), st.sampled_from(VIEWS)), max_size=2)] * 2)))
+def test_all_waits_are_those_of_all_pairs(program):
+    arrays = [dk.zeros(16) for _ in range(3)]
+    steps = [tuple([view(arrays[k]) for k, view in part] for part in step) for step in program]
+    assert waits(steps, every=True) == pairs(steps)
+
+
 def test_long_programs(monkeypatch):
     """Rows of a trajectory: each step waits for the one before alone, also where nothing is left out afterwards."""
     monkeypatch.setattr(hazards, "_MOST_REDUCED", 10)

@@ -119,6 +119,26 @@ def test_order(model):
         sequence.reorder([0, 1, 1])
 
 
+def test_steps_on_interleaved_elements_may_change_places():
+    """The order is judged as a graph judges it: by elements, not by the bytes between the first and the last."""
+    x, y = floats(1, 2, 3, 4), dk.zeros(4)
+    square = dk.zeros((2, 2))
+    with dk.record() as sequence:
+        scale[2](x[::2], 1.0, y[::2])
+        scale[2](x[1::2], 2.0, y[1::2])
+        square[:, 0].fill_(1.0)
+        square[:, 1].fill_(2.0)
+        scale[2](x[1::2], 3.0, y[1:3])
+    assert sequence.dependencies() == [set(), set(), set(), set(), {0, 1}]
+    y.zero_()
+    square.zero_()
+    sequence.reorder([3, 1, 0, 4, 2]).replay()
+    assert y.numpy().tolist() == [1, 12, 48, 32]
+    assert square.numpy().tolist() == [[1, 2], [1, 2]]
+    with pytest.raises(ValueError, match=r"step 4 .* must stay behind step 1"):
+        sequence.reorder([0, 4, 1, 2, 3])
+
+
 def test_copies_fills_and_sums_of_all_kinds():
     a, b, c = floats(1, 2, 3, 4), dk.zeros(4), dk.zeros((4, 4), dtype=dk.float64)
     with dk.record() as sequence:

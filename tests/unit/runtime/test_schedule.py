@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ def test_one_chunk_needs_nothing():
     assert plan_adjoint((10,), 1.0, Conflicts((0,), (5,), False), {0: 10**9}).private == ()
 
 
-@pytest.mark.parametrize(("dim", "dims"), [(3, (3,)), ((2, 3), (2, 3)), ([4], (4,)), (True, (1,))])
+@pytest.mark.parametrize(("dim", "dims"), [(3, (3,)), ((2, 3), (2, 3)), ([4], (4,)), (np.array([4, 5]), (4, 5))])
 def test_dimensions(dim, dims):
     assert normalize_dim(dim) == dims
 

@@ -143,3 +143,36 @@ def test_float32_is_compared_with_float64() -> None:
 
     with pytest.raises(GradientError, match="the same kernel in float64"):
         gradcheck(cancel, 4, [_x()], [np.zeros(4, np.float32)])
+
+
+@dk.kernel
+def to_integers(x: dk.array(dtype=float), y: dk.array(dtype=int)):
+    i = dk.tid()
+    y[i] = int(x[i])
+
+
+@dk.kernel
+def of_integers(x: dk.array(dtype=int), y: dk.array(dtype=int)):
+    i = dk.tid()
+    y[i] = 2 * x[i]
+
+
+@dk.kernel
+def kinked(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = dk.abs(x[i]) + dk.abs(y[i])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dim", "inputs", "options", "why"),
+    [
+        (to_integers, 2, [np.ones(2, np.float32), np.zeros(2, np.int32)], {}, "it changes no array of floats"),
+        (of_integers, 2, [np.ones(2, np.int32), np.zeros(2, np.int32)], {}, "it changes no array of floats"),
+        (kinked, 0, [np.ones(2, np.float32), np.ones(2, np.float32)], {}, "runs no thread"),
+        (kinked, 2, [np.ones(2, np.float32), np.ones(2, np.float32)], {"max_elements": 0}, "max_elements is 0"),
+        (kinked, 2, [np.zeros(2, np.float32), np.zeros(2, np.float32)], {}, "all 4 elements lie too near a kink"),
+    ],
+)
+def test_nothing_to_compare_is_a_failure(kernel, dim, inputs, options, why):
+    with pytest.raises(GradientError, match=f"compared nothing: .*{why}"):
+        gradcheck(kernel, dim, inputs, **options)

@@ -1,0 +1,150 @@
+"""Private copies of cotangents in a handler: what threads of different chunks add to one element, they add apart.
+
+In: the launch of an adjoint in which threads may meet anywhere, its buffers, how many threads there are. Out: how many
+groups of chunks work on copies of their own, their argument blocks, and afterwards the sum of the copies, in order, so
+that a gradient is the same number each time. Tapes decide in the same way (:mod:`diffkern.runtime.schedule`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.interop.jax import layout
+from diffkern.interop.jax.emit import I64, VOID, Code, Variable, Word
+from diffkern.interop.jax.frame import DESCRIPTION, FrameModule
+from diffkern.runtime.schedule import MAX_GROUPS
+
+__all__ = ["CopiesModule", "Decision"]
+
+_LINE = 64
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a launch runs, while its code is made.
+
+    Attributes
+    ----------
+    program, chunk, colours
+        What runs, in chunks of what length, in how many colours.
+    everywhere
+        Whether threads meet in all cotangents, because several have one index.
+    copies
+        Where the copies are; 0 without.
+    size
+        Bytes of all the copies of one group.
+    """
+
+    program: Variable
+    chunk: Variable
+    colours: Variable
+    everywhere: Variable
+    copies: Variable
+    size: Variable
+
+
+class CopiesModule(FrameModule):
+    """The part of the module for the CPU that keeps chunks apart."""
+
+    calloc: Any
+    free: Any
+    add_up: Any
+
+    def copy_bytes(self, c: Code, to: Word, source: Word, count: Word | int) -> None:
+        """Copy memory."""
+        raise NotImplementedError
+
+    def place(self, c: Code, context: Word, description: Word, index: Word, element: Word) -> tuple[Word, Word, Word]:
+        """Address and bytes of a buffer's element of the batch, and the buffer."""
+        raise NotImplementedError
+
+    def adding(self) -> Any:
+        """``add_up(goal, source, bytes, item)``: add numbers of 4 or 8 bytes to others."""
+        made, c = self.function("add_up", VOID, [I64] * 4)
+        goal, source, size, item = made.args
+        with c.either(c.compare("==", item, 4)) as (single, double):
+            for context, kind, width in ((single, ir.FloatType(), 4), (double, ir.DoubleType(), 8)):
+                with context, c.loop(size, 0, width) as at:
+                    to = c.pointer(c.add(goal, at))
+                    x = c.b.load(to, typ=kind, align=width)
+                    y = c.b.load(c.pointer(c.add(source, at)), typ=kind, align=width)
+                    c.b.store(c.b.fadd(x, y), to, align=width)
+        c.b.ret_void()
+        return made
+
+    @contextlib.contextmanager
+    def shared(
+        self, c: Code, context: Word, step: Word, element: Word, everywhere: Word
+    ) -> Iterator[tuple[Word, Word, Word, Word]]:
+        """Around what is done for each cotangent in which threads may meet: its entry, address, bytes, and rounded."""
+        entries = c.add(step, c.load(step, layout.LAUNCH_COPIES))
+        with c.loop(c.load(step, layout.LAUNCH_COTANGENTS)) as k:
+            entry = c.add(entries, c.mul(k, layout.COPY_BYTES))
+            flags = c.b.and_(c.load(entry, layout.COPY_FLAGS), c.word(layout.MEETS))
+            with c.when(c.compare("!=", c.b.or_(flags, everywhere), 0)):
+                index = c.load(entry, layout.COPY_BUFFER)
+                address, size, _ = self.place(c, context, c.load(context, DESCRIPTION), index, element)
+                yield entry, address, size, c.mul(c.ceil_div(size, _LINE), _LINE)
+
+    def apart(self, c: Code, context: Word, step: Word, element: Word, n: Word, distance: Word, d: Decision) -> None:
+        """Make copies, if they are worth it; `d.chunk` is the length of a chunk without them."""
+        able, copied = c.variable(1), c.variable(0)
+        d.size.set(0)
+        with self.shared(c, context, step, element, d.everywhere.get()) as (entry, _, size, rounded):
+            allowed = c.b.and_(c.load(entry, layout.COPY_FLAGS), c.word(layout.COPYABLE))
+            able.set(c.choose(c.compare("!=", allowed, 0), able.get(), 0))
+            copied.set(c.add(copied.get(), c.div(size, c.load(entry, layout.COPY_ITEM))))
+            d.size.set(c.add(d.size.get(), rounded))
+        work = c.mul(n, c.load(step, layout.LAUNCH_COST))
+        groups = c.variable(MAX_GROUPS)
+        with c.forever() as stop:
+            # Clearing and adding up the copies may cost an eighth of the work; two groups may cost a quarter.
+            part = c.choose(c.compare("==", groups.get(), 2), 4, 8)
+            price = c.mul(c.mul(c.mul(groups.get(), copied.get()), part), 2 * layout.COST_UNIT)
+            stop(c.b.or_(c.compare("<", groups.get(), 2), c.compare("<=", price, work)))
+            groups.set(c.div(groups.get(), 2))
+        groups.set(c.min(groups.get(), c.ceil_div(n, d.chunk.get())))
+        worth = c.b.and_(c.compare(">", groups.get(), 1), c.compare("!=", able.get(), 0))
+        with c.when(worth):
+            d.copies.set(c.b.call(self.calloc, [c.sub(groups.get(), 1), d.size.get()]))
+            with c.when(c.compare("!=", d.copies.get(), 0)):
+                d.chunk.set(c.max(c.ceil_div(n, groups.get()), c.add(distance, 1)))
+                d.colours.set(c.choose(c.compare(">", distance, 0), 2, 1))
+
+    def blocks(
+        self, c: Code, context: Word, step: Word, element: Word, block: Word, count: Word, d: Decision
+    ) -> tuple[Word, Word]:
+        """Return the chunks' argument blocks, and how far they are apart: one for all where there are no copies."""
+        first, stride = c.variable(block), c.variable(0)
+        with c.when(c.compare("!=", d.copies.get(), 0)):
+            size = c.load(step, layout.LAUNCH_BLOCK)
+            blocks = c.words(c.div(c.mul(count, size), 8))
+            at = c.variable(d.copies.get())
+            with c.loop(count) as k:
+                own = c.add(blocks, c.mul(k, size))
+                self.copy_bytes(c, own, block, size)
+                has_copy, where = c.compare(">", k, 0), d.everywhere.get()
+                with c.when(has_copy), self.shared(c, context, step, element, where) as (entry, _, _, rounded):
+                    c.store(at.get(), c.add(own, c.load(entry, layout.COPY_OFFSET)))
+                    at.set(c.add(at.get(), rounded))
+            first.set(blocks)
+            stride.set(size)
+        return first.get(), stride.get()
+
+    def together(self, c: Code, context: Word, step: Word, element: Word, count: Word, d: Decision) -> None:
+        """Add the copies to the cotangents, and give their memory back."""
+        with c.when(c.compare("!=", d.copies.get(), 0)):
+            at = c.variable(d.copies.get())
+            with self.shared(c, context, step, element, d.everywhere.get()) as (entry, address, size, rounded):
+                item = c.load(entry, layout.COPY_ITEM)
+                with c.loop(c.sub(count, 1), 1) as k:
+                    other = c.add(at.get(), c.mul(k, d.size.get()))
+                    c.b.call(self.add_up, [at.get(), other, size, item])
+                c.b.call(self.add_up, [address, at.get(), size, item])
+                at.set(c.add(at.get(), rounded))
+            c.b.call(self.free, [d.copies.get()])
