@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +31,7 @@ from diffkern.ir.structs import Argument
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
 from diffkern.runtime.native import assemble
-from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object
+from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
 from diffkern.runtime.program import Executable
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ _NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 _CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
 _CUDA_SETTINGS = ("DIFFKERN_NVRTC",)
 
-_loaded: dict[str, Executable] = {}
+# A program that nothing can run any more leaves memory, with its machine code.
+_loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 _entries: dict[str, Entry] = {}
 _store: Store | None = None
 _directories: list[Store] = []
@@ -408,10 +410,10 @@ def _from_cache(entry: Entry | None) -> Executable | None:
 
 def _executable(entry: Entry) -> Executable:
     symbols: Sequence[str] = entry.symbols
-    addresses = load_object(entry.object_code, symbols)
-    finish = addresses[symbols[1]] if entry.program["sites"] else 0
+    code = load_code(entry.object_code, symbols)
+    finish = code[symbols[1]] if entry.program["sites"] else 0
     made = CheckedExecutable if "checks" in entry.program else Executable
-    return made(addresses[symbols[0]], finish, entry.program)
+    return made(code[symbols[0]], finish, entry.program, code)
 
 
 @functools.cache

@@ -118,5 +118,6 @@ def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
     return AutodiffError(
         f"the gradient needs this value of {name}, which the kernel overwrites{line} before and after it is read",
         loc=op.loc,
-        remedy="keep the value in a local variable, or give each iteration an element of its own",
+        remedy="carry the value from iteration to iteration in a variable and write it to the array behind the loop, "
+        "or give each iteration an element of its own",
     )

@@ -276,7 +276,7 @@ class _Reverse:
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
                 if guarded:
-                    contribution = kept_zero(self.b, ct, contribution)
+                    contribution = kept_zero(self.b, op, ct, contribution)
                 _name(contribution, v)
                 cts.add(v, contribution)
 

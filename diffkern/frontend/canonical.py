@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -282,7 +282,8 @@ class Meaning:
     annotations: list[dict[str, Any]]
 
 
-_KEPT: Final[weakref.WeakKeyDictionary[Any, Meaning]] = weakref.WeakKeyDictionary()
+# A function keeps its own meaning: that leads back to the function, so anything else that kept it would keep both.
+_MEANING: Final = "__diffkern_meaning__"
 
 
 def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
@@ -309,9 +310,10 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
 
 def meaning_of(pyfunc: Callable[..., Any]) -> Meaning:
     """What a kernel means now; errors are those of :func:`fingerprint`."""
-    kept = _KEPT.get(pyfunc)
-    if kept is not None and all(guard.holds() for guard in kept.guards):
-        return kept
+    of, kept = pyfunc.__dict__.get(_MEANING, (None, None))
+    # What functools.wraps makes has the attributes of another function.
+    if of is not None and of() is pyfunc and all(guard.holds() for guard in kept.guards):
+        return cast("Meaning", kept)
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
     guards: list[Guard] = []
     annotations: list[dict[str, Any]] = []
@@ -333,7 +335,8 @@ def meaning_of(pyfunc: Callable[..., Any]) -> Meaning:
             code = _encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
             guards.append(Guard(k, scope, path, depth, obj, code))
-    made = _KEPT[pyfunc] = Meaning(fields, guards, reached[1:], annotations)
+    made = Meaning(fields, guards, reached[1:], annotations)
+    pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
 
 

@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
-from diffkern.frontend.scope import Scope
+from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.source import Source
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
+from diffkern.lang import lowering_key
 
 __all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]
 
@@ -126,6 +127,19 @@ class Context:
         if isinstance(term, Poison):
             raise Cascade
         return term
+
+    def builtin(self, node: ast.expr) -> str | None:
+        """The key of the built-in that an expression is, under whatever name, known without lowering it; else None."""
+        obj = self._outside(node)
+        return None if obj is MISSING else lowering_key(obj)
+
+    def _outside(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Attribute):
+            owner = self._outside(node.value)
+            return MISSING if owner is MISSING else static_attribute(owner, node.attr)
+        if isinstance(node, ast.Name) and node.id not in self.frame.locals:
+            return self.frame.scope.lookup(node.id)
+        return MISSING
 
     def block(self, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
         """Lower statements. The tails: nothing follows them in the innermost loop's body, in the function."""

@@ -7,7 +7,7 @@ statement which names are still read (:class:`Liveness`), so that branches and l
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 __all__ = ["UPDATES", "Liveness", "assigned", "chain_of", "contains", "falls_off", "leaves", "names_read"]
@@ -29,10 +29,13 @@ UPDATES: Mapping[str, Mapping[str, int]] = {
     "tile_sub_inplace": {"a": 0},
     "tile_upper_solve_inplace": {"z": 1},
 }
-"""Functions that change variables passed to them, by name: parameter and position."""
+"""Functions that change variables passed to them, by key: parameter and position."""
+
+Called: TypeAlias = Callable[[ast.expr], "str | None"]
+"""Says which built-in an expression is that is called, by its key; None for anything else."""
 
 
-def assigned(stmts: Iterable[ast.AST]) -> list[str]:
+def assigned(stmts: Iterable[ast.AST], called: Called = lambda _: None) -> list[str]:
     """Names that the statements assign, each once, in the order of the source."""
     found: dict[str, None] = {}
     for stmt in stmts:
@@ -43,14 +46,13 @@ def assigned(stmts: Iterable[ast.AST]) -> list[str]:
                 name = _root(node)  # v[0] = ... replaces the vector v
                 found.update({} if name is None else {name: None})
             elif isinstance(node, ast.Call):
-                found.update(dict.fromkeys(_updated(node)))
+                found.update(dict.fromkeys(_updated(node, called(node.func))))
     return list(found)
 
 
-def _updated(call: ast.Call) -> list[str]:
-    """Variables that a call changes."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    places = UPDATES.get(name, {})
+def _updated(call: ast.Call, key: str | None) -> list[str]:
+    """Variables that a call of a built-in changes."""
+    places = UPDATES.get(key, {}) if key is not None else {}
     given = [call.args[k] for k in places.values() if k < len(call.args)]
     given += [keyword.value for keyword in call.keywords if keyword.arg in places]
     return [node.id for node in given if isinstance(node, ast.Name)]

@@ -66,7 +66,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     state = LoopState(stmt, f"$broken{uid}", f"$continued{uid}")
     live = cx.frame.liveness.head(stmt) | cx.frame.liveness.after(stmt)
     has_break, returns = contains(stmt.body, (ast.Break,)), contains(stmt.body, (ast.Return,))
-    names = [n for n in assigned([*_targets(stmt), *stmt.body]) if n in live]
+    names = [n for n in assigned([*_targets(stmt), *stmt.body], cx.builtin) if n in live]
     flags = [state.broken] if has_break else []
     if returns:
         flags.append(RETURNED)

@@ -71,7 +71,7 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
         cx.errors.extend(error.errors)
     except Cascade:
         pass
-    for name in assigned([stmt]):
+    for name in assigned([stmt], cx.builtin):
         binding = cx.env.get(name)
         if binding is None or not isinstance(binding.term, (View, RecView)):
             cx.env[name] = Binding(Poison(), None)

@@ -173,14 +173,14 @@ def _axpy(cx: Context, name: str, node: ast.Call) -> Term:
     return Static(None, "None")
 
 
-def _added_in_place(op: str) -> Call:
+def _added_in_place(key: str, op: str) -> Call:
     def call(cx: Context, name: str, node: ast.Call) -> Term:
         given = arguments(cx, name, node, ("a", "b"))
         _, a = variable(cx, given["a"], f"the argument a of {name}")
         b = tile_argument(cx, given["b"], f"the argument b of {name}")
         if tile_type(a) != tile_type(b):
             mismatch(cx, f"{name} of tiles of two types", a, b, node)
-        update(cx, node, name.removeprefix("dk."), given["a"], binary(cx, op, Val(a), Val(b), node).value)
+        update(cx, node, key, given["a"], binary(cx, op, Val(a), Val(b), node).value)
         return Static(None, "None")
 
     return call
@@ -422,7 +422,7 @@ def _diag_add(cx: Context, name: str, node: ast.Call) -> Term:
     return Val(cx.b.one("tile_map", a, rows, shape=t.shape, dtypes=(t.dtype,), body=body, indexed=True))
 
 
-def _in_place(made: Call, parameters: tuple[str, ...], changed: str) -> Call:
+def _in_place(key: str, made: Call, parameters: tuple[str, ...], changed: str) -> Call:
     """A function whose result takes the place of one of its arguments."""
 
     def call(cx: Context, name: str, node: ast.Call) -> Term:
@@ -430,7 +430,7 @@ def _in_place(made: Call, parameters: tuple[str, ...], changed: str) -> Call:
         variable(cx, given[changed], f"the argument {changed} of {name}")
         new = made(cx, name, node)
         assert isinstance(new, Val)
-        update(cx, node, name.removeprefix("dk."), given[changed], new.value)
+        update(cx, node, key, given[changed], new.value)
         return Static(None, "None")
 
     return call
@@ -454,11 +454,11 @@ CALLS: Final[Mapping[str, Call]] = {
     "tile_cholesky_solve": _cholesky_solve,
     "tile_lower_solve": _triangular(True),
     "tile_upper_solve": _triangular(False),
-    "tile_add_inplace": _added_in_place("add"),
-    "tile_sub_inplace": _added_in_place("sub"),
+    "tile_add_inplace": _added_in_place("tile_add_inplace", "add"),
+    "tile_sub_inplace": _added_in_place("tile_sub_inplace", "sub"),
     "tile_diag_add": _diag_add,
-    "tile_cholesky_inplace": _in_place(_cholesky, ("A",), "A"),
-    "tile_cholesky_solve_inplace": _in_place(_cholesky_solve, ("L", "y"), "y"),
-    "tile_lower_solve_inplace": _in_place(_triangular(True), ("L", "y"), "y"),
-    "tile_upper_solve_inplace": _in_place(_triangular(False), ("U", "z"), "z"),
+    "tile_cholesky_inplace": _in_place("tile_cholesky_inplace", _cholesky, ("A",), "A"),
+    "tile_cholesky_solve_inplace": _in_place("tile_cholesky_solve_inplace", _cholesky_solve, ("L", "y"), "y"),
+    "tile_lower_solve_inplace": _in_place("tile_lower_solve_inplace", _triangular(True), ("L", "y"), "y"),
+    "tile_upper_solve_inplace": _in_place("tile_upper_solve_inplace", _triangular(False), ("U", "z"), "z"),
 }

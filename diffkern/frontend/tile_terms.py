@@ -249,9 +249,12 @@ def variable(cx: Context, node: ast.expr, what: str) -> tuple[str, Value]:
 
 def update(cx: Context, call: ast.Call, key: str, node: ast.expr, new: Value) -> None:
     """Let the variable that was passed to a function hold the tile that the function made of it."""
-    written = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if written != key:
-        cx.type_error(call.func, f"{key} changes its argument and must be called by its own name", f"write dk.{key}(…)")
+    if cx.builtin(call.func) != key:
+        cx.type_error(
+            call.func,
+            f"{key} changes its argument and must be called by its own name, or one that it has outside of the kernel",
+            f"write dk.{key}(…)",
+        )
     assert key in UPDATES
     assert isinstance(node, ast.Name)
     check_update(cx, node.id, node)

@@ -63,7 +63,8 @@ class Graph(Uncopied):
         self._has_run = False
         self._streams: list[CudaStream] = []
         if self._device is not None:
-            self._build(self._device)
+            with self._device.active:
+                self._build(self._device)
 
     @property
     def device(self) -> Device:
@@ -87,7 +88,8 @@ class Graph(Uncopied):
         if stream is not None and stream.device is not device:
             raise LaunchError(f"the graph runs on {device}, and the stream is {stream!r}")
         if not self._is_current():
-            self._build(device)
+            with device.active:
+                self._build(device)
         settle_queues()
         chosen: Any = device.stream if stream is None else stream
         for memory in self._written:
@@ -97,9 +99,9 @@ class Graph(Uncopied):
             self._streams.append(chosen)
             for memory in self._memories():
                 memory.use(chosen)
-        device.activate()
         device.recent.append("a graph of " + ", ".join(dict.fromkeys(item.operation.label for item in self._items[:4])))
-        device.driver.graph_launch(self._executable, chosen.cuda_stream)
+        with device.active:
+            device.driver.graph_launch(self._executable, chosen.cuda_stream)
         if self._pinned:
             on_its_way(chosen.record_event())
 
@@ -111,7 +113,6 @@ class Graph(Uncopied):
         """Capture the steps, and make the graph of them or give it their parameters."""
         kept: list[Any] = [item.operation for item in self._items]
         stream = device.new_stream()
-        device.activate()
         device.capture_started(kept)
         driver = device.driver
         try:

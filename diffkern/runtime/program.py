@@ -21,6 +21,7 @@ from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim,
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.native.loader import Code
 
 __all__ = ["Executable", "Geometry"]
 
@@ -41,15 +42,20 @@ class Executable:
 
     Parameters
     ----------
-    addresses : mapping of str to int
-        Where its functions are: ``kernel``, and ``finish`` if it has reduction sites.
+    address, finish : int
+        Where its functions are: the kernel, and the one that adds up partial sums.
     manifest : mapping
         The program's facts.
+    code : Code, optional
+        What keeps the functions in memory.
 
     Attributes
     ----------
     address, finish : int
         Addresses of the kernel function and of the one that adds up partial sums (0 without).
+    code : Code or None
+        The machine code, where it is in memory for this program alone: it stays there as long as it is referenced, so
+        whoever calls an address in it without this program has to keep it.
     sites : int
         Number of uniform addresses that are accumulated to.
     blockwise : bool
@@ -69,12 +75,13 @@ class Executable:
     """
 
     __slots__ = (
-        "_geometry", "address", "block_dim", "blockwise", "contiguous_cotangents", "cost", "device", "finish", "layout",
-        "manifest", "plans", "reads", "sites", "writes",
+        "__weakref__", "_geometry", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
+        "device", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
     )  # fmt: skip
 
-    def __init__(self, address: int, finish: int, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, address: int, finish: int, manifest: Mapping[str, Any], code: Code | None = None) -> None:
         self.address = address
+        self.code = code
         self.device: CudaDevice | None = None
         self.finish = finish
         self.manifest = manifest
@@ -171,8 +178,8 @@ class Executable:
             return []
         block = bytearray(header + arguments)
         if not self.sites:
-            return [Step(self.address, block, n, chunk, colours)]
-        return [Step(self.address, block, n, chunk, colours, chunks * self.sites, self.finish, chunks)]
+            return [Step(self.address, block, n, chunk, colours, code=self.code)]
+        return [Step(self.address, block, n, chunk, colours, chunks * self.sites, self.finish, chunks, self.code)]
 
     def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
         """Return the argument block of a launch that repeats without native steps: here there is none."""

@@ -207,17 +207,21 @@ class FakeBase:
         """Whether an address lies in pinned memory."""
         return any(b.address <= address < b.address + b.nbytes for b in self._pinned.values())
 
+    def _block_at(self, address: int) -> Block | None:
+        """Return the block of device memory that an address lies in, freed or not."""
+        place = bisect.bisect_right(self._starts, address) - 1
+        block = self._blocks[self._starts[place]] if place >= 0 else None
+        return block if block is not None and address < block.address + max(block.nbytes, 1) else None
+
     def _check_alive(self, what: str, addresses: Iterable[int]) -> None:
         """Raise if one of some addresses lies in memory that is free by now, when work with it runs."""
         for address in addresses:
-            place = bisect.bisect_right(self._starts, address) - 1
-            block = self._blocks[self._starts[place]] if place >= 0 else None
-            if block is not None and block.gone and address < block.address + block.nbytes:
+            block = self._block_at(address)
+            if block is not None and block.gone:
                 raise AssertionError(f"{what} works with memory that was freed")
 
     def _check(self, call: str, address: int, nbytes: int) -> None:
         """Raise unless a range is memory of a device."""
-        place = bisect.bisect_right(self._starts, address) - 1
-        block = self._blocks[self._starts[place]] if place >= 0 else None
+        block = self._block_at(address)
         if block is None or block.freed or address + nbytes > block.address + block.nbytes:
             raise self._failure(call, 1)

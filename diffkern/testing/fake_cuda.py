@@ -28,6 +28,8 @@ from diffkern.testing.fake_streams import FakeStreams
 __all__ = ["FakeDriver", "Launched", "fake_cuda"]
 
 _PARTIALS = 4096
+_OTHERS = 8
+"""Contexts that libraries other than diffkern may have made; no device's memory or streams belong to them."""
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -91,7 +93,12 @@ class FakeDriver(FakeStreams, FakeMemory):
 
     @call
     def set_context(self, context: int) -> None:
+        if not 0 <= context <= self._devices + _OTHERS:
+            raise self._failure("set_context", 1)
         self._current.context = context
+
+    def current_context(self) -> int:
+        return int(getattr(self._current, "context", 0))
 
     @call
     def synchronize(self) -> None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import bisect
 import ctypes
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from diffkern.testing.fake_base import Block, FakeBase, call
 from diffkern.testing.fake_work import Work
@@ -59,6 +62,20 @@ class FakeMemory(FakeBase):
         # The driver waits for copies in progress.
         self._time.finish()
         del self._pinned[address]
+
+    def device_of(self, address: int) -> int | None:
+        block = self._block_at(address)
+        return None if block is None or block.freed else block.owner - 1
+
+    def is_page_locked(self, address: int) -> bool:
+        return self.is_pinned(address) or self.device_of(address) is not None
+
+    def lock_pages(self, nbytes: int) -> np.ndarray[Any, Any]:
+        """Return page-locked memory of the host as another library has it, for tests."""
+        block = Block(nbytes, 0)
+        self._pinned[block.address] = block
+        start = block.address - block._bytes.ctypes.data
+        return block._bytes[start : start + nbytes]
 
     @call
     def copy_to_device(self, goal: int, source: int, nbytes: int, stream: int) -> None:

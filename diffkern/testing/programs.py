@@ -26,7 +26,7 @@ from diffkern.passes.blocks import of_single_threads
 from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.loader import load_object
+from diffkern.runtime.native.loader import load_code
 from diffkern.runtime.schedule import check_whole_blocks
 
 __all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
@@ -58,8 +58,8 @@ class Compiled:
         self._arity = fn.tid_arity
         symbol = f"testing_{next(_serial)}"
         code = compile_function(fn, symbol)
-        addresses = load_object(code.object_code, code.symbols)
-        self._addresses = [addresses[name] for name in code.symbols]
+        self._code = load_code(code.object_code, code.symbols)
+        self._addresses = [self._code[name] for name in code.symbols]
         self._sites = code.sites
         self.types = tuple(p.type for p in fn.params)
 

@@ -124,7 +124,9 @@ def emit_kernel(
     weight = _weight(module.globals[symbol], {}) + len(facts.literals)
     if facts.buffers:
         weight = math.ceil(weight * longest_loop(fn))
-    made = KernelModule(str(module), symbols, sites, weight, uniform_questions(fn, placement.moved))
+    made = KernelModule(
+        str(module), symbols, sites, weight, uniform_questions(fn, placement.moved, fast_math=fast_math)
+    )
     if chunk.checks is None:
         return made
     return replace(made, check_sites=tuple(chunk.checks.sites), stamped=tuple(chunk.checks.stamps))

@@ -10,7 +10,8 @@ as ``s[0]`` under a condition. Elementary functions reach their argument on thou
 
 The loops that may be vectorised hold no other loop by then. Each has a variable: the last component of the thread
 index, or that of a ``for``. A load differs between lanes if its address moves with this variable, or is itself computed
-from such a load; all others may be the same.
+from such a load. What is computed from it counts as different only where no simplification can make it the same:
+``where(x[i] > x[i], s[0], s[0])`` is ``s[0]``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Scalar, is_differentiable
 from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
 from diffkern.passes.affine import AffineForms, tid_term
 
@@ -36,7 +38,7 @@ _WAYS = {"floordiv": 30.0, "mod": 30.0, "min": 4.0, "max": 4.0, "sign": 4.0, "ab
 _MOST_TRIPS = 64.0
 
 
-def uniform_questions(fn: Function, moved: Set[Op] = frozenset()) -> float:
+def uniform_questions(fn: Function, moved: Set[Op] = frozenset(), *, fast_math: bool = False) -> float:
     """Return how many questions there may be about the loop of a function with the most of them.
 
     Parameters
@@ -45,9 +47,11 @@ def uniform_questions(fn: Function, moved: Set[Op] = frozenset()) -> float:
         The function.
     moved : set of Op, optional
         What is executed ahead of the loop over threads.
+    fast_math : bool, optional
+        Whether LLVM may simplify as if numbers were real.
     """
     forms = AffineForms(fn)
-    return max((_Search(forms, moved).of(loop) for loop in _innermost(fn, forms)), default=0.0)
+    return max((_Search(forms, moved, fast_math).of(loop) for loop in _innermost(fn, forms)), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,17 @@ def _trips(op: Op, forms: AffineForms) -> float | None:
 class _Search:
     """Goes through a loop once.
 
-    Values that differ between lanes are in ``varying``, those that may be the same are in ``ways``, with the number of
-    ways from them to what they are computed from. The others are there before the loop.
+    Values that differ between lanes are ``own``. The others are ``shared`` if anything but literals goes into them;
+    those that are computed in the loop have ``ways``, the number of ways from them to elements that all lanes share.
     """
 
-    def __init__(self, forms: AffineForms, moved: Set[Op]) -> None:
-        self.forms, self.moved = forms, moved
+    def __init__(self, forms: AffineForms, moved: Set[Op], fast_math: bool) -> None:
+        self.forms, self.moved, self.fast_math = forms, moved, fast_math
         self.variable: object = None
+        self.own: set[Value] = set()
+        self.inside: set[Value] = set()
+        self.shared: set[Value] = set()
         self.ways: dict[Value, float] = {}
-        self.varying: set[Value] = set()
         self.constants: set[Value] = set()
         self.questions = 0.0
 
@@ -100,7 +106,7 @@ class _Search:
         """All questions about the values of a loop."""
         self.variable = loop.variable
         for region in loop.regions:
-            self.varying.update(region.params)
+            self.own.update(region.params)
             self.region(region)
         return self.questions
 
@@ -113,31 +119,59 @@ class _Search:
                 continue
             for sub in op.regions:
                 self.region(sub)
-            self.define(op, [*op.operands, *(v for sub in op.regions for v in sub.yields)])
+            if op.name == "const":
+                self.constants.update(op.results)
+            elif op.regions:
+                for k, result in enumerate(op.results):
+                    self.choice(result, op.operands, [sub.yields[k] for sub in op.regions])
+            elif op.name == "select":
+                self.choice(op.result, op.operands[:1], op.operands[1:])
+            elif op.name in ("load", "buffer_get", "stack_get"):
+                moves = any(self.moves(v) or self.gathered(v) for v in op.operands[1:])
+                self.enter(op.result, own=moves, shared=True, ways=1.0)
+            else:
+                self.computed(op)
 
-    def define(self, op: Op, operands: Sequence[Value]) -> None:
-        if op.name in ("load", "buffer_get", "stack_get"):
-            varies = any(self.moves(v) or self.gathered(v) for v in op.operands[1:])
-            ways = 1.0
-        else:
-            varies = self.is_lane(op) or op.name == "atomic" or any(v in self.varying for v in operands)
-            ways = sum(self.ways.get(v, 0.0) for v in operands) * _WAYS.get(op.name, 1.0)
-        if op.name == "const" or op.operands and not op.regions and self.constants.issuperset(op.operands):
+    def choice(self, result: Value, conditions: Sequence[Value], arms: Sequence[Value]) -> None:
+        """A value that may turn out to be one of some others."""
+        own = any(v in self.own for v in arms) and all(v in self.own or v in self.constants for v in arms)
+        self.enter(result, own, *self.share((*conditions, *arms)))
+
+    def computed(self, op: Op) -> None:
+        if op.operands and self.constants.issuperset(op.operands):
             self.constants.update(op.results)
-        elif op.name in _FUNCTIONS:
-            ways = math.inf
-        self.enter(op.results, varies, ways)
+            return
+        shared, ways = self.share(op.operands)
+        ways = math.inf if op.name in _FUNCTIONS else ways * _WAYS.get(op.name, 1.0)
+        for result in op.results:
+            self.enter(result, self.differs(op, result), shared, ways)
 
-    def enter(self, values: Sequence[Value], varies: bool, ways: float) -> None:
-        for v in values:
-            if varies:
-                self.varying.add(v)
-            elif ways and v not in self.constants:
-                self.ways[v] = ways
-                self.questions += ways
+    def differs(self, op: Op, result: Value) -> bool:
+        """Whether the result of an op differs between lanes in whatever way LLVM simplifies it."""
+        if op.name == "tid" or isinstance(result.type, Scalar) and result.type.is_integer and self.moves(result):
+            return self.moves(result)
+        if op.name == "atomic":
+            return True
+        if len(op.operands) == 1 or op.name in _FUNCTIONS:
+            return any(v in self.own for v in op.operands)
+        if op.name == "construct":
+            return self.own.issuperset(op.operands)
+        exact = not self.fast_math and not op.attrs.get("reassoc") and is_differentiable(result.type)
+        return exact and any(v in self.own for v in op.operands)
 
-    def is_lane(self, op: Op) -> bool:
-        return op.name == "tid" and tid_term(op.attrs["axis"]) == self.variable
+    def share(self, values: Sequence[Value]) -> tuple[bool, float]:
+        """Whether any of some values is shared, and the ways to elements through all of them."""
+        outside = any(v not in self.inside and v not in self.constants and v not in self.own for v in values)
+        return outside or any(v in self.shared for v in values), sum(self.ways.get(v, 0.0) for v in values)
+
+    def enter(self, value: Value, own: bool, shared: bool, ways: float) -> None:
+        self.inside.add(value)
+        if own:
+            self.own.add(value)
+        elif shared:
+            self.shared.add(value)
+            self.ways[value] = ways
+            self.questions += ways
 
     def moves(self, v: Value) -> bool:
         """Whether an index changes with the loop's variable in each trip."""
@@ -150,11 +184,10 @@ class _Search:
         return op is not None and op.name == "mul" and any(self.moves(v) for v in op.operands)
 
     def gathered(self, v: Value) -> bool:
-        """Whether an index is computed from an element that differs between lanes."""
-        op = self.forms.producer.get(v)
-        if op is None or v not in self.varying or op.regions:
-            return False
-        return op.name == "load" or any(self.gathered(x) for x in op.operands)
+        """Whether an index is an element that differs between lanes, but for a distance."""
+        terms = [term for term in self.forms.of(v).terms if isinstance(term, Value) and term in self.own]
+        made = self.forms.producer.get(terms[0]) if len(terms) == 1 else None
+        return made is not None and made.name in ("load", "cast")
 
     def unrolled(self, op: Op) -> None:
         """A loop that becomes straight code: what is carried around is one chain, each trip multiplies the ways."""
@@ -162,7 +195,7 @@ class _Search:
         region, carried = op.regions[0], op.operands[3:]
         self.constants.add(region.params[0])
         for param, start in zip(region.params[1:], carried, strict=True):
-            self.enter((param,), start in self.varying, 1.0)
+            self.enter(param, start in self.own, True, 1.0)
         before, self.questions = self.questions, 0.0
         self.region(region)
         factor = max((self.ways.get(v, 0.0) for v in region.yields), default=0.0)
@@ -170,4 +203,4 @@ class _Search:
         copies *= 1.0 + max((self.ways.get(v, 0.0) for v in carried), default=0.0)
         self.questions = before + self.questions * max(copies, trips)
         for result, start, end in zip(op.results, carried, region.yields, strict=True):
-            self.enter((result,), start in self.varying or end in self.varying, copies)
+            self.enter(result, start in self.own and end in self.own, True, copies)

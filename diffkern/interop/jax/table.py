@@ -54,7 +54,7 @@ class Description:
     """The words of a call; ``address`` is where they lie."""
 
     def __init__(self, call: Call, programs: Mapping[str, Code], pool: int) -> None:
-        self._kept: list[Any] = []
+        self._kept: list[Any] = [programs]
         steps = words("q")
         launches = 0
         for step in call.steps:

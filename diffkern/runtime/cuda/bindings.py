@@ -41,6 +41,9 @@ def find() -> Bindings | str:
     return made if count else "the CUDA driver reports no device"
 
 
+_ON_DEVICE = (2, 4)  # CUmemorytype: memory of a device, or unified
+
+
 class Bindings:
     """The driver of this machine.
 
@@ -125,6 +128,24 @@ class Bindings:
 
     def set_context(self, context: int) -> None:
         self._call("cuCtxSetCurrent", context)
+
+    def current_context(self) -> int:
+        return int(self._call("cuCtxGetCurrent"))
+
+    def device_of(self, address: int) -> int | None:
+        kinds = self._api.CUpointer_attribute
+        if self._pointer(kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) not in _ON_DEVICE:
+            return None
+        found = self._pointer(kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+        return found if found is not None and found >= 0 else None
+
+    def is_page_locked(self, address: int) -> bool:
+        return bool(self._pointer(self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address))
+
+    def _pointer(self, attribute: Any, address: int) -> int | None:
+        """Return what the driver knows of an address; None if it is ordinary memory of the host."""
+        code, found = self._api.cuPointerGetAttribute(attribute, address)
+        return int(found) if code == self._success else None
 
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")

@@ -27,7 +27,6 @@ from diffkern.runtime.scope import put
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
 _FORKED = "CUDA does not go through a fork; start the process with multiprocessing's 'spawn' or 'forkserver'"
-_local = threading.local()
 _lock = free_in_child(threading.RLock())
 _devices: list[CudaDevice] | None = None
 
@@ -37,6 +36,37 @@ class _HoldsPrograms(Protocol):
 
 
 _watching: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
+
+
+class _Active:
+    """While it is entered, a device's context is the current one of this thread.
+
+    Other libraries have their own idea of what is current: it is as they left it afterwards, also where a finalizer
+    runs in the middle of their work. Where nothing was current, the context of the first device stays, which is the one
+    that CUDA's run time takes by itself.
+    """
+
+    __slots__ = ("_before", "_device")
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+        self._before: int | None = None
+
+    def __enter__(self) -> None:
+        device = self._device
+        context, before = device.context, device.driver.current_context()
+        if before != context:
+            device.driver.set_context(context)
+            if before or device.ordinal:
+                self._before = before
+
+    def __exit__(self, *failure: object) -> None:
+        if self._before is not None:
+            try:
+                self._device.driver.set_context(self._before)
+            except CudaError:
+                if failure[0] is None:
+                    raise
 
 
 class CudaDevice(Device):
@@ -57,7 +87,7 @@ class CudaDevice(Device):
     is_cpu = False
     is_cuda = True
 
-    def __init__(self, driver: Driver, ordinal: int, alone: bool) -> None:
+    def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
         self.ordinal = ordinal
         self.alias = f"cuda:{ordinal}"
@@ -65,7 +95,6 @@ class CudaDevice(Device):
         major, minor = (self._attribute(a) for a in (Attribute.COMPUTE_MAJOR, Attribute.COMPUTE_MINOR))
         self.arch = 10 * major + minor
         self.target = driver.target(ordinal)
-        self._alone = alone
         self._context = 0
         self._null: CudaStream | None = None
         self._for_memory: CudaStream | None = None
@@ -130,8 +159,8 @@ class CudaDevice(Device):
     @property
     def free_memory(self) -> int:
         """Bytes of its memory that nobody has."""
-        self.activate()
-        return self.driver.memory_info()[0]
+        with self.active:
+            return self.driver.memory_info()[0]
 
     @property
     def is_capturing(self) -> bool:
@@ -149,13 +178,10 @@ class CudaDevice(Device):
                     self._context = self.driver.primary_context(self.ordinal)
         return self._context
 
-    def activate(self) -> None:
-        """Make its context current in this thread."""
-        context = self._context or self.context
-        # With one GPU nobody else changes it; with several, another library may have.
-        if not (self._alone and getattr(_local, "context", None) == (id(self.driver), context)):
-            self.driver.set_context(context)
-            _local.context = id(self.driver), context
+    @property
+    def active(self) -> _Active:
+        """A context manager in which its context is current in this thread; the one before is afterwards."""
+        return _Active(self)
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
@@ -203,20 +229,20 @@ class CudaDevice(Device):
             return
         if self._captures and (first.is_capturing or second.is_capturing):
             return  # what is captured runs later; what it works with is there by then
-        self.activate()
-        event = self.driver.event_create(False)
-        try:
-            self.driver.event_record(event, first.cuda_stream)
-            self.driver.stream_wait_event(second.cuda_stream, event)
-        finally:
-            self.driver.event_destroy(event)
+        with self.active:
+            event = self.driver.event_create(False)
+            try:
+                self.driver.event_record(event, first.cuda_stream)
+                self.driver.stream_wait_event(second.cuda_stream, event)
+            finally:
+                self.driver.event_destroy(event)
 
     def synchronize(self) -> None:
         """Wait for all its work."""
         if self._context:
-            self.activate()
             try:
-                self.driver.synchronize()
+                with self.active:
+                    self.driver.synchronize()
             except CudaError as error:
                 raise self.explained(error) from None
 
@@ -234,9 +260,12 @@ class CudaDevice(Device):
 
     def allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
         """Return the address of new memory, and the stream in whose order it is there."""
-        self.activate()
         if nbytes == 0:
             return 0, self.null_stream
+        with self.active:
+            return self._allocate(nbytes, zero)
+
+    def _allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
         home = self.memory_stream if self._captures else current_stream(self)
         try:
             address = self.driver.alloc(nbytes, home.cuda_stream)
@@ -271,12 +300,12 @@ class CudaDevice(Device):
             self._later.append((address, home, tuple(users)))
             return
         try:
-            self.activate()
-            if not home.is_blocking:
-                self.order(self.null_stream, home)
-            for user in users:
-                self.order(user, home)
-            self.driver.free(address, home.cuda_stream)
+            with self.active:
+                if not home.is_blocking:
+                    self.order(self.null_stream, home)
+                for user in users:
+                    self.order(user, home)
+                self.driver.free(address, home.cuda_stream)
         except CudaError as error:
             if error.code not in STICKY:  # then the context is gone, and the memory with it
                 raise
@@ -284,15 +313,15 @@ class CudaDevice(Device):
     def release_host(self, address: int) -> None:
         """Free pinned memory."""
         if not self.closed:
-            self.activate()
-            self.driver.free_host(address)
+            with self.active:
+                self.driver.free_host(address)
 
     def destroy(self, call: str, handle: int) -> None:
         """Give a stream, an event or a graph back."""
         if not self.closed:
             try:
-                self.activate()
-                getattr(self.driver, call)(handle)
+                with self.active:
+                    getattr(self.driver, call)(handle)
             except CudaError as error:
                 if error.code not in STICKY:
                     raise
@@ -324,8 +353,7 @@ class CudaDevice(Device):
         """Return the function of a program, loaded once for each symbol; symbols are named from the program's key."""
         found = self._functions.get(symbol)
         if found is None:
-            self.activate()
-            with _lock:
+            with _lock, self.active:
                 found = self._functions.get(symbol)
                 if found is None:
                     found = self.driver.function(self.driver.load_module(image), symbol)
@@ -345,8 +373,8 @@ class CudaDevice(Device):
     def enable_peer_access(self, other: CudaDevice) -> None:
         """Let its kernels reach another device's memory."""
         if other is not self and other.ordinal not in self._peers:
-            self.activate()
-            self.driver.enable_peer(self.ordinal, other.ordinal)
+            with self.active:
+                self.driver.enable_peer(self.ordinal, other.ordinal)
             self._peers.add(other.ordinal)
 
     def __repr__(self) -> str:
@@ -361,7 +389,7 @@ def devices() -> list[CudaDevice]:
         count = 0 if found is None else found.device_count()
         with _lock:
             if _devices is None:
-                _devices = [] if found is None else [CudaDevice(found, k, count == 1) for k in range(count)]
+                _devices = [] if found is None else [CudaDevice(found, k) for k in range(count)]
     return _devices
 
 
@@ -404,7 +432,6 @@ def use_driver(driver: Driver | None) -> Driver | None:
         each.forget_programs()
     set_device("cpu")
     put("streams", None)
-    _local.__dict__.clear()
     return before
 
 

@@ -85,7 +85,19 @@ class Driver(Protocol):
         ...
 
     def set_context(self, context: int) -> None:
-        """Make a context current in this thread."""
+        """Make a context current in this thread; 0 for none."""
+        ...
+
+    def current_context(self) -> int:
+        """Return the context that is current in this thread; 0 if none is."""
+        ...
+
+    def device_of(self, address: int) -> int | None:
+        """Return the number of the device whose memory is at an address; None if it is no device's."""
+        ...
+
+    def is_page_locked(self, address: int) -> bool:
+        """Return whether devices copy from an address of the host by themselves, whoever allocated it."""
         ...
 
     def synchronize(self) -> None:

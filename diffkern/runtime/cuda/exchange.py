@@ -35,7 +35,7 @@ def imported(value: Any, element: Stored | None) -> array:
     strides = given.get("strides")
     if given.get("mask") is not None:
         raise TypeError("arrays with a mask have no counterpart")
-    device = _device_of(value)
+    device = _device_of(value, int(address or 0))
     made = over_address(
         device, address, tuple(given["shape"]), np.dtype(given["typestr"]), strides, element, value, bool(read_only)
     )
@@ -128,13 +128,16 @@ def let_wait(device: CudaDevice, stream: int | None) -> None:
         other.wait_event(mine.record_event())
 
 
-def _device_of(value: Any) -> CudaDevice:
-    """The GPU that has an object's memory: what the object says, else the only one, else the current one."""
-    where = getattr(value, "device", None)
-    ordinal = getattr(where, "index", None)
-    if ordinal is None:
-        ordinal = getattr(where, "id", None)
+def _device_of(value: Any, address: int) -> CudaDevice:
+    """The GPU that has an object's memory: what the driver knows of the address, else what the object says.
+
+    Else, of an array without elements or whatever the driver has no opinion on, the only one or the current one.
+    """
     known = devices()
+    ordinal = known[0].driver.device_of(address) if known and address else None
+    where = getattr(value, "device", None)
+    for name in ("index", "id"):
+        ordinal = getattr(where, name, None) if ordinal is None else ordinal
     if isinstance(ordinal, int) and 0 <= ordinal < len(known):
         return known[ordinal]
     found = placed("cuda")

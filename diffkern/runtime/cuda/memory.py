@@ -177,10 +177,10 @@ class Pinned:
     """Host memory that devices reach by themselves; freed with the last NumPy array over it."""
 
     def __init__(self, device: CudaDevice, nbytes: int) -> None:
-        device.activate()
         self._device = device
         self._nbytes = max(nbytes, 1)
-        self.address = device.driver.alloc_host(self._nbytes)
+        with device.active:
+            self.address = device.driver.alloc_host(self._nbytes)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:

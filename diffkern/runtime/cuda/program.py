@@ -79,9 +79,10 @@ class CudaExecutable(Executable):
             super().__init__(function, 0, manifest)
             self.device = self.gpu = device
             self._shared = int(manifest.get("dynamic_shared_bytes", 0))
-            if max(self._shared, int(manifest.get("shared_bytes", 0))) > _STATIC_SHARED:
-                self._allow_shared()
-            limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
+            with device.active:
+                if max(self._shared, int(manifest.get("shared_bytes", 0))) > _STATIC_SHARED:
+                    self._allow_shared()
+                limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
         except CudaError as error:
             raise self._named(error) from None
         self._threads = min([limit, *(manifest.get("launch_bounds") or ())[:1]])
@@ -171,8 +172,8 @@ class CudaExecutable(Executable):
         """How many blocks run on the GPU at once."""
         found = self._resident.get(threads)
         if found is None:
-            self.gpu.activate()
-            each = self.gpu.driver.occupancy(self.address, threads, self._shared)
+            with self.gpu.active:
+                each = self.gpu.driver.occupancy(self.address, threads, self._shared)
             found = self._resident[threads] = max(1, each * self.gpu.sm_count)
         return found
 
@@ -214,11 +215,11 @@ class CudaExecutable(Executable):
         if threads > self._threads:
             raise LaunchError(f"{self.title}: block_dim is at most {self._threads} here, not {threads}")
         device = self.gpu
-        device.activate()
         device.recent.append(self.title)
         stream = current_stream(device)
         try:
-            device.driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, block)  # type: ignore[arg-type]
+            with device.active:
+                device.driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, block)  # type: ignore[arg-type]
         except CudaError as error:
             raise self._named(error) from None
         if device.followers:
@@ -279,9 +280,10 @@ class CheckedCudaExecutable(CudaExecutable):
         addresses = np.array([0 if s is None else s[1].address for s in stamps], np.int64)
         if stamps:
             at = memory.address + 8 * abi.RECORD_STAMPS
-            device.driver.copy_to_device(
-                at, addresses.ctypes.data, addresses.nbytes, current_stream(device).cuda_stream
-            )
+            with device.active:
+                device.driver.copy_to_device(
+                    at, addresses.ctypes.data, addresses.nbytes, current_stream(device).cuda_stream
+                )
         self.enqueue(blocks, threads, struct.pack("q", memory.address) + header[8:] + arguments)
         found = download_view(device, record)
         if found[abi.RECORD_CODE]:

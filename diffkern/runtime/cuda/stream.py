@@ -41,12 +41,12 @@ class CudaStream(Stream):
         self.is_blocking = not non_blocking
         self.is_default = cuda_stream == 0
         self._owned = cuda_stream is None
-        place.activate()
         if cuda_stream is None:
-            least, greatest = place.driver.priority_range()
-            # As with the field's names: greater numbers are more urgent from outside, the driver has it the other way.
-            priority = max(greatest, min(least, priority))
-            cuda_stream = place.driver.stream_create(priority, non_blocking)
+            with place.active:
+                least, greatest = place.driver.priority_range()
+                # Greater numbers are more urgent, as with the field's names; the driver has it the other way.
+                priority = max(greatest, min(least, priority))
+                cuda_stream = place.driver.stream_create(priority, non_blocking)
         self.priority = priority
         self.cuda_stream = cuda_stream
 
@@ -58,8 +58,8 @@ class CudaStream(Stream):
     @property
     def is_complete(self) -> bool:
         """Whether all its work has run."""
-        self._device.activate()
-        return self._device.driver.stream_query(self.cuda_stream)
+        with self._device.active:
+            return self._device.driver.stream_query(self.cuda_stream)
 
     @property
     def is_capturing(self) -> bool:
@@ -81,16 +81,16 @@ class CudaStream(Stream):
 
     def synchronize(self) -> None:
         """Wait until all its work has run."""
-        self._device.activate()
-        self._device.driver.stream_synchronize(self.cuda_stream)
+        with self._device.active:
+            self._device.driver.stream_synchronize(self.cuda_stream)
 
     def record_event(self, event: Event | None = None) -> CudaEvent:
         """Let an event, a new one by default, happen when all work so far has run."""
         made = CudaEvent(self._device) if event is None else event
         if not isinstance(made, CudaEvent) or made.device is not self._device:
             raise ValueError(f"an event of {self._device} is needed here; make it with dk.Event({str(self._device)!r})")
-        self._device.activate()
-        self._device.driver.event_record(made.cuda_event, self.cuda_stream)
+        with self._device.active:
+            self._device.driver.event_record(made.cuda_event, self.cuda_stream)
         made._mark = _DeviceMark(made)
         return made
 
@@ -99,8 +99,8 @@ class CudaStream(Stream):
         if not isinstance(event, CudaEvent):
             event.synchronize()  # of a stream of the CPU
         elif event._mark is not None:
-            self._device.activate()
-            self._device.driver.stream_wait_event(self.cuda_stream, event.cuda_event)
+            with self._device.active:
+                self._device.driver.stream_wait_event(self.cuda_stream, event.cuda_event)
 
     def __repr__(self) -> str:
         which = "default" if self.is_default else f"{self.cuda_stream:#x}"
@@ -146,8 +146,8 @@ class CudaEvent(Event):
         self._device = place
         self._mark = None
         self.enable_timing = enable_timing
-        place.activate()
-        self.cuda_event = place.driver.event_create(enable_timing)
+        with place.active:
+            self.cuda_event = place.driver.event_create(enable_timing)
 
     @property
     def device(self) -> CudaDevice:
@@ -159,22 +159,22 @@ class CudaEvent(Event):
         """Whether what it was last recorded on has run; True if it was never recorded."""
         if self._mark is None:
             return True
-        self._device.activate()
-        return self._device.driver.event_query(self.cuda_event)
+        with self._device.active:
+            return self._device.driver.event_query(self.cuda_event)
 
     def synchronize(self) -> None:
         """Wait for it."""
         if self._mark is not None:
-            self._device.activate()
-            self._device.driver.event_synchronize(self.cuda_event)
+            with self._device.active:
+                self._device.driver.event_synchronize(self.cuda_event)
 
     def _since(self, start: Event) -> float:
         if not isinstance(start, CudaEvent) or start._device is not self._device:
             raise ValueError("the time between events of different devices is not known")
         if not (self.enable_timing and start.enable_timing):
             raise RuntimeError("events of a GPU keep their time if made with dk.Event(device, enable_timing=True)")
-        self._device.activate()
-        return self._device.driver.event_elapsed(start.cuda_event, self.cuda_event)
+        with self._device.active:
+            return self._device.driver.event_elapsed(start.cuda_event, self.cuda_event)
 
     def __del__(self) -> None:
         if hasattr(self, "cuda_event"):

@@ -55,9 +55,9 @@ def _within(device: CudaDevice, goal: array, source: array) -> None:
             return
         source = _contiguous_copy(device, source)
     if goal.is_contiguous and source.is_contiguous:
-        device.activate()
-        stream = device.stream.cuda_stream
-        device.driver.copy(goal._range[0], source._range[0], goal._data.nbytes, stream)
+        with device.active:
+            stream = device.stream.cuda_stream
+            device.driver.copy(goal._range[0], source._range[0], goal._data.nbytes, stream)
     else:
         _each(device, "copy", goal, source)
 
@@ -74,10 +74,10 @@ def _between(here: CudaDevice, there: CudaDevice, goal: array, source: array) ->
     direct = goal if goal.is_contiguous else new(goal.shape, goal._element, False, here)
     _order(there.stream, here.stream)
     nbytes = goal._data.nbytes
-    here.activate()
-    here.driver.copy_peer(
-        direct._range[0], here.context, source._range[0], there.context, nbytes, here.stream.cuda_stream
-    )
+    with here.active:
+        here.driver.copy_peer(
+            direct._range[0], here.context, source._range[0], there.context, nbytes, here.stream.cuda_stream
+        )
     _order(here.stream, there.stream)
     if direct is not goal:
         here.keep(direct)
@@ -95,14 +95,24 @@ def _upload(device: CudaDevice, goal: array, values: np.ndarray[Any, Any], pinne
     direct = goal if goal.is_contiguous else new(goal.shape, goal._element, False, device)
     if not values.flags.c_contiguous:
         values, pinned = np.ascontiguousarray(values), False
-    device.activate()
     stream = device.stream
-    device.driver.copy_to_device(direct._range[0], values.ctypes.data, values.nbytes, stream.cuda_stream)
+    with device.active:
+        device.driver.copy_to_device(direct._range[0], values.ctypes.data, values.nbytes, stream.cuda_stream)
+        foreign = not pinned and _is_page_locked(device, values)
     device.keep((values, direct))
-    if pinned and not device.is_capturing:
-        on_its_way(stream.record_event())
+    if not device.is_capturing:
+        if pinned:
+            on_its_way(stream.record_event())
+        elif foreign:
+            stream.synchronize()  # its owner does not know of the copy, and may write to it at once
     if direct is not goal:
         _each(device, "copy", goal, direct)
+
+
+def _is_page_locked(device: CudaDevice, values: np.ndarray[Any, Any]) -> bool:
+    """Whether the driver copies from some memory of the host beside the program, because it is page-locked."""
+    first = values.ctypes.data
+    return bool(values.nbytes) and any(map(device.driver.is_page_locked, (first, first + values.nbytes - 1)))
 
 
 def _download(device: CudaDevice, goal: array, source: array) -> None:
@@ -116,9 +126,9 @@ def _download(device: CudaDevice, goal: array, source: array) -> None:
             f"a copy from {device} to ordinary host memory cannot be part of a graph",
             remedy="copy to a contiguous array made with pinned=True",
         )
-    device.activate()
     stream = device.stream
-    device.driver.copy_to_host(direct.ctypes.data, source._range[0], direct.nbytes, stream.cuda_stream)
+    with device.active:
+        device.driver.copy_to_host(direct.ctypes.data, source._range[0], direct.nbytes, stream.cuda_stream)
     if direct is data and goal._memory.is_pinned:
         if not device.is_capturing:
             on_its_way(stream.record_event())
@@ -174,9 +184,9 @@ def assign(goal: array, values: np.ndarray[Any, Any]) -> None:
     element = np.ascontiguousarray(np.broadcast_to(values.reshape(values.shape[values.ndim - len(inner) :]), inner))
     pattern = _short_pattern(element.tobytes())
     if goal.is_contiguous and pattern is not None:
-        device.activate()
-        stream = device.stream.cuda_stream
-        device.driver.fill(goal._range[0], pattern, goal._data.nbytes // len(pattern), stream)
+        with device.active:
+            stream = device.stream.cuda_stream
+            device.driver.fill(goal._range[0], pattern, goal._data.nbytes // len(pattern), stream)
         return
     if goal._data.nbytes <= _LITTLE:
         _upload(device, goal, np.broadcast_to(element, goal._data.shape))
@@ -253,9 +263,9 @@ def _span(view: View) -> tuple[int, int]:
 
 def _fetch(device: CudaDevice, address: int, out: np.ndarray[Any, Any]) -> None:
     # On the default stream, which waits for all others, as every look at contents does on the CPU.
-    device.activate()
     try:
-        device.driver.copy_to_host(out.ctypes.data, address, out.nbytes, device.null_stream.cuda_stream)
-        device.null_stream.synchronize()
+        with device.active:
+            device.driver.copy_to_host(out.ctypes.data, address, out.nbytes, device.null_stream.cuda_stream)
+            device.null_stream.synchronize()
     except CudaError as error:
         raise device.explained(error) from None

@@ -1,25 +1,35 @@
 """Load object code into the process with llvmlite alone.
 
-In: the bytes of a relocatable object and the names of the functions wanted from it. Out: their addresses, valid until
-the process ends. MCJIT binds a name it cannot find to address zero without a word, so every name an object leaves open
-is first checked against a list of C and mathematics functions, and must really resolve. llvmlite is imported by the
-first call, not by this module; numba never.
+In: the bytes of a relocatable object and the names of the functions wanted from it. Out: the :class:`Code`, which is
+in memory as long as something refers to it; whoever keeps an address has to keep the code. Every name that an object
+leaves open is checked against a list of C and mathematics functions, and bound to what the process has under this name.
+llvmlite is imported by the first call, not by this module; numba never.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import platform
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from diffkern.forks import free_in_child
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
-__all__ = ["LIBRARY_NAMES", "ObjectLoadError", "host_cpu", "load_object", "make_target_machine", "undefined_symbols"]
+__all__ = [
+    "LIBRARY_NAMES",
+    "Code",
+    "ObjectLoadError",
+    "host_cpu",
+    "load_code",
+    "load_object",
+    "make_target_machine",
+    "undefined_symbols",
+]
 
 _MATH = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor "
@@ -42,17 +52,41 @@ enough; a name must also resolve in the running process."""
 _lock = threading.RLock()
 _forking = threading.local()
 _PATIENCE_S = 10.0  # how long a fork waits for another thread that loads
-_shared: _Engine | None = None
-_private: list[_Engine] = []
-_resolved: set[str] = set()
+_linker: Any = None
+_names = itertools.count()
+_resolved: dict[str, int] = {}
+# What stays loaded until the process ends.
+_kept: list[Code] = []
 # Storage for a name of the Windows ABI that stands for no code.
 _fltused = ctypes.c_int(0x9875)
 
 
-def load_object(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str] = LIBRARY_NAMES) -> dict[str, int]:
-    """Load an object and return the addresses of some of its functions.
+class Code:
+    """An object in memory: the addresses of functions by name, valid as long as this is referenced."""
 
-    The code stays loaded until the process ends. Objects that define a common name do not see each other.
+    __slots__ = ("__weakref__", "_addresses", "_tracker")
+
+    def __init__(self, addresses: dict[str, int], tracker: Any) -> None:
+        self._addresses = addresses
+        self._tracker = tracker  # its end unloads the object
+
+    def __getitem__(self, name: str) -> int:
+        return self._addresses[name]
+
+    def addresses(self) -> dict[str, int]:
+        """Return the addresses of all functions that were wanted."""
+        return dict(self._addresses)
+
+
+def load_object(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str] = LIBRARY_NAMES) -> dict[str, int]:
+    """Load an object until the process ends, as :func:`load_code` does; return the addresses of some functions."""
+    code = load_code(object_bytes, symbols, allow)
+    _kept.append(code)
+    return code.addresses()
+
+
+def load_code(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str] = LIBRARY_NAMES) -> Code:
+    """Load an object. Objects that define a common name do not see each other.
 
     Parameters
     ----------
@@ -63,18 +97,12 @@ def load_object(object_bytes: bytes, symbols: Sequence[str], allow: Collection[s
     allow : collection of str, optional
         Names the object may leave open; :data:`LIBRARY_NAMES` by default.
 
-    Returns
-    -------
-    dict of str to int
-        The address of each function in `symbols`.
-
     Raises
     ------
     ObjectLoadError
         If the bytes are damaged or for another machine, a wanted function is not in them, or a name they leave open is
         not in `allow` or not found in the process. Nothing is loaded then.
     """
-    global _shared
     table = read_symbols(object_bytes)
     if table.machine != _host_machine():
         raise ObjectLoadError(
@@ -89,25 +117,33 @@ def load_object(object_bytes: bytes, symbols: Sequence[str], allow: Collection[s
             remedy="the kernel uses an operation that has no stand-alone code; use another one",
         )
     with _lock:
-        if _shared is None:
-            _shared = _Engine()
-        unresolved = [name for name in table.undefined if name not in _resolved and not _resolve(name)]
-        if unresolved:
+        if unresolved := [name for name in table.undefined if not _resolve(name)]:
             raise ObjectLoadError(
                 f"the object needs {_listed(unresolved)}, which this process does not have",
                 remedy="use another operation; the C library of this system lacks this one",
             )
-        _resolved.update(table.undefined)
-        # One engine for all objects is ten times faster than one each. But in one engine a name has one meaning, and
-        # open names are looked up among the objects before the process: whoever repeats a name gets an engine alone.
-        engine = _shared
-        if not (engine.defined.isdisjoint(table.defined) and LIBRARY_NAMES.isdisjoint(table.defined)):
-            engine = _Engine()
-            _private.append(engine)
-        addresses = engine.add(object_bytes, table.defined, symbols)
-    if null := [name for name, address in addresses.items() if not address]:
+        code = _link(object_bytes, symbols, {name: _resolved[name] for name in table.undefined})
+    if null := [name for name in symbols if not code[name]]:
         raise ObjectLoadError(f"{_listed(null)} could not be loaded")
-    return addresses
+    return code
+
+
+def _link(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int]) -> Code:
+    """Load an object as a library of its own; `needs` are the addresses of the names it leaves open."""
+    global _linker
+    llvm = _binding()
+    if _linker is None:
+        _linker = llvm.create_lljit_compiler(suppress_errors=True)
+    library = llvm.JITLibraryBuilder().add_object_img(object_bytes)
+    for name in symbols:
+        library.export_symbol(name)
+    for name, address in needs.items():
+        library.import_symbol(name, address)
+    try:
+        tracker = library.link(_linker, f"object {next(_names)}")
+    except RuntimeError as error:
+        raise ObjectLoadError(f"the object could not be loaded: {error}") from error
+    return Code({name: int(tracker[name]) for name in symbols}, tracker)
 
 
 def undefined_symbols(object_bytes: bytes) -> list[str]:
@@ -149,25 +185,6 @@ def host_cpu() -> tuple[str, str]:
     return name, ",".join(f"{'+' if on else '-'}{feature}" for feature, on in sorted(features.items()))
 
 
-class _Engine:
-    """An MCJIT engine that only takes objects, and the names they define."""
-
-    def __init__(self) -> None:
-        llvm = _binding()
-        # An engine cannot be made without a module and a target machine; neither compiles anything here.
-        target = llvm.Target.from_triple(llvm.get_process_triple())
-        machine = target.create_target_machine(opt=0, jit=True)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        self.defined: set[str] = set()
-
-    def add(self, object_bytes: bytes, defined: Collection[str], symbols: Sequence[str]) -> dict[str, int]:
-        """Load an object and return the addresses of `symbols`."""
-        self._engine.add_object_file(_binding().ObjectFileRef.from_data(object_bytes))
-        self._engine.finalize_object()
-        self.defined.update(defined)
-        return {name: int(self._engine.get_function_address(name)) for name in symbols}
-
-
 def _binding() -> Any:
     global _llvm
     if _llvm is None:
@@ -189,19 +206,22 @@ _llvm: Any = None
 
 
 def _resolve(name: str) -> bool:
-    """Make sure that LLVM finds `name` in the process; return whether it does."""
-    llvm = _binding()
-    if llvm.address_of_symbol(name):
-        return True
-    # LLVM looks into fewer libraries than the dynamic linker on some systems; what the linker finds is told to it.
+    """Find the address of `name` in the process; return whether there is one."""
+    if name not in _resolved:
+        address = _binding().address_of_symbol(name) or _address_in_library(name)
+        if not address:
+            return False
+        _resolved[name] = int(address)
+    return True
+
+
+def _address_in_library(name: str) -> int | None:
+    """LLVM looks into fewer libraries than the dynamic linker on some systems; here the linker is asked."""
     library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
     try:
-        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     except AttributeError:
-        return False
-    if address:
-        llvm.add_symbol(name, address)
-    return bool(address)
+        return None
 
 
 def _host_machine() -> str:

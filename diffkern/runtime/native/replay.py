@@ -16,10 +16,13 @@ import weakref
 from array import array as words
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffkern.runtime.native import pool
 from diffkern.runtime.state import attention
+
+if TYPE_CHECKING:
+    from diffkern.runtime.native.loader import Code
 
 __all__ = ["PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Step", "address_of", "function_address"]
 
@@ -48,6 +51,8 @@ class Step(NamedTuple):
         2 where neighbouring chunks must not run at the same time, else 1.
     partials, finish, chunks : int
         Partial sums, the function that adds them up, and the number of chunks they come from; 0 without.
+    code : Code or None
+        What keeps the functions in memory, if something has to.
     """
 
     function: int
@@ -58,6 +63,7 @@ class Step(NamedTuple):
     partials: int = 0
     finish: int = 0
     chunks: int = 0
+    code: Code | None = None
 
 
 # All plans, for the child of a fork.

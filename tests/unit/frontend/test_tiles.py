@@ -86,10 +86,8 @@ def changed_by_a_func(x: f1, y: f1):
     dk.tile_store(y, clears(t))
 
 
-add_product = dk.tile_matmul
-
-
 def another_name(x: f2, y: f2):
+    add_product = dk.tile_matmul
     a = dk.tile_load(x, shape=(4, 4))
     b = dk.tile_zeros(shape=(4, 4), dtype=float)
     add_product(a, a, b)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import platform
 import struct
 import subprocess
 import sys
+import weakref
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
@@ -15,6 +18,7 @@ from diffkern.runtime.native import loader
 from diffkern.runtime.native.loader import (
     ObjectLoadError,
     host_cpu,
+    load_code,
     load_object,
     make_target_machine,
     undefined_symbols,
@@ -104,6 +108,34 @@ def test_an_object_that_defines_a_library_name_does_not_capture_it() -> None:
     assert call(own, 0) == 9
     address = load_object(compiled(COSINE, name="loader_cos"), ["loader_cos"])["loader_cos"]
     assert ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float)(address)(0.0) == 1.0
+
+
+def test_code_is_unloaded_with_its_last_reference() -> None:
+    objects = [compiled(ADD, name=f"loader_gone_{k}", value=k) for k in range(40)]
+    codes = [load_code(data, [f"loader_gone_{k}"]) for k, data in enumerate(objects)]
+    last = codes[-1]
+    ends = [weakref.ref(code) for code in codes]
+    addresses = [code[f"loader_gone_{k}"] for k, code in enumerate(codes)]
+    assert [call(address, 1) for address in addresses] == list(range(1, 41))
+    held = _mappings(addresses[:-1])
+    codes.clear()
+    gc.collect()
+    assert [end() for end in ends[:-1]] == [None] * 39
+    if sys.platform == "linux":
+        assert held > _mappings(addresses[:-1])
+    assert call(last["loader_gone_39"], 1) == 40
+
+
+def _mappings(addresses: list[int]) -> int:
+    """How many of some addresses lie in executable memory."""
+    if sys.platform != "linux":
+        return 0
+    ranges = [
+        line.split()[0].split("-")
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "x" in line.split()[1]
+    ]
+    return sum(any(int(low, 16) <= a < int(high, 16) for low, high in ranges) for a in addresses)
 
 
 def test_undefined_symbols_are_read() -> None:

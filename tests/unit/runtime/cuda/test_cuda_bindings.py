@@ -197,6 +197,7 @@ def test_every_call_is_one_that_the_package_takes(monkeypatch):
         found = getattr(driver, name)(*given)
         assert len(api.called) > before or name in ("version", "has_conditional_nodes")
         wanted = {"None": type(None), "int": int, "bool": bool, "str": str, "float": float}
+        wanted["int | None"] = (int, type(None))
         returned = function.__annotations__["return"]
         assert isinstance(found, wanted.get(returned, tuple)), (name, found)
         if isinstance(found, tuple):
@@ -257,3 +258,20 @@ def test_condition_setter_links(target):
     image, name = condition.condition_setter(target)
     assert image[:4] == b"\x7fELF"
     assert name.encode() in image
+
+
+@pytest.mark.parametrize(("kind", "ordinal", "locked"), [(1, None, True), (2, 1, True), (4, 1, True)])
+def test_what_the_driver_knows_of_an_address(api, kind, ordinal, locked):
+    def asked(attribute, address):
+        api.calls.append(("cuPointerGetAttribute", (attribute, address)))
+        return Result.CUDA_SUCCESS, kind if attribute == "kind" else 1
+
+    api.CUpointer_attribute = SimpleNamespace(
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE="kind", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL="device"
+    )
+    api.cuPointerGetAttribute = asked
+    assert Bindings(api).device_of(64) == ordinal
+    assert Bindings(api).is_page_locked(64) is locked
+    api.cuPointerGetAttribute = lambda *_: (Result.CUDA_ERROR_INVALID_VALUE, None)
+    assert Bindings(api).device_of(64) is None
+    assert Bindings(api).is_page_locked(64) is False
