@@ -101,5 +101,5 @@ class Exposures:
 
 
 def _within(seen: dict[Place, tuple[array, bytes]], low: int, high: int) -> list[tuple[Place, array]]:
-    items = [(place, held) for place, (held, _) in seen.items()]
+    items = [(place, held) for place, (held, _) in list(seen.items())]
     return [(place, held) for place, held in items if held._range[0] < high and low < held._range[1]]

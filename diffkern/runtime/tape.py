@@ -24,7 +24,7 @@ from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
-from diffkern.runtime.memory import Memory, watchers
+from diffkern.runtime.memory import Memory, watch
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.repeat import Collector, Repeat, Seed
@@ -48,7 +48,7 @@ class Tape(Scope, Uncopied):
 
     def __init__(self) -> None:
         self._clear()
-        watchers.add(self)
+        watch(self)
 
     def _clear(self) -> None:
         self._steps: list[Step] = []
