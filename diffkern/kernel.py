@@ -10,6 +10,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -175,6 +176,13 @@ class Kernel(ByPath):
         """Return what the kernel means now, for a launch to keep."""
         self.generation()
         return self._current
+
+    @property
+    def may_change(self) -> bool:
+        """Whether it captures something that is meant to change, other than modules and Python's built-ins."""
+        if self._meaning is None:
+            self._notice_changes()
+        return any(value is not None and not isinstance(value, ModuleType) for _, _, value in self._captures)
 
     def _notice_changes(self) -> None:
         """Begin anew if a captured name really means something else, not just another equal number."""
