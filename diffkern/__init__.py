@@ -17,6 +17,7 @@ from diffkern.errors import (
     KernelSyntaxError,
     KernelTypeError,
     LaunchError,
+    MisuseError,
 )
 from diffkern.interop.public import (
     device_from_jax,
@@ -152,6 +153,7 @@ __all__ = [
     "KernelTypeError",
     "Launch",
     "LaunchError",
+    "MisuseError",
     "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",

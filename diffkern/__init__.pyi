@@ -15,6 +15,7 @@ from diffkern.errors import KernelRuntimeError as KernelRuntimeError
 from diffkern.errors import KernelSyntaxError as KernelSyntaxError
 from diffkern.errors import KernelTypeError as KernelTypeError
 from diffkern.errors import LaunchError as LaunchError
+from diffkern.errors import MisuseError as MisuseError
 from diffkern.interop.public import device_from_jax as device_from_jax
 from diffkern.interop.public import device_from_torch as device_from_torch
 from diffkern.interop.public import device_to_jax as device_to_jax
@@ -1057,6 +1058,7 @@ __all__ = [
     "LOG2E",
     "Launch",
     "LaunchError",
+    "MisuseError",
     "NAN",
     "PHI",
     "PI",

@@ -15,6 +15,7 @@ import contextlib
 import gc
 import os
 import select
+import signal
 import struct
 import sys
 import threading
@@ -359,6 +360,10 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
             while select.select([done_out], [], [], 0)[0]:
                 os.read(done_out, _index.size)
                 shown.step()
+    except KeyboardInterrupt:
+        for child in children:  # Ctrl-C at a terminal reaches them too, a signal to this process alone does not
+            os.kill(child, signal.SIGKILL)
+        raise
     finally:
         while os.read(queue_out, _ROUND * _index.size):  # after an error nobody begins anything more
             pass

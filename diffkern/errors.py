@@ -7,7 +7,8 @@ every stage, from the frontend to the launch, can raise these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "KernelTypeError",
     "LaunchError",
     "Loc",
+    "MisuseError",
+    "compiling",
     "raise_all",
 ]
 
@@ -128,6 +131,10 @@ class LaunchError(KernelError):
     """A launch's arguments do not fit the kernel; nothing was launched."""
 
 
+class MisuseError(LaunchError, TypeError, ValueError):
+    """What is decorated or launched is no function or kernel, or an option of either is none that there is."""
+
+
 class KernelRuntimeError(LaunchError):
     """A debug program found a mistake while it ran; other threads did run, so arrays may have changed."""
 
@@ -151,6 +158,30 @@ class CudaError(KernelError, RuntimeError):
         super().__init__(message, remedy=remedy)
         self.call = call
         self.code = code
+
+
+@contextlib.contextmanager
+def compiling(name: str, loc: Loc | None = None) -> Iterator[None]:
+    """Let nothing but errors of this family out of the compiler.
+
+    Whatever else is raised in it is an error in diffkern, or a program deeper than Python's limit of recursion.
+    """
+    try:
+        yield
+    except (KernelError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise CompileError(
+            f"the program of {name} is nested deeper than Python's limit of recursion allows",
+            loc=loc,
+            remedy="make parts of it functions with fewer branches and loops inside one another",
+        ) from error
+    except Exception as error:
+        raise CompileError(
+            f"diffkern failed while it compiled {name} ({type(error).__name__}: {error})",
+            loc=loc,
+            remedy="this is an error in diffkern: please report it together with the kernel",
+        ) from error
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:

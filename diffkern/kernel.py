@@ -10,18 +10,19 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from diffkern.callers import brief, shortened
-from diffkern.errors import KernelError, raise_all
+from diffkern.errors import KernelError, MisuseError, raise_all
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import CompositeValue
-from diffkern.lang.func import Func
+from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.lang.text import take_text
@@ -71,10 +72,12 @@ class Kernel(ByPath):
         block_dim: int | None = None,
         launch_bounds: int | tuple[int, int] | None = None,
     ) -> None:
-        if isinstance(func, (Kernel, Func)) or not hasattr(func, "__code__"):
-            raise TypeError(f"@dk.kernel decorates a Python function, not {func!r}")
-        if stack_bytes is not None and (isinstance(stack_bytes, bool) or not 0 < stack_bytes < 2**31):
-            raise ValueError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
+        check_function(func, "@dk.kernel")
+        for option, value in (("enable_backward", enable_backward), ("enable_mathdx_gemm", enable_mathdx_gemm)):
+            if value is not None and type(value) is not bool:
+                raise MisuseError(f"{option} is True or False, not {value!r}")
+        if stack_bytes is not None and (type(stack_bytes) is not int or not 0 < stack_bytes < 2**31):
+            raise MisuseError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
         self._mode = None if mode is None else check_mode(mode)
         take_text(func)
         functools.update_wrapper(self, func)
@@ -101,7 +104,9 @@ class Kernel(ByPath):
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Raise: a kernel runs on a grid."""
-        raise TypeError(f"a kernel needs a grid: write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])")
+        raise MisuseError(
+            f"a kernel needs a grid: write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])"
+        )
 
     def __getitem__(self, dim: Any) -> Callable[..., None]:
         """Return what launches the kernel over `dim` with the arguments it is called with."""
@@ -171,6 +176,13 @@ class Kernel(ByPath):
         """Return what the kernel means now, for a launch to keep."""
         self.generation()
         return self._current
+
+    @property
+    def may_change(self) -> bool:
+        """Whether it captures something that is meant to change, other than modules and Python's built-ins."""
+        if self._meaning is None:
+            self._notice_changes()
+        return any(value is not None and not isinstance(value, ModuleType) for _, _, value in self._captures)
 
     def _notice_changes(self) -> None:
         """Begin anew if a captured name really means something else, not just another equal number."""
@@ -446,7 +458,7 @@ def _flavour(target: str) -> Literal["cpu", "cuda"]:
     if target == "cuda":
         return "cuda"
     if target != "cpu":
-        raise ValueError(f"source is printed for target 'cpu' or 'cuda', not {target!r}")
+        raise MisuseError(f"source is printed for target 'cpu' or 'cuda', not {target!r}")
     return "cpu"
 
 
@@ -476,9 +488,10 @@ def _of_blocks(block_dim: Any, launch_bounds: Any) -> dict[str, Any]:
     """Return the options that say how many threads a block has and may have, checked."""
     found: dict[str, Any] = {}
     if launch_bounds is not None:
-        bounds = (launch_bounds, 0) if isinstance(launch_bounds, int) else tuple(launch_bounds)
+        pair = isinstance(launch_bounds, (tuple, list))
+        bounds = tuple(launch_bounds) if pair else (launch_bounds, 0)
         if len(bounds) != 2 or any(type(n) is not int for n in bounds) or not 1 <= bounds[0] <= 1024 or bounds[1] < 0:
-            raise ValueError(
+            raise MisuseError(
                 "launch_bounds is the most threads of a block, 1 to 1024, or that and the fewest blocks of a "
                 f"multiprocessor, not {launch_bounds!r}"
             )
@@ -486,7 +499,7 @@ def _of_blocks(block_dim: Any, launch_bounds: Any) -> dict[str, Any]:
     if block_dim is not None:
         most = found.get("launch_bounds", (1024, 0))[0]
         if type(block_dim) is not int or not 1 <= block_dim <= most:
-            raise ValueError(f"block_dim is a number of threads from 1 to {most}, not {block_dim!r}")
+            raise MisuseError(f"block_dim is a number of threads from 1 to {most}, not {block_dim!r}")
         found["block_dim"] = block_dim
     return found
 

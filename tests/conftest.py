@@ -1,7 +1,8 @@
 """Settings shared by all tests: a private artifact cache, hypothesis' profile, which markers run.
 
-``DIFFKERN_FUZZ_EXAMPLES=N`` asks hypothesis for N examples per property instead of the default; a number greater than
-the default also draws new random examples instead of the fixed ones.
+Random tests draw from a seed that comes from the commit (:mod:`support.seeds`) and is printed at the top of a run:
+each commit tries other examples, and ``DIFFKERN_FUZZ_SEED=N`` tries those of a run again. ``DIFFKERN_FUZZ_EXAMPLES=N``
+asks for N examples per property instead of the default.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, core, settings
 
 os.environ.setdefault("DIFFKERN_VERIFY_IR", "1")  # before diffkern is imported; processes of the tests inherit it
+
+from support.seeds import run_seed
 
 from diffkern.cache.maintenance import artifacts
 from diffkern.runtime.config import config as runtime_config
@@ -34,13 +37,18 @@ FUZZ_EXAMPLES = int(os.environ.get("DIFFKERN_FUZZ_EXAMPLES", DEFAULT_EXAMPLES))
 settings.register_profile(
     "diffkern",
     max_examples=FUZZ_EXAMPLES,
-    derandomize=FUZZ_EXAMPLES <= DEFAULT_EXAMPLES,
     database=None,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("diffkern")
+core.global_force_seed = run_seed()  # what --hypothesis-seed sets, which goes before
+
+
+def pytest_report_header() -> str:
+    """The seed of the random tests, at the top of a run."""
+    return f"random tests draw from DIFFKERN_FUZZ_SEED={run_seed()}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -120,5 +120,5 @@ def _overwritten(op: Op, store: Op) -> AutodiffError:
         f"the gradient needs this value of the shared array {name}, which the thread overwrites{line} in the same loop "
         "or before it",
         loc=op.loc,
-        remedy="write to another shared array, or keep the value in a local variable",
+        remedy="write to another shared array, or carry the value in a variable and write it behind the loop",
     )

@@ -24,6 +24,9 @@ DECIDING: Final = {
 }  # fmt: skip
 """Operations with unbounded partial derivatives, and the operand that makes them bounded where it is positive."""
 
+_BY_COMPONENT: Final = frozenset({"add", "sub", "neg", "scale", "unscale", "cw_mul", "cw_div"})
+"""Operations on composites in which a component depends on the same component alone; others mix them."""
+
 _NOT_NEGATIVE: Final = frozenset({"abs", "exp", "exp2", "cosh", "sqrt", "length", "length_sq", "hypot"})
 _DEPTH: Final = 8
 
@@ -88,11 +91,11 @@ class Guards:
         return op.name in _NOT_NEGATIVE
 
 
-def kept_zero(b: Builder, ct: Value, contribution: Value) -> Value:
-    """A contribution, exactly zero where the cotangent is: component by component if the two have one shape."""
+def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value) -> Value:
+    """A contribution of an op, exactly zero where its cotangent is: by component if the op works by component."""
     if isinstance(ct.type, Tile) or isinstance(contribution.type, Tile):
         return contribution
-    if isinstance(ct.type, Scalar) or ct.type != contribution.type:
+    if isinstance(ct.type, Scalar) or ct.type != contribution.type or op.name not in _BY_COMPONENT:
         tests = [b.one("eq", c, b.zero(c.type)) for c in b.components(ct)]
         zero = functools.reduce(lambda x, y: b.one("and", x, y), tests)
         return b.select(zero, b.zero(contribution.type), contribution)

@@ -10,7 +10,7 @@ import ast
 import inspect
 from typing import Any, NoReturn
 
-from diffkern.frontend import coerce, fence, inline, library, records, tiles
+from diffkern.frontend import advice, coerce, fence, inline, library, records, tiles
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
 from diffkern.ir import types as T
@@ -67,10 +67,12 @@ def _called_dtype(obj: Any) -> T.Element | None:
 def _refuse(cx: Context, obj: Any, name: str, node: ast.Call) -> NoReturn:
     if obj is print:
         cx.syntax_error(node, *fence.PRINT)
-    if inspect.isfunction(obj):
-        cx.type_error(node.func, f"{name} is a plain Python function", "decorate it with @dk.func")
     if type(obj).__name__ == "Kernel" and type(obj).__module__.startswith("diffkern"):
         cx.type_error(node.func, f"{name} is a kernel; a kernel cannot call another", "make the shared part a @dk.func")
+    if (known := advice.for_call(obj)) is not None:
+        cx.type_error(node, f"{name} {known[0]}", known[1])
+    if inspect.isfunction(obj):
+        cx.type_error(node.func, f"{name} is a plain Python function", "decorate it with @dk.func")
     module = getattr(obj, "__module__", None)
     cx.type_error(
         node,
@@ -115,7 +117,20 @@ def _construct(cx: Context, t: T.Composite, name: str, node: ast.Call) -> Term:
     if isinstance(t, T.Mat) and len(args) == t.rows:
         rows = [coerce.convert(cx, a, T.Vec(t.dtype, t.cols), node, f"a row of {name}") for a in args]
         return Val(cx.b.construct(t, [c for row in rows for c in cx.b.components(row)]))
-    cx.type_error(node, f"{name} has {t.size} components, not {len(args)}")
+    cx.type_error(node, f"{name} has {t.size} components, not {len(args)}", _all_components(t, name, args))
+
+
+def _all_components(t: T.Composite, name: str, args: list[Term]) -> str:
+    """Say how a vector or matrix is made of what was given."""
+    parts: list[str] = []
+    for arg in args:
+        if isinstance(arg, Val) and isinstance(arg.type, T.Vec):
+            parts += [f"v[{k}]" for k in range(arg.type.length)]
+        else:
+            parts.append("s")
+    if isinstance(t, T.Vec) and len(parts) == t.size:
+        return f"take vectors apart, as in {name}({', '.join(parts)})"
+    return f"give {t.size} numbers, or one for all" + (f", or {t.rows} rows" if isinstance(t, T.Mat) else "")
 
 
 def _nodes(node: ast.Call, count: int) -> list[ast.expr]:

@@ -46,12 +46,17 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
         cx.type_error(
             node,
             f"{name} is a {type(obj).__name__}",
-            "a kernel can use numbers, tuples of numbers and vectors from outside",
+            "tuples of numbers can be used from outside, and single values by names of their own; or pass an array",
         )
     definition = definition_of(type(obj))
     if definition is not None:
         cx.type_error(node, f"{name} is a {definition.type.name} outside the kernel", "pass structs as parameters")
     return Static(obj, name)
+
+
+def is_array(obj: Any) -> bool:
+    """Whether an object from outside the kernel holds an array, of whatever library."""
+    return hasattr(obj, "shape") and hasattr(obj, "dtype") and not isinstance(obj, type)
 
 
 def _numpy_scalar(cx: Context, obj: np.generic[Any], name: str, node: ast.AST) -> Term:

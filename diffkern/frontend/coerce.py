@@ -10,7 +10,7 @@ import ast
 import math
 
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import WEAK, WEAK_FLOAT, WEAK_INT, Const, Term, Val, View, describe
+from diffkern.frontend.terms import WEAK, WEAK_FLOAT, WEAK_INT, Const, Static, Term, Val, View, describe
 from diffkern.frontend.weak import fits
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
@@ -95,7 +95,28 @@ def scalar_term(cx: Context, term: Term, node: ast.AST, what: str) -> Const | Va
     """A term that must be a number or a bool."""
     if isinstance(term, Const) or (isinstance(term, Val) and isinstance(term.type, T.Scalar)):
         return term
-    cx.type_error(node, f"{what} must be a number, not {describe(term)}", tile_remedy(term))
+    cx.type_error(node, f"{what} must be a number, not {describe(term)}", tile_remedy(term, _by_component(term)))
+
+
+def _why_none(term: Static) -> str:
+    return f": {term.name} returns nothing" if term.name.endswith("(...)") else ""
+
+
+def _by_component(term: Term) -> str | None:
+    """What to write where a vector, a matrix or an array stands and a number is wanted."""
+    if isinstance(term, View):
+        return "index the array, one index for each axis" if term.spans else None
+    if isinstance(term, Val) and isinstance(term.type, (T.Vec, T.Mat)):
+        name = _composite_name(term.type)
+        first, last = (
+            ("0, 0", f"{term.type.shape[0] - 1}, {term.type.shape[-1] - 1}")
+            if isinstance(term.type, T.Mat)
+            else ("0", str(term.type.size - 1))
+        )
+        return f"take its components one by one, as in {name}(f(v[{first}]), ..., f(v[{last}]))"
+    if isinstance(term, Static):
+        return "give it a value: a number, or what a function returns"
+    return None
 
 
 def tile_remedy(term: Term, otherwise: str | None = None) -> str | None:
@@ -206,8 +227,10 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
         if isinstance(term.value, bool) != (to == T.BOOL):
             cx.type_error(node, f"{what} takes {to}, not {describe(term)}", f"write {_cast_spelling(to)}(...)")
         return literal(cx, term, to, node)
+    if isinstance(term, Static) and term.obj is None:
+        cx.type_error(node, f"{what} takes {to}, not None{_why_none(term)}", "end the @dk.func with return ...")
     if not isinstance(term, Val):
-        cx.type_error(node, f"{what} takes {to}, not {describe(term)}")
+        cx.type_error(node, f"{what} takes {to}, not {describe(term)}", _by_component(term))
     if term.type == to:
         return term.value
     if isinstance(term.value.type, T.Tile) or str(to).startswith("tile<"):

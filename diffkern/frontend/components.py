@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from diffkern.frontend import coerce
+from diffkern.frontend import advice, coerce
 from diffkern.frontend.context import Context
 from diffkern.frontend.scope import suggest
 from diffkern.frontend.terms import Const, Term, Tup, Val, describe
@@ -42,7 +42,7 @@ def select_attribute(cx: Context, t: T.Element, node: ast.Attribute) -> Selectio
         cx.type_error(
             node, f"{t} has no component {node.attr!r}{suggest(node.attr, letters)}", f"it has {', '.join(letters)}"
         )
-    cx.type_error(node, f"{t} has no attribute {node.attr!r}")
+    cx.type_error(node, f"{t} has no attribute {node.attr!r}", advice.number_attribute(node.attr))
 
 
 def select_subscript(cx: Context, t: T.Composite, node: ast.Subscript) -> Selection:

@@ -9,8 +9,8 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from diffkern.frontend import arith, branch, calls, coerce, components, records, tile_math, tiles, views
-from diffkern.frontend.captured import static_term
+from diffkern.frontend import advice, arith, branch, calls, coerce, components, records, tile_math, tiles, views
+from diffkern.frontend.captured import is_array, static_term
 from diffkern.frontend.context import Context
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.scope import MISSING, attribute_names, static_attribute, suggest
@@ -70,10 +70,11 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         obj = static_attribute(owner.obj, node.attr)
         if obj is MISSING:
             known = attribute_names(owner.obj)
-            remedy = (
-                None if known else "a kernel can read attributes of modules and classes; assign the value to a global"
-            )
-            cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{suggest(node.attr, known)}", remedy)
+            if not known:
+                cx.type_error(node, *advice.for_instance(owner.obj, owner.name, node.attr))
+            hint = suggest(node.attr, known)
+            remedy = advice.missing_name(owner.name, owner.obj, node.attr)
+            cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", None if hint else remedy)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
     if isinstance(owner, Rec):
         return records.member(cx, owner, node)
@@ -83,7 +84,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return tiles.attribute(cx, owner.value, node)
     if isinstance(owner, Val):
         return components.attribute(cx, owner, node)
-    cx.type_error(node, f"{describe(owner)} has no attribute {node.attr!r}")
+    cx.type_error(node, f"{describe(owner)} has no attribute {node.attr!r}", advice.number_attribute(node.attr))
 
 
 def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) -> Term:
@@ -98,9 +99,10 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
         return records.member(cx, owner, node)
     if node.attr == "dtype":
         return Static(view.array.dtype, f"{view.base.name}.dtype")
-    cx.type_error(
-        node, f"an array has no attribute {node.attr!r} in a kernel{suggest(node.attr, ['shape', 'ndim', 'dtype'])}"
-    )
+    remedy = advice.array_attribute(node.attr)
+    hint = "" if remedy else suggest(node.attr, ["shape", "ndim", "dtype"])
+    otherwise = None if hint else "arrays have shape, ndim and dtype in kernels, and elements"
+    cx.type_error(node, f"an array has no attribute {node.attr!r} in a kernel{hint}", remedy or otherwise)
 
 
 # -- operators ---------------------------------------------------------------------------------------------------------
@@ -223,7 +225,9 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     if isinstance(owner, Tup):
         return owner.items[_tuple_index(cx, owner, node)]
     if isinstance(owner, Static) and isinstance(owner.obj, DType):
-        cx.type_error(node, f"{owner.name} cannot be indexed")
+        cx.type_error(node, f"{owner.name} cannot be indexed", "it is a dtype: call it to make a value")
+    if isinstance(owner, Static) and is_array(owner.obj):
+        cx.type_error(node, f"{owner.name} is an array outside the kernel", "pass arrays as parameters")
     cx.type_error(node, f"{describe(owner)} cannot be indexed", "only arrays, vectors, matrices and tuples can")
 
 

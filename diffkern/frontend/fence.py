@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
 from diffkern.errors import KernelError, KernelSyntaxError
+from diffkern.frontend import advice
 from diffkern.frontend.context import Context
 from diffkern.frontend.source import Source
 
@@ -107,6 +108,10 @@ class _Fence:
                 self.loop(node)
             case ast.Call():
                 return self.call(node)
+            case ast.Subscript():
+                return self.subscript(node)
+            case ast.Compare():
+                return self.compare(node)
             case ast.Expr(value=ast.Constant(value=value)) if isinstance(value, str) or value is ...:
                 return ()  # a docstring or a placeholder
             case ast.keyword(value=ast.Constant(value=str())):
@@ -119,18 +124,39 @@ class _Fence:
 
     def loop(self, node: ast.For) -> None:
         if not isinstance(node.target, ast.Name):
-            self.refuse(node.target, "the variable of a for loop must be a name", "write for i in range(...)")
+            remedy = "write for i in range(len(x)) and index the arrays"
+            self.refuse(node.target, "the variable of a for loop must be a name", remedy)
         if not isinstance(node.iter, ast.Call):
             self.refuse(node.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
 
     def call(self, node: ast.Call) -> Iterable[ast.AST]:
-        if isinstance(node.func, ast.Name) and node.func.id == "print":
-            self.refuse(node, *PRINT)
+        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if called == "printf" or (called == "print" and isinstance(node.func, ast.Name)):
+            self.refuse(node, f"{called} is not supported in a kernel", PRINT[1])
+            return ()
+        if called in ("float", "float32", "float64") and (text := _text(node.args[:1])) is not None:
+            remedy = advice.STRINGS.get(text.strip().lower(), "write the number itself")
+            self.refuse(node, "a kernel makes no number of a string", remedy)
             return ()
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.refuse(keyword.value, "** in a call is not supported in a kernel", "name the arguments")
         return ast.iter_child_nodes(node)
+
+    def subscript(self, node: ast.Subscript) -> Iterable[ast.AST]:
+        if _text([node.slice]) is None:
+            return ast.iter_child_nodes(node)
+        shown = ast.unparse(node.value)
+        remedy = f"give the value a name outside the kernel and use that, or pass it as a parameter, not in {shown}"
+        self.refuse(node, "a dict is not read in a kernel", remedy)
+        return ()
+
+    def compare(self, node: ast.Compare) -> Iterable[ast.AST]:
+        if all(_text([side]) is None for side in (node.left, *node.comparators)):
+            return ast.iter_child_nodes(node)
+        remedy = "decide on the host which kernel to launch, or pass a number"
+        self.refuse(node, "strings are not compared in a kernel", remedy)
+        return ()
 
     def constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, (str, bytes, complex)):
@@ -152,6 +178,12 @@ def _continues(node: ast.AST, child: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return node.orelse == [child] and isinstance(child, ast.If)
     return False
+
+
+def _text(nodes: list[ast.expr]) -> str | None:
+    """Return the string that one expression is, None if it is none."""
+    value = nodes[0].value if nodes and isinstance(nodes[0], ast.Constant) else None
+    return value if isinstance(value, str) else None
 
 
 def check(source: Source) -> list[KernelError]:

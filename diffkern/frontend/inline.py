@@ -86,7 +86,7 @@ def inline(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None
         cx.stack.pop()
         cx.call_path, cx.b.loc = path, loc
     if not frame.returns_value:
-        return Static(None, "None")
+        return Static(None, f"{func.name}(...)")
     if result is None or result.term is None:
         raise Cascade  # a mistake in the func has been recorded
     return result.term

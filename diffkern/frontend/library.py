@@ -37,14 +37,17 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
     if node.keywords:
         cx.syntax_error(node, f"{name} takes no keyword arguments", "give the values in order")
     if count is not None and len(node.args) != count:
-        cx.type_error(node, f"{name} takes {count} argument{'s' * (count != 1)}, not {len(node.args)}")
+        remedy = (
+            "for decimals write round(x * 100.0) / 100.0" if name.endswith("round") else "see the page on the language"
+        )
+        cx.type_error(node, f"{name} takes {count} argument{'s' * (count != 1)}, not {len(node.args)}", remedy)
     terms = [cx.expr(arg) for arg in node.args]
     for term in terms:
         if isinstance(term, Val) and isinstance(term.value.type, T.Tile) and key != "len":
             cast = f"dk.tile_astype(tile, dtype={name})"
             every = cast if key in ("float", "int", "bool") else f"dk.tile_map({name}, tile)"
-            remedy = coerce.tile_remedy(term) if term.value.type.size == 1 else f"write {every} for all elements"
-            cx.type_error(node, f"{name} of {describe(term)}", remedy)
+            spelled = coerce.tile_remedy(term) if term.value.type.size == 1 else f"write {every} for all elements"
+            cx.type_error(node, f"{name} of {describe(term)}", spelled)
     return fold(cx, key, terms, node) or handler(cx, terms, node)
 
 
@@ -265,7 +268,7 @@ def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
     if node.args or node.keywords:
         cx.type_error(node, "tid takes no arguments", "write i = dk.tid(), or i, j = dk.tid()")
     if count > 4:
-        cx.type_error(node, f"tid has at most 4 components, not {count}")
+        cx.type_error(node, f"tid has at most 4 components, not {count}", "compute further indices with // and %")
     if cx.tid is not None and cx.tid[0] != count:
         cx.type_error(
             node,
@@ -281,7 +284,8 @@ def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
 def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
     kind = name.rsplit("atomic_", 1)[-1]
     if node.keywords or len(node.args) < 3:
-        cx.type_error(node, f"{name} takes an array, an index for each axis, and a value")
+        remedy = f"pass the array and its indices apart: {name}(a, i, value), for two axes {name}(a, i, j, value)"
+        cx.type_error(node, f"{name} takes an array, an index for each axis, and a value", remedy)
     array = cx.expr(node.args[0])
     if isinstance(array, RecView):
         first = array.struct.names[0]

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Static, Term, Val, describe
+from diffkern.frontend.terms import Const, Static, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang import resolve_dtype
@@ -23,7 +23,13 @@ Handler: TypeAlias = Callable[[Context, Sequence[Term], ast.Call], Term]
 
 def _composite(cx: Context, term: Term, node: ast.AST, what: str, *, floats: bool = True) -> Value:
     if not isinstance(term, Val) or isinstance(term.type, T.Scalar):
-        cx.type_error(node, f"{what} takes a vector or matrix, not {describe(term)}")
+        remedy = "of numbers the length is abs(x), and the product x * y"
+        if isinstance(term, View):
+            remedy = (
+                "an array, or a row of one, is no vector: loop over its elements, or make it an array of vectors, as "
+                "in dk.array(dtype=dk.vec3)"
+            )
+        cx.type_error(node, f"{what} takes a vector or matrix, not {describe(term)}", remedy)
     if floats and not T.scalar_of(term.type).is_float:
         cx.type_error(node, f"{what} of {term.type}", "convert it to a vector of floats first, as in dk.vec3(v)")
     return term.value

@@ -36,7 +36,11 @@ def trips_of(cx: Context, stmt: ast.For) -> Trips:
     assert isinstance(call, ast.Call)  # the fence has seen to it
     callee = cx.expr(call.func)
     if not isinstance(callee, Static) or lowering_key(callee.obj) != "range":
-        cx.syntax_error(stmt.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
+        cx.syntax_error(
+            stmt.iter,
+            "a for loop runs over range(...) alone",
+            "write for i in range(n), or range(len(a)) and index; what runs side by side are the threads of the launch",
+        )
     if call.keywords or not 1 <= len(call.args) <= 3:
         cx.type_error(call, "range takes 1 to 3 integers")
     terms = [_bound_term(cx, arg) for arg in call.args]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
+from diffkern.frontend import advice
 from diffkern.frontend.scope import Scope, evaluate_annotation
 from diffkern.ir import types as T
 from diffkern.ir.structs import Argument, Stored, Struct, StructArray, declared
@@ -147,9 +148,7 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
         try:
             annotation = parameter_type(p.annotation, scope, name, pyfunc.__name__)
         except TypeError as error:
-            raise KernelTypeError(
-                str(error), loc=loc, remedy="use a dtype, dk.array(dtype=..., ndim=...), or no annotation"
-            ) from error
+            raise KernelTypeError(str(error), loc=loc, remedy=advice.for_annotation(p.annotation)) from error
         params.append(Parameter(name, annotation, p.default))
     return Signature(pyfunc.__name__, tuple(params))
 
@@ -176,4 +175,5 @@ def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Stor
     try:
         return resolve_type(annotation)
     except TypeError as error:
-        raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {error}") from error
+        shown = getattr(annotation, "__qualname__", None) or repr(annotation)
+        raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {shown}") from error

@@ -85,7 +85,7 @@ def subscript(cx: Context, view: View, entries: list[Term | ast.Slice], node: as
     """Index some or all remaining axes of a view."""
     if len(entries) > len(view.spans):
         axes = count_axes(view)
-        remedy = None
+        remedy = f"write one for each axis, or annotate the parameter with ndim={len(entries)}"
         if not isinstance(view.array.dtype, T.Scalar):
             remedy = f"its elements are {view.array.dtype}: index them in a second pair of brackets, as in a[i][k]"
         cx.type_error(node, f"{len(entries)} indices for an array with {axes}", remedy)

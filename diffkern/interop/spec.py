@@ -20,6 +20,7 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.convert import MAX_NDIM
 from diffkern.runtime.extents import several
+from diffkern.runtime.launch import check_kernel
 
 __all__ = ["CallSpec", "Callee", "Shape"]
 
@@ -79,6 +80,7 @@ class CallSpec:
         in_out_argnames: Sequence[str] | str | None = None,
         what: str = "this function",
     ) -> None:
+        check_kernel(kernel)
         self.kernel = kernel
         self._what = f"{what}({kernel.name})"
         parameters = kernel.parameters

@@ -8,12 +8,32 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any
 
+from diffkern.errors import MisuseError
 from diffkern.lang.imported import ByPath
 from diffkern.lang.text import take_text
 
-__all__ = ["Func", "constant", "func"]
+__all__ = ["Func", "check_function", "constant", "func"]
+
+
+def check_function(obj: Any, decorator: str) -> None:
+    """Refuse to decorate what is no function written in Python.
+
+    Raises
+    ------
+    MisuseError
+        With what to decorate instead.
+    """
+    if isinstance(obj, FunctionType):
+        return
+    remedy = "decorate a function made with def"
+    if isinstance(obj, MethodType):
+        remedy = "write it as a function outside of the class, and pass what it needs as arguments"
+    elif isinstance(getattr(obj, "py_func", None), FunctionType):
+        remedy = "decorate the Python function itself, which is its attribute py_func"
+    raise MisuseError(f"{decorator} decorates a Python function, not {obj!r}", remedy=remedy)
 
 
 class Func(ByPath):
@@ -26,8 +46,7 @@ class Func(ByPath):
     """
 
     def __init__(self, pyfunc: Callable[..., Any]) -> None:
-        if not callable(pyfunc) or not hasattr(pyfunc, "__code__"):
-            raise TypeError(f"@dk.func decorates a Python function, not {pyfunc!r}")
+        check_function(pyfunc, "@dk.func")
         take_text(pyfunc)
         self.pyfunc = pyfunc
         functools.update_wrapper(self, pyfunc)

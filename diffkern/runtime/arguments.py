@@ -94,7 +94,7 @@ class Parameter:
         if definition is not None:
             wanted = self.annotation
             if wanted is not None and wanted != definition.type:
-                raise self.error(f"takes {_named(wanted)}, not {_short(value)}")
+                raise self.error(f"takes {_named(wanted)}, not {_short(value)}", f"pass {_named(wanted)}")
             return self._convert_struct(value, definition.type)
         if isinstance(self.annotation, Struct):
             raise self.error(f"takes {self.annotation.name}, not {_short(value)}", "make one, and set its fields")

@@ -12,6 +12,7 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
+from diffkern.errors import MisuseError
 from diffkern.runtime.native import pool
 
 __all__ = ["MODES", "Config", "config"]
@@ -133,11 +134,11 @@ def check_mode(value: str) -> str:
 
     Raises
     ------
-    ValueError
+    MisuseError
         If it is none.
     """
-    if value not in MODES:
-        raise ValueError(f"mode is 'release' or 'debug', not {value!r}")
+    if not isinstance(value, str) or value not in MODES:
+        raise MisuseError(f"mode is 'release' or 'debug', not {value!r}")
     return value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from diffkern.errors import CudaError
+from diffkern.errors import CudaError, MisuseError
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import current
 
@@ -100,7 +100,7 @@ def placed(name: Any) -> CudaDevice | None:
     """
     if name is None:
         return current.device
-    if name is _CPU or name == "cpu":
+    if name is _CPU or (isinstance(name, str) and name == "cpu"):
         return None
     from diffkern.runtime.cuda import context
 
@@ -108,12 +108,14 @@ def placed(name: Any) -> CudaDevice | None:
         if name.closed:
             raise ValueError(f"{name} belongs to a driver that is no longer in use, or was used before a fork")
         return name
+    if not isinstance(name, str):
+        raise MisuseError(f"a device is a name such as 'cpu' or 'cuda:0', or a dk.Device, not {name!r}")
     if name == "cuda":
         return current.device or context.device(0)
-    kind, _, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+    kind, _, number = name.partition(":")
     if kind == "cuda" and number.isdecimal():
         return context.device(int(number))
-    raise ValueError(f"there is no device {name!r}; devices are called 'cpu', 'cuda:0', 'cuda:1' and so on")
+    raise MisuseError(f"there is no device {name!r}; devices are called 'cpu', 'cuda:0', 'cuda:1' and so on")
 
 
 def get_device(name: Any = None) -> Device:

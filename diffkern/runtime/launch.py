@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from diffkern.callers import shortened
-from diffkern.errors import KernelError, KernelRuntimeError, LaunchError
+from diffkern.errors import KernelError, KernelRuntimeError, LaunchError, MisuseError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
@@ -328,8 +328,11 @@ def _launch(
     max_blocks: int,
     record_cmd: bool,
 ) -> Record | None:
+    check_kernel(kernel)
     if type(inputs) is not list or type(outputs) is not list:
         _check_lists(kernel, inputs, outputs)
+    if type(adj_inputs) not in (tuple, list) or type(adj_outputs) not in (tuple, list):
+        _check_lists(kernel, adj_inputs, adj_outputs, "adj_inputs", "adj_outputs")
     if adjoint or record_cmd:
         from diffkern.runtime.record import launch_or_record
 
@@ -342,7 +345,7 @@ def _launch(
             f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
             remedy="add adjoint=True, or leave them out",
         )
-    if stream is not None or device is not None or block_dim is not None or max_blocks:
+    if stream is not None or device is not None or block_dim is not None or type(max_blocks) is not int or max_blocks:
         place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
         config = _config(block_dim, max_blocks)
         dispatch(Launch(kernel, dim, (*inputs, *outputs), place, config), record_tape, stream)
@@ -394,7 +397,7 @@ def launch_tiled(
 def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = None) -> None:
     """Give a launch to whoever takes it: the tape, a sequence, a stream, or run it."""
     if stream is not None and not isinstance(stream, Stream):
-        raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+        raise MisuseError(f"stream must be a dk.Stream, not {stream!r}")
     if record_tape and current.tape is not None:
         settle()
         current.tape.record_launch(bound)
@@ -429,8 +432,17 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
         raise
 
 
-def _check_lists(kernel: Launchable, inputs: Any, outputs: Any) -> None:
-    for name, value in (("inputs", inputs), ("outputs", outputs)):
+def check_kernel(obj: Any) -> None:
+    """Refuse something else in a kernel's place."""
+    if hasattr(obj, "programs"):
+        return
+    name = getattr(obj, "__name__", None)
+    what = f"{name} ({type(obj).__name__})" if isinstance(name, str) else f"a {type(obj).__name__}"
+    raise MisuseError(f"{what} is no kernel, so it cannot be launched", remedy="decorate a function with @dk.kernel")
+
+
+def _check_lists(kernel: Launchable, inputs: Any, outputs: Any, first: str = "inputs", second: str = "outputs") -> None:
+    for name, value in ((first, inputs), (second, outputs)):
         # An array could be taken apart like a list, which is never what was meant.
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise LaunchError(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.types import value_type
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
 from diffkern.runtime.array import array
@@ -214,7 +214,7 @@ def launch_or_record(
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
-        raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+        raise MisuseError(f"stream must be a dk.Stream, not {stream!r}")
     packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, config)
     if not adjoint:
         if adj_inputs or adj_outputs:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from diffkern.errors import KernelTypeError, Loc
+from diffkern.errors import KernelTypeError, Loc, MisuseError
 from diffkern.ir.structs import FieldType, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Element, Scalar, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
@@ -45,7 +45,7 @@ def struct(cls: _Class) -> _Class:
         For a field that no struct can have, with its line.
     """
     if not isinstance(cls, type):
-        raise TypeError(f"@dk.struct decorates a class, not {cls!r}")
+        raise MisuseError(f"@dk.struct decorates a class, not {cls!r}")
     if cls.__bases__ != (object,):
         raise _error(cls, None, f"the struct {cls.__name__} is derived from another class", "nest the other struct")
     namespace = sys._getframe(1).f_locals

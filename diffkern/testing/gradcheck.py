@@ -29,6 +29,7 @@ from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.ops.memory import WRITES
 from diffkern.passes.widen import widen
+from diffkern.runtime.launch import check_kernel
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
@@ -296,6 +297,7 @@ def gradcheck(
     KinkWarning
         If elements lie too near a kink or a jump to be compared.
     """
+    check_kernel(kernel)
     given = (*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.options)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)

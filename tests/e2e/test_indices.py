@@ -83,13 +83,13 @@ def _data() -> dict[str, np.ndarray]:
 def _middle(values: np.ndarray, how: str) -> np.ndarray:
     """The values as a part of a larger array."""
     n, rest = len(values), values.shape[1:]
-    base = np.full((3 * n, *rest), 1e3)
-    part = {
-        "contiguous": slice(n, 2 * n),
-        "strided": slice(n // 2, n // 2 + 2 * n, 2),
-        "reversed": slice(2 * n - 1, n - 1, -1),
+    base = np.full((6 * n, *rest), 1e3)
+    parts = {
+        "contiguous": slice(2 * n, 3 * n),
+        "strided": slice(2 * n, 4 * n, 2),
+        "reversed": slice(3 * n - 1, 2 * n - 1, -1),
     }
-    view = base[part[how]]
+    view = base[parts[how]]
     view[...] = values
     return view
 
@@ -100,8 +100,9 @@ def _launched(kernel: Any, x: np.ndarray, how: str, z: np.ndarray, z_dtype: Any 
         "x": dk.array(_middle(x, how), copy=False), "z": dk.array(_middle(z, how), dtype=z_dtype, copy=False),
         "y": dk.zeros(N, dtype=dk.float64),
     }  # fmt: skip
-    for array in arrays.values():
-        array.requires_grad = True
+    for name, array in arrays.items():
+        given = z_dtype if name == "z" else None
+        array.grad = dk.array(_middle(np.zeros_like(array.numpy()), how), dtype=given, copy=False)
     seeds = {name: np.random.default_rng(1).uniform(-1, 1, arrays[name].numpy().shape) for name in ("y", "z")}
     with dk.Tape() as tape:
         dk.launch(kernel, N, [arrays["x"], data["w"], data["j"], N, arrays["y"], arrays["z"]])
@@ -125,7 +126,7 @@ def test_one_axis(index: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
         np.add.at(expected, at, 2 * x[at] * seeds["y"])
         np.testing.assert_allclose(arrays["x"].grad.numpy(), expected)
         base = arrays["z"].numpy().base
-        assert base.sum() == pytest.approx(sums.sum() + 2 * N * 1e3)
+        assert base.sum() == pytest.approx(sums.sum() + 5 * N * 1e3)
 
 
 @pytest.mark.parametrize("index", INDICES)

@@ -6,12 +6,15 @@ import linecache
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import diffkern as dk
 from diffkern.ad.singular import DECIDING
 from diffkern.ops.scalar import UNARY_MATH
 from diffkern.passes.sink import SINGULAR
+from diffkern.testing import gradcheck
+from diffkern.testing.fuzz import load_module
 
 INF = math.inf
 
@@ -180,3 +183,24 @@ def test_no_guard_where_the_operand_is_bounded_away() -> None:
 
     assert "== " not in k.adjoint_source().split("def ")[1]
     assert "== " in unbounded.adjoint_source().split("def ")[1]
+
+
+MIXING = (
+    "m * v", "v * m", "(m * m) * v", "dk.cross(u, v)", "dk.normalize(v)", "dk.transpose(m) * v", "dk.inverse(m) * v",
+    "dk.outer(u, v) * v", "v / dk.length(u)", "dk.cw_div(v, u)", "v * u[0]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MIXING)
+def test_a_zero_in_one_component_leaves_the_others(text: str, tmp_path: Any) -> None:
+    """A limit takes the cotangent away from one component of what operations on all of them have made."""
+    source = (
+        "import diffkern as dk\n\n@dk.kernel\n"
+        "def kernel(a: dk.array(dtype=dk.mat33d), b: dk.array(dtype=dk.vec3d), y: dk.array(dtype=dk.vec3d)):\n"
+        "    i = dk.tid()\n    m = a[i]\n    v = b[i]\n    u = b[i + 1] + dk.vec3d(0.5, 0.25, 1.0)\n"
+        f"    y[i] = dk.max({text}, dk.vec3d(9.0, -9.0, -9.0)) * dk.exp(-v[0])\n"
+    )
+    kernel = load_module(source, str(tmp_path)).kernel
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0.2, 1.0, (4, 3, 3)) + np.eye(3), rng.uniform(0.2, 1.0, (5, 3))
+    gradcheck(kernel, 4, [a, b, np.zeros((4, 3))])

@@ -1,8 +1,8 @@
 """Random kernels: the adjoint against central differences in float64, thousands of programs if one asks for them.
 
-``DIFFKERN_FUZZ_EXAMPLES=N`` asks for N kernels per batch instead of the default, and for new ones each time; of kernels
-of tiles, which take longer to compile, for a twelfth as many. A kernel
-may be refused, with a reason, but not many may; a kernel whose point lies too near a kink is compared where it can be.
+``DIFFKERN_FUZZ_EXAMPLES=N`` asks for N kernels per batch instead of the default; of kernels of tiles, which take longer
+to compile, for a twelfth as many. A kernel may be refused, with a reason, but not many may; a kernel whose point lies
+too near a kink is compared where it can be.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
+from support.seeds import run_seed
 
 from diffkern import frontend
 from diffkern.errors import AutodiffError
@@ -103,7 +104,7 @@ def batch(number: int, make: Callable[[Choose], RandomKernel], share: int = 1) -
                 print(kernel.source)
                 raise
 
-        (seed(number)(run) if settings.default.derandomize else run)()
+        seed(run_seed() * BATCHES * 2 + number)(run)()
         record_property("fuzz", str(tally))
         refused = sum(tally.refused.values())
         # a handful of kernels says nothing about a share

@@ -19,6 +19,7 @@ from diffkern.backends.cuda.body import called
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.cuda.mathdx import SHARED_LIMIT, Product
+from diffkern.backends.interrupts import interruptible
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -188,11 +189,15 @@ def compile_function(
         )
     if products is not None and kernel.products:
         link_with = [*link_with, *products.obtain(kernel.products)]
-    library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', kernel.text))))
-    module = toolchain.optimise(kernel.text, arch, library, (symbol,))
-    code = toolchain.ptx(module, arch)
-    inputs = [toolchain.ltoir(kernel.text, symbol, arch), *link_with] if link_with else [code]
-    cubin = toolchain.link(inputs, arch, symbol, lineinfo=lineinfo)
+    text = kernel.text
+    library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', text))))
+
+    def machine_code() -> tuple[str, bytes]:
+        code = toolchain.ptx(toolchain.optimise(text, arch, library, (symbol,)), arch)
+        inputs = [toolchain.ltoir(text, symbol, arch), *link_with] if link_with else [code]
+        return code, toolchain.link(inputs, arch, symbol, lineinfo=lineinfo)
+
+    code, cubin = interruptible(machine_code)
     return CudaObject(
         cubin,
         code,

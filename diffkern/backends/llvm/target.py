@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite
 from llvmlite import binding as llvm
 
+from diffkern.backends.interrupts import interruptible
 from diffkern.backends.llvm.uniform import MOST_QUESTIONS
 from diffkern.backends.numba_target import numba_target
 from diffkern.backends.vecmath.masked import PREFIX
@@ -138,13 +139,17 @@ def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:
     questions : float, optional
         What ``uniform_questions`` says of it. Where they are too many, loops are vectorised but not interleaved.
     """
-    with _lock:
-        module = llvm.parse_assembly(text)
-        module.verify()
-        vectorise = weight <= VECTORIZE_LIMIT
-        _run_passes(module, t.machine, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
-        _inline_masked(module, t)
-        return module
+
+    def passed() -> Any:
+        with _lock:
+            module = llvm.parse_assembly(text)
+            module.verify()
+            vectorise = weight <= VECTORIZE_LIMIT
+            _run_passes(module, t.machine, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
+            _inline_masked(module, t)
+            return module
+
+    return interruptible(passed)
 
 
 def _run_passes(module: Any, machine: Any, vectorise: bool, interleave: bool) -> None:
@@ -172,11 +177,19 @@ def _inline_masked(module: Any, t: Target) -> None:
 
 def object_code(module: Any, t: Target) -> bytes:
     """The object of an optimised module."""
-    with _lock:
-        return bytes(t.machine.emit_object(module))
+
+    def emitted() -> bytes:
+        with _lock:
+            return bytes(t.machine.emit_object(module))
+
+    return interruptible(emitted)
 
 
 def assembly(text: str, t: Target) -> str:
     """Assembly of an optimised module given as text."""
-    with _lock:
-        return str(t.machine.emit_assembly(llvm.parse_assembly(text)))
+
+    def emitted() -> str:
+        with _lock:
+            return str(t.machine.emit_assembly(llvm.parse_assembly(text)))
+
+    return interruptible(emitted)

@@ -1,0 +1,48 @@
+"""Long calls of native compilers that Ctrl-C ends.
+
+In: a function that spends its time in native code. Out: its result. Python runs the handlers of signals between two
+instructions of the main thread, so a call that the main thread makes is waited for to its end. Here another thread
+makes it, and the main thread waits where a handler can run. If that raises, the call goes on and its result is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+__all__ = ["interruptible"]
+
+_Result = TypeVar("_Result")
+
+
+def interruptible(work: Callable[[], _Result]) -> _Result:
+    """Return what a function returns, or raise what it raises.
+
+    Parameters
+    ----------
+    work : callable
+        What takes long. It has to take the locks that it needs by itself: after an interrupt it is still running, at
+        most as long as it would have taken.
+
+    Raises
+    ------
+    BaseException
+        What a handler of signals raises in the main thread meanwhile, KeyboardInterrupt above all.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    outcome: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=run, name="diffkern compiler")
+    thread.start()
+    result = outcome.result()
+    thread.join()  # who looks right afterwards finds no thread, and may fork
+    return result

@@ -1,0 +1,153 @@
+"""Ctrl-C ends a compile, although LLVM goes on for a while, and leaves nothing half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+from diffkern.backends.interrupts import interruptible
+from diffkern.backends.llvm import target
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+class Work:
+    """Something that takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.began, self.released, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> int:
+        self.began.set()
+        assert self.released.wait(120)
+        self.ended.set()
+        return 7
+
+
+@pytest.fixture
+def work() -> Iterator[Work]:
+    made = Work()
+    yield made
+    made.released.set()
+
+
+def interrupt_when(event: threading.Event) -> threading.Thread:
+    """Send this process an interrupt once something has begun."""
+
+    def send() -> None:
+        assert event.wait(120)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def test_the_result_and_the_error_are_those_of_the_work():
+    def fails() -> None:
+        raise KeyError("own")
+
+    assert interruptible(lambda: 3) == 3
+    with pytest.raises(KeyError, match="own"):
+        interruptible(fails)
+    assert threading.active_count() == 1
+
+
+def test_other_threads_do_the_work_themselves():
+    found: list[object] = []
+
+    def outer() -> None:
+        found.append(interruptible(threading.current_thread))
+
+    thread = threading.Thread(target=outer)
+    thread.start()
+    thread.join()
+    assert found == [thread]
+
+
+def test_an_interrupt_does_not_wait_for_the_work(work):
+    sender = interrupt_when(work.began)
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(work)
+    sender.join()
+    assert not work.ended.is_set()
+    work.released.set()
+    assert work.ended.wait(120)
+
+
+@dk.kernel
+def scaled(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[i] * 3.0
+
+
+@pytest.mark.parametrize("step", ["_run_passes", "_inline_masked"])
+def test_an_interrupted_compile_leaves_nothing(work, step, monkeypatch, tmp_path):
+    real: Callable[..., None] = getattr(target, step)
+    monkeypatch.setattr(dk.config, "cache_dir", tmp_path)
+
+    def waiting(*arguments: object, **options: object) -> None:
+        work()
+        real(*arguments, **options)
+
+    x, y = dk.array(np.arange(5, dtype=np.float32)), dk.zeros(5)
+    kernel = dk.kernel(scaled.func)
+    with monkeypatch.context() as patch:
+        patch.setattr(target, step, waiting)
+        sender = interrupt_when(work.began)
+        with pytest.raises(KeyboardInterrupt):
+            dk.launch(kernel, 5, [x], [y])
+        sender.join()
+        assert not work.ended.is_set()
+        assert not [path for path in tmp_path.rglob("*") if path.name.startswith("kernel")]
+    work.released.set()
+    dk.launch(kernel, 5, [x], [y])
+    np.testing.assert_array_equal(y.numpy(), 3.0 * x.numpy())
+
+
+BUILD = """
+import os, time
+import diffkern as dk
+from diffkern.backends.llvm import target
+
+@dk.kernel
+def one(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[i] * 5.0
+
+@dk.kernel
+def two(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[i] * 6.0
+
+parent = os.getpid()
+
+def long(*arguments, **options):
+    os.write(1, b"compiling\\n")
+    time.sleep(1 if os.getpid() == parent else 3600)
+
+target._run_passes = long
+dk.compile(one, two, processes=2, progress=False)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_processes_that_compile_end_with_the_one_that_is_interrupted(tmp_path: Path):
+    source = tmp_path / "building.py"
+    source.write_text(BUILD)
+    environment = {**os.environ, "DIFFKERN_CACHE_DIR": str(tmp_path / "cache")}
+    with subprocess.Popen([sys.executable, str(source)], stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"compiling\n"] * 2
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == b""  # ends when the last process does
+    assert process.returncode != 0
