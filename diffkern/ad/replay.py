@@ -106,12 +106,20 @@ def _atomic_result(op: Op) -> AutodiffError:
     )
 
 
+def reading(op: Op, fact: LoadFact) -> str:
+    """What a load does, for messages: of ``a[i] *= v`` the source shows the place of the store."""
+    name = op.operands[0].name
+    updates = fact.store is not None and op.loc is not None and fact.store.loc == op.loc
+    return f"this update reads the element of {name} that it writes" if updates else f"this reads {name}"
+
+
 def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
     name = op.operands[0].name
     line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc is not None else ""
     if fact.source is Source.RACING:
+        what = reading(op, fact)
         return AutodiffError(
-            f"this reads {name}, which another thread of the same launch may write{line}; the gradient needs the value",
+            f"{what}, which another thread of the same launch may write{line}; the gradient needs the value",
             loc=op.loc,
             remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be",
         )

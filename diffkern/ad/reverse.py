@@ -19,7 +19,7 @@ from diffkern.ad.block_replay import BlockReplay, LiveReplay
 from diffkern.ad.blocks import BlockMemory, BlockPlan
 from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
-from diffkern.ad.replay import Replay, ReplayContext, used_poison
+from diffkern.ad.replay import Replay, ReplayContext, reading, used_poison
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
@@ -197,7 +197,7 @@ class _Reverse:
             if fact is not None and fact.source is Source.RACING and op.result in self.activity.useful:
                 line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
                 raise AutodiffError(
-                    f"this reads {array.name}, which another thread of the same launch may write{line}",
+                    f"{reading(op, fact)}, which another thread of the same launch may write{line}",
                     loc=op.loc,
                     remedy="read from a copy of the array, or split the kernel in two launches",
                 )
