@@ -10,12 +10,13 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from diffkern.callers import brief, shortened
-from diffkern.errors import KernelError, MisuseError, raise_all
+from diffkern.errors import KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
@@ -176,6 +177,13 @@ class Kernel(ByPath):
         self.generation()
         return self._current
 
+    @property
+    def may_change(self) -> bool:
+        """Whether it captures something that is meant to change, other than modules and Python's built-ins."""
+        if self._meaning is None:
+            self._notice_changes()
+        return any(value is not None and not isinstance(value, ModuleType) for _, _, value in self._captures)
+
     def _notice_changes(self) -> None:
         """Begin anew if a captured name really means something else, not just another equal number."""
         from diffkern.frontend.canonical import captures, meaning_of
@@ -324,6 +332,15 @@ class Kernel(ByPath):
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
+
+    def update_of_all_threads(self, program: Executable) -> Loc | None:
+        """Return where all threads of a launch of a program change one element that they have read, if they do."""
+        from diffkern.pipeline import update_of_all_threads
+
+        known: list[tuple[Any, Executable]] = [*self.programs.items()]
+        known += [(keys, one) for (keys, _), one in self._current.sized.items()]
+        keys = next((keys for keys, one in known if one is program), None)
+        return None if keys is None else update_of_all_threads(self.func, self._checked_types(keys), self.options)
 
     def forget_programs(self) -> None:
         """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""

@@ -19,6 +19,8 @@ from diffkern.ir.types import INT32
 from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
 from diffkern.passes.dependence import LoadFact, Source
 
+_SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
+
 
 @dataclass(slots=True)
 class ReplayContext:
@@ -98,6 +100,17 @@ def used_poison(region: Region, context: ReplayContext) -> AutodiffError | None:
     return None
 
 
+def plain_form(op: Op | None) -> str:
+    """What an atomic update could be instead where the user wrote an augmented assignment, as the end of a remedy."""
+    if op is None or not op.attrs.get("augmented"):
+        return ""
+    name, sign = op.operands[0].name, _SIGNS[op.attrs["kind"]]
+    return (
+        f"; {name}[k] {sign}= v is atomic, as the index is not proved to be one thread's own: if it is, write "
+        f"{name}[k] = {name}[k] {sign} v"
+    )
+
+
 def _atomic_result(op: Op) -> AutodiffError:
     return AutodiffError(
         f"the gradient needs the value that atomic_{op.attrs['kind']} returned, which depends on the order of threads",
@@ -106,14 +119,23 @@ def _atomic_result(op: Op) -> AutodiffError:
     )
 
 
+def reading(op: Op, fact: LoadFact) -> str:
+    """What a load does, for messages: of ``a[i] *= v`` the source shows the place of the store."""
+    name = op.operands[0].name
+    updates = fact.store is not None and op.loc is not None and fact.store.loc == op.loc
+    return f"this update reads the element of {name} that it writes" if updates else f"this reads {name}"
+
+
 def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
     name = op.operands[0].name
     line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc is not None else ""
     if fact.source is Source.RACING:
+        what = reading(op, fact)
         return AutodiffError(
-            f"this reads {name}, which another thread of the same launch may write{line}; the gradient needs the value",
+            f"{what}, which another thread of the same launch may write{line}; the gradient needs the value",
             loc=op.loc,
-            remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be",
+            remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be"
+            + plain_form(fact.store),
         )
     return AutodiffError(
         f"the gradient needs this value of {name}, which the kernel overwrites{line} before and after it is read",

@@ -42,7 +42,10 @@ def interruptible(work: Callable[[], _Result]) -> _Result:
             outcome.set_exception(error)
 
     thread = threading.Thread(target=run, name="diffkern compiler")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is about to end, or there are too many threads
+        return work()
     result = outcome.result()
     thread.join()  # who looks right afterwards finds no thread, and may fork
     return result

@@ -384,7 +384,10 @@ class array(Exposed, Generic[_Element, _Axes]):
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
         if not attention.needed and self._memory.device is None:
-            overwrite(self._data, values)
+            if isinstance(values, np.ndarray):
+                overwrite(self._data, values)
+            else:
+                self._data[...] = values
             self._memory.version += 1
             return
         tape = current.tape

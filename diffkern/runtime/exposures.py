@@ -41,24 +41,32 @@ class Exposures:
     def __bool__(self) -> bool:
         return bool(self._seen)
 
-    def concern(self, memory: Memory) -> bool:
-        """Whether the contents have to be looked at when the tape uses this memory."""
-        return (memory in self._seen or _is_open(memory)) and current.recorder is None
+    def memories(self) -> list[Memory]:
+        """Return the blocks of which something is known."""
+        return list(self._seen)
 
     def inspect(self, held: array) -> set[Place]:
-        """Return what overlaps an array and changed since it was last looked at; from now on that is as it is."""
+        """Return what overlaps an array and changed since it was last looked at; from now on that is as it is.
+
+        While a sequence is recorded nothing is looked at: its replays are meant for other contents.
+        """
+        if current.recorder is not None or held._memory not in self._seen:
+            return set()
         settle()
-        memory = held._memory
-        changed = self._verify(memory, *held._range)
-        if _is_open(memory):
-            self.note(held)
-        return changed
+        seen = self._seen[held._memory]
+        return self._verify(held._memory, [place for place, _ in _within(seen, *held._range)])
 
     def note(self, held: array) -> None:
+        """Take the present contents of an array as the tape's, if others may write to it and nothing is known yet."""
+        if _is_open(held._memory) and current.recorder is None:
+            self.note_now(held)
+
+    def note_now(self, held: array) -> None:
         """Take the present contents of an array as the tape's, if nothing is known about them."""
         seen = self._seen.setdefault(held._memory, {})
         place = place_of(held)
         if place not in seen:
+            settle()
             seen[place] = held, digest(held)
 
     def written(self, held: array) -> None:
@@ -67,31 +75,31 @@ class Exposures:
         if seen is None:
             return
         settle()
-        for place, (other, _) in _within(seen, *held._range):
+        for place, other in _within(seen, *held._range):
             seen[place] = other, digest(other)
 
-    def verify(self) -> Iterable[tuple[Memory, set[Place]]]:
-        """Return what changed, and forget the memory that nobody else has any more."""
-        return [(memory, changed) for memory in list(self._seen) if (changed := self._verify(memory))]
+    def verify(self, memory: Memory, places: Iterable[Place]) -> set[Place]:
+        """Return which of some places of a block changed."""
+        seen = self._seen.get(memory, {})
+        return self._verify(memory, [place for place in places if place in seen])
 
-    def _verify(self, memory: Memory, low: int = 0, high: int = 1 << 64) -> set[Place]:
+    def _verify(self, memory: Memory, places: Iterable[Place]) -> set[Place]:
         changed: set[Place] = set()
-        seen = self._seen.get(memory)
-        if seen is None:
-            return changed
-        stays_open = _is_open(memory)
-        for place, (held, before) in _within(seen, low, high):
+        seen, stays_open = self._seen[memory], _is_open(memory)
+        for place in places:
+            held, before = seen[place]
             now = digest(held)
             if now != before:
                 changed.add(place)
             if stays_open:
                 seen[place] = held, now
             else:
-                del seen[place]
+                del seen[place]  # nobody can change it any more
         if not seen:
             del self._seen[memory]
         return changed
 
 
-def _within(seen: dict[Place, tuple[array, bytes]], low: int, high: int) -> list[tuple[Place, tuple[array, bytes]]]:
-    return [item for item in seen.items() if item[1][0]._range[0] < high and low < item[1][0]._range[1]]
+def _within(seen: dict[Place, tuple[array, bytes]], low: int, high: int) -> list[tuple[Place, array]]:
+    items = [(place, held) for place, (held, _) in list(seen.items())]
+    return [(place, held) for place, held in items if held._range[0] < high and low < held._range[1]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Memory", "Watcher", "allocate", "byte_range", "expose", "foreign_memory", "lend", "memory_of", "overlaps",
-    "overwrite", "watchers",
+    "overwrite", "watch",
 ]  # fmt: skip
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
@@ -101,8 +101,14 @@ class Watcher(Protocol):
         ...
 
 
-watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
-"""Whoever is asked before memory is given away."""
+# Whoever is asked before memory is given away, by ids; other threads add theirs meanwhile.
+_watchers: dict[int, weakref.ref[Watcher]] = {}
+
+
+def watch(watcher: Watcher) -> None:
+    """Ask before memory is given away, as long as the watcher lives."""
+    key = id(watcher)
+    _watchers[key] = weakref.ref(watcher, lambda _: _watchers.pop(key, None))
 
 
 def expose(memory: Memory) -> None:
@@ -132,8 +138,10 @@ def lend(memory: Memory, view: Any) -> None:
 
 def _tell(memory: Memory) -> None:
     if not memory.is_exposed:
-        for watcher in list(watchers):
-            watcher.before_exposure(memory)
+        for reference in list(_watchers.values()):
+            watcher = reference()
+            if watcher is not None:
+                watcher.before_exposure(memory)
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[np.ndarray[Any, Any], Memory]:

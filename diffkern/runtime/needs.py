@@ -90,7 +90,7 @@ class Needs:
     def __iter__(self) -> Iterator[Need]:
         """Iterate over the needs that are left; one may come twice."""
         yield from self._wide
-        for bucket in self._buckets.values():
+        for bucket in list(self._buckets.values()):
             yield from (need for need in bucket if need.alive)
 
     def _span(self, low: int, high: int) -> tuple[int, int]:

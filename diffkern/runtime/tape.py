@@ -24,7 +24,7 @@ from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
-from diffkern.runtime.memory import Memory, watchers
+from diffkern.runtime.memory import Memory, watch
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.repeat import Collector, Repeat, Seed
@@ -48,7 +48,7 @@ class Tape(Scope, Uncopied):
 
     def __init__(self) -> None:
         self._clear()
-        watchers.add(self)
+        watch(self)
 
     def _clear(self) -> None:
         self._steps: list[Step] = []
@@ -124,6 +124,8 @@ class Tape(Scope, Uncopied):
                 if needs is None:
                     needs = self._needs[held._memory] = Needs(held._memory.nbytes)
                 needs.add(Need(step, index, *held._range))
+                if held._memory.exposed or held._memory.lent:
+                    self._exposures.note(held)
         self._varied.update(held._memory for index in active if (held := arrays[index]) is not None)
 
     def record_overwrite(self, goal: array) -> None:
@@ -146,6 +148,7 @@ class Tape(Scope, Uncopied):
         if self._carries(source):
             self._steps.append(CopyStep(goal, source))
             self._varied.add(goal._memory)
+            self._exposures.note(source)
         elif self._carries(goal):
             self._steps.append(OverwriteStep(goal))
 
@@ -158,13 +161,15 @@ class Tape(Scope, Uncopied):
         self._versions[held._memory] = held._memory.now
         if self._exposures:
             self._exposures.written(held)
+        if (held._memory.exposed or held._memory.lent) and self._carries(held):
+            self._exposures.note(held)
 
     def before_exposure(self, memory: Memory) -> None:
         """Note what the tape relies on in memory that is about to be given away."""
         if self._versions.get(memory) != memory.now or current.recorder is not None:
             return
         for held in self._used(memory):
-            self._exposures.note(held)
+            self._exposures.note_now(held)
 
     def _used(self, memory: Memory) -> list[array]:
         """Return the arrays of a block whose contents have a part in gradients."""
@@ -178,10 +183,11 @@ class Tape(Scope, Uncopied):
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
         known = self._versions.get(memory)
-        changed = self._exposures.inspect(held) if self._exposures.concern(memory) else None
+        changed = self._exposures.inspect(held) if self._exposures else None
         if known != memory.now:
             if known is None:
-                self._check_overlap(memory)
+                if memory.exposed or memory.lent:
+                    self._check_overlap(memory)
             else:
                 for need in self._needs.pop(memory, ()):
                     need.step.lost.add(need.index)
@@ -216,8 +222,6 @@ class Tape(Scope, Uncopied):
 
     def _check_overlap(self, memory: Memory) -> None:
         """Refuse memory that lies in other memory on the tape without a common owner: overwrites would go unnoticed."""
-        if not memory.is_exposed:
-            return
         for other in [*self._foreign, *(m for m in self._versions if m.is_exposed and not m.foreign)]:
             if (
                 memory.device is other.device
@@ -417,9 +421,13 @@ class Tape(Scope, Uncopied):
     def _verify(self) -> None:
         """Look whether others changed what gradients need."""
         if self._exposures and current.recorder is None:
-            for memory, changed in self._exposures.verify():
-                self._lose(memory, changed)
-                self._swept = self._again = None
+            for memory in self._exposures.memories():
+                needed = [n for n in self._needs.get(memory, ()) if n.step.needs_after(n.index)]
+                places = {place_of(a) for n in needed if (a := n.step.launch.arrays[n.index]) is not None}
+                changed = self._exposures.verify(memory, places)
+                if changed:
+                    self._lose(memory, changed)
+                    self._swept = self._again = None
 
     def _backward(self, seeds: list[tuple[array, Any]] | None) -> None:
         for memory, version in self._versions.items():

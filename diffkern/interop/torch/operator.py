@@ -99,9 +99,9 @@ class Operator:
         self._call.register_autograd(self._differentiate, setup_context=self._keep)
 
     def serves(self, function: TorchFunction) -> bool:
-        """Whether calls of another function of this content can go here."""
+        """Whether calls of another function of this content can go here: not if what its kernel captures may change."""
         kernel = self._function.kernel
-        return function.kernel is kernel or kernel.generation() == self._generation
+        return function.kernel is kernel or (kernel.generation() == self._generation and not kernel.may_change)
 
     def caller(self) -> Callable[[tuple[Any, ...]], Any]:
         """Return what calls it with the arguments of the function."""

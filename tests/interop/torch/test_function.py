@@ -618,6 +618,30 @@ def test_a_backward_is_that_of_the_call_in_every_form(monkeypatch):
         registered._run_backward([one], unknown, [True], x.detach())
 
 
+def test_functions_of_one_content_whose_kernels_come_to_differ():
+    """Kernels of one text with variables of their own are one program for a while only."""
+
+    def make():
+        factor = 2.0
+
+        @dk.kernel
+        def closed(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+            i = dk.tid()
+            y[i] = factor * x[i]
+
+        def change(value):
+            nonlocal factor
+            factor = value
+
+        return dk.torch_function(closed), change
+
+    (first, change), (second, _) = make(), make()
+    x = torch.ones(3, dtype=torch.float64)
+    change(5.0)
+    assert first._operator((x,)).tolist() == [5.0] * 3
+    assert second._operator((x,)).tolist() == [2.0] * 3
+
+
 def test_debug_mode_checks_calls(monkeypatch):
     @dk.kernel(mode="debug")
     def outside(x: dk.array(dtype=float), y: dk.array(dtype=float)):

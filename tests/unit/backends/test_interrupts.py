@@ -62,6 +62,14 @@ def test_the_result_and_the_error_are_those_of_the_work():
     assert threading.active_count() == 1
 
 
+def test_the_work_is_done_where_no_thread_can_be_had(monkeypatch):
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert interruptible(threading.current_thread) is threading.main_thread()
+
+
 def test_other_threads_do_the_work_themselves():
     found: list[object] = []
 

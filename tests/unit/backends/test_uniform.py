@@ -72,7 +72,7 @@ def test_what_is_the_threads_own_is_not_asked_for(kernel):
 def test_only_what_stays_in_the_loop_is_asked_for():
     """In the last of these kernels it is a loop that all threads of a row share."""
     left = {k.name for k in (*kernels.LINES, *kernels.GRIDS) if questions(k) > MOST_QUESTIONS}
-    assert left == {"guarded", "in_a_loop", "from_a_written_array", "squares", "rows_and_all"}
+    assert left == {"guarded", "in_a_loop", "from_a_written_array", "squares", "same_choice", "rows_and_all"}
 
 
 @dk.kernel

@@ -86,6 +86,12 @@ def squares(x, p, y):
 
 
 @dk.kernel
+def same_choice(x, p, y):
+    i = dk.tid()
+    y[i] = x[i] * dk.log(dk.asinh(dk.where(x[i] > x[i], p[0], p[0])))
+
+
+@dk.kernel
 def rows(x, p, y):
     i, j = dk.tid()
     y[i, j] = dk.sin(dk.exp(x[i, 0])) + p[j]
@@ -112,7 +118,19 @@ def straight(x, p, y):
     y[i] = x[i] * p[0] + p[1]
 
 
-LINES = (power, damped, nested, power_of_exp, thrice, repeated, guarded, in_a_loop, from_a_written_array, squares)
+LINES = (
+    power,
+    damped,
+    nested,
+    power_of_exp,
+    thrice,
+    repeated,
+    guarded,
+    in_a_loop,
+    from_a_written_array,
+    squares,
+    same_choice,
+)
 GRIDS = (rows, rows_and_all)
 PLAIN = (own, straight)
 

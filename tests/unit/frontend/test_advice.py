@@ -157,3 +157,18 @@ def test_annotations_that_mean_nothing(annotation):
 def test_names_of_the_advice_are_not_those_of_the_language():
     """Whoever adds a function to the language takes its name out of the advice."""
     assert not [name for name in advice._NAMES if hasattr(dk, name)]
+
+
+@dk.kernel
+def update(x: dk.array(dtype=float), places: dk.array(dtype=int), y: dk.array(dtype=float)):
+    i = dk.tid()
+    for k in range(2):
+        y[places[i] + k] *= x[i]
+
+
+def test_an_update_is_not_called_a_read():
+    with pytest.raises(dk.AutodiffError) as info:
+        update.adjoint_source()
+    text = str(info.value)
+    assert "this update reads the element of y that it writes, which another thread" in text
+    assert text.splitlines()[2].strip() == "^" * len("y[places[i] + k]")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import numpy as np
 import pytest
 
@@ -210,3 +213,31 @@ def test_structs_and_strided_arrays_are_lent():
     assert x.numpy().sum() == 2.0 * 2 * 3 * 3
     assert x.numpy()[::2, 1::2].min() == 2.0
     assert x[::-1].numpy().strides == x.numpy()[::-1].strides
+
+
+def test_views_and_tapes_of_several_threads():
+    errors = []
+
+    def work(k):
+        try:
+            for _ in range(150):
+                x = dk.array(np.float32([1, 2, 3 + k]), requires_grad=True)
+                y = dk.zeros(3, requires_grad=True)
+                with dk.Tape() as tape:
+                    dk.launch(square, dim=3, inputs=[x], outputs=[y])
+                assert x.numpy()[2] == 3 + k
+                assert _back(tape, x, y) == [2, 4, 6 + 2 * k]
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
