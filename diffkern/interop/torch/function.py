@@ -63,7 +63,6 @@ class TorchFunction:
     ) -> None:
         check_kernel(kernel)
         self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
-        check_kernel(kernel)
         self.kernel = kernel
         self.spec = CallSpec(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, "dk.torch_function")
         self.enable_backward = enable_backward and kernel.enable_backward
