@@ -6,8 +6,11 @@ in a process of their own, into which the fault is put before any of them is imp
 
 from __future__ import annotations
 
+from diffkern import specialize
+from diffkern.backends.cuda import kernel as cuda_kernel
+from diffkern.backends.cuda import registers, toolchain
 from diffkern.backends.llvm import facts, memory, scalars
-from diffkern.cache import key, manifest
+from diffkern.cache import environment, key, manifest, place
 from diffkern.frontend import library
 from diffkern.passes import affine, cse, promote, ranges
 from diffkern.runtime import copies, operation, schedule, tape
@@ -19,6 +22,9 @@ _ONE_AXIS = f"{_INDICES}::test_one_axis"
 _ROWS = f"{_INDICES}::test_rows_columns_and_vectors"
 _MEET = f"{_INDICES}::test_threads_meet_only_where_it_is_announced"
 _TWO_NAMES = f"{_INDICES}::test_two_names_of_one_element"
+
+_PTX = "tests/unit/backends/cuda/test_ptx_invariants.py"
+_KEY = "tests/unit/cache/test_key.py"
 
 TARGETED = [
     # analyses
@@ -54,6 +60,20 @@ TARGETED = [
     Fault("a remainder keeps the sign of the dividend",
           edit(scalars, "_float_divmod", "b.select(fix, b.fadd(rest, y),", "b.select(fix, rest,"),
           ("tests/e2e/test_builtins.py::test_numbers[dk.mod(a, b)-float64]",)),
+    # CUDA
+    Fault("a component of a vector has the whole element's alignment",
+          edit(memory, "_tag", "math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)", "array.align"),
+          (f"{_PTX}::test_what_the_corpus_has_too_little_of",)),
+    Fault("an array that is written by atomics alone is taken for constant",
+          edit(cuda_kernel, "_Kernel.emit", 'op.name in ("store", "atomic", "accumulate")',
+               'op.name in ("store", "accumulate")'),
+          (f"{_PTX}::test_what_the_corpus_has_too_little_of",)),
+    Fault("atomics are atomic within a block alone",
+          constant(registers, "_PLACES", {k: v.replace("gpu", "cta") for k, v in registers._PLACES.items()}),
+          (f"{_PTX}::test_a_case[memory.scatter_add]",)),
+    Fault("exchanges are atomic within a block alone",
+          edit(toolchain, "ptx", '"atom.relaxed.gpu.global.cas"', '"atom.relaxed.cta.global.cas"'),
+          (f"{_PTX}::test_a_case[memory.scatter_max]",)),
     # run time
     Fault("work on a stream does not raise versions",
           edit(operation, "perform", "operation.touch()\n        stream.enqueue", "stream.enqueue"),
@@ -72,6 +92,20 @@ TARGETED = [
     Fault("a key does not separate its fields",
           edit(key, "key", 'state.update(len(value).to_bytes(8, "little"))', "pass"),
           ("tests/unit/cache/test_key.py",)),
+    Fault("the operations have no say in the key",
+          constant(environment, "_COMPILE_SIDE", tuple(p for p in environment._COMPILE_SIDE if p != "ops")),
+          (f"{_KEY}::test_every_module_that_compiles_counts",)),
+    Fault("the processor that numba is told has no say in the key",
+          constant(specialize, "_NUMBA_SETTINGS", ()), (f"{_KEY}::test_what_the_environment_says_counts",)),
+    Fault("the library that makes products has no say in the key",
+          constant(specialize, "_CUDA_COMPILERS", ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink")),
+          (f"{_KEY}::test_versions_of_compilers_count",)),
+    Fault("a manifest is believed whatever its digest",
+          edit(manifest, "parse", "end != digest(covered).encode() + _AFTER_DIGEST", "False"),
+          ("tests/unit/cache/test_store.py::test_no_flipped_bit_is_believed",)),
+    Fault("what others can write to is loaded",
+          edit(place, "is_private", "and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)", ""),
+          ("tests/unit/cache/test_store.py::test_what_others_can_write_to_is_not_loaded",)),
     Fault("a damaged file is loaded",
           edit(manifest, "decode", "digests[name] != digest(data)", "False"), ("tests/unit/cache/test_store.py",)),
 ]  # fmt: skip

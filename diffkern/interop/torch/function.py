@@ -23,6 +23,7 @@ from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.launch import check_kernel
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import settle
 
@@ -61,6 +62,7 @@ class TorchFunction:
         enable_backward: bool = True,
     ) -> None:
         self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
+        check_kernel(kernel)
         self.kernel = kernel
         self.spec = CallSpec(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, "dk.torch_function")
         self.enable_backward = enable_backward and kernel.enable_backward

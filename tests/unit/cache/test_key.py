@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import diffkern
+import diffkern as dk
+from diffkern import specialize
+from diffkern.cache import environment
 from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
+from diffkern.ir.types import FLOAT32, FLOAT64, Array
+from diffkern.specialize import Specialization
 
 FIELDS = st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=5)
 
@@ -35,7 +45,8 @@ def test_a_value_that_looks_like_further_fields():
 
 
 def test_the_key_of_a_known_sequence_never_changes():
-    assert key([("types", b"float32"), ("", b"")]) == key(iter([("types", b"float32"), ("", b"")]))
+    known = key(iter([("types", b"float32"), ("", b"")]))
+    assert known == "bf3304a91996e2b7dea9478bac25ea9a08575069d9e693159151a57ef3c17ddb"
     assert key([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert len(key([("a", b"b")])) == 64
 
@@ -58,6 +69,177 @@ def test_versions_are_those_of_the_installed_packages():
     assert found == {"numpy": version("numpy"), "llvmlite": version("llvmlite"), "no_such_package": "none"}
 
 
-def test_the_compilers_digest_is_stable():
-    assert compiler_digest() == compiler_digest()
-    assert len(compiler_digest()) == 32
+def test_fields_are_told_apart():
+    """Labels and values are hashed with their lengths: nothing moves from one to the next."""
+    others = [
+        [("ab", b"c")], [("a", b"bc")], [("abc", b"")], [("", b"abc")], [("a", b"b"), ("c", b"")],
+        [("a", b""), ("b", b"c")], [("c", b"ab")], [("ab", b"c"), ("", b"")], [],
+    ]  # fmt: skip
+    assert len({key(fields) for fields in others}) == len(others)
+
+
+ROOT = Path(diffkern.__file__).parent
+NO_SAY = {"errors.py", "wheels.py", "forks.py"}  # what messages say, where libraries are found, locks
+
+
+def imported(path: Path) -> set[Path]:
+    """The modules of this package that a module imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("diffkern"):
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("diffkern.")]
+        for name in names:
+            place = ROOT.joinpath(*name.split(".")[1:])
+            found |= {p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file() and place != ROOT}
+    return found
+
+
+def compile_side() -> set[Path]:
+    """What compiling needs, by its imports: all that :mod:`diffkern.pipeline` reaches."""
+    found, waiting = set(), [ROOT / "pipeline.py"]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += imported(path)
+    return {path for path in found if path.relative_to(ROOT).as_posix() not in NO_SAY}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package, whose digest is taken instead."""
+    copy = tmp_path / "diffkern"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(environment, "__file__", str(copy / "cache" / "environment.py"))
+    return copy
+
+
+def test_every_module_that_compiles_counts(package):
+    digest = compiler_digest.__wrapped__
+    before = digest()
+    assert before == compiler_digest()
+    modules = sorted(path.relative_to(ROOT) for path in compile_side())
+    assert {path.parts[0] for path in modules} == {
+        "abi.py", "ad", "backends", "codegen", "frontend", "ir", "lang", "ops", "passes", "pipeline.py",
+    }  # fmt: skip
+    for module in modules:
+        path = package / module
+        text = path.read_text()
+        path.write_text(text + "#\n")
+        assert digest() != before, module
+        path.write_text(text)
+    assert digest() == before
+
+
+def test_names_and_tables_count_and_caches_do_not(package):
+    digest = compiler_digest.__wrapped__
+    before = digest()
+    (package / "ops" / "__pycache__").mkdir()
+    (package / "ops" / "__pycache__" / "tile.py").write_text("x = 1")
+    (package / "runtime" / "array.py").write_text("")
+    assert digest() == before
+    (package / "passes" / "more.py").write_text("")
+    added = digest()
+    assert added != before
+    (package / "passes" / "more.py").rename(package / "passes" / "most.py")
+    assert digest() not in (before, added)
+    (package / "passes" / "most.py").unlink()
+    (package / "ad" / "rules" / "table.json").write_text("{}")
+    assert digest() != before
+
+
+def test_the_compilers_digest_is_that_of_any_process(tmp_path):
+    code = "from diffkern.cache.environment import compiler_digest; print(compiler_digest().hex())"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT.parent)},
+            cwd=tmp_path, capture_output=True, check=True, text=True,
+        ).stdout.strip()
+        for seed in "01"
+    }  # fmt: skip
+    assert found == {compiler_digest().hex()}
+
+
+@dk.kernel
+def doubled(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    y[dk.tid()] = x[dk.tid()] * 2.0
+
+
+@dk.kernel
+def tripled(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    y[dk.tid()] = x[dk.tid()] * 3.0
+
+
+def of(kernel=doubled, types=(), options=None, active=None, accumulate="plain"):
+    given = types or kernel.argument_types()
+    return Specialization(kernel.func, given, options or {}, active, accumulate).fields()
+
+
+def test_every_field_of_a_program_counts(monkeypatch):
+    both = frozenset({0, 1})
+    every = [
+        of(), of(tripled), of(types=(Array(FLOAT64, 1), Array(FLOAT32, 1))),
+        of(types=(Array(FLOAT32, 1), Array(FLOAT64, 1))), of(types=(Array(FLOAT32, 1, "A"), Array(FLOAT32, 1))),
+        of(active=frozenset()), of(active=frozenset({0})), of(active=frozenset({1})), of(active=both),
+        of(active=both, accumulate="atomic"),
+        *(of(options=one) for one in (
+            {"fast_math": True}, {"mode": "debug"}, {"stack_bytes": 64}, {"may_alias": False}, {"block_dim": 64},
+            {"block_dim": 128}, {"launch_bounds": 64}, {"launch_bounds": (64, 2)}, {"mathdx_gemm": "wanted"},
+            {"mathdx_gemm": "required"}, {"enable_backward": False},
+        )),
+    ]  # fmt: skip
+    monkeypatch.setattr(specialize, "compiler_digest", lambda: b"another")
+    every.append(of())
+    assert len({specialize.artifact_key(fields, "native") for fields in every}) == len(every)
+    labels = [label for label, _ in every[0]]
+    for label in labels:  # each has a say of its own
+        changed = [(name, value + b"!" if name == label else value) for name, value in every[0]]
+        assert specialize.artifact_key(changed, "native") != specialize.artifact_key(every[0], "native")
+
+
+SETTINGS = {
+    "native": ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
+    "sm_90": ("DIFFKERN_NVRTC",),
+}
+VERSIONS = {
+    "native": ("llvmlite", "numba"),
+    "sm_90": ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", "nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc"),
+}
+
+
+def target_key(target):
+    return key(specialize._target_fields.__wrapped__(target))
+
+
+@pytest.mark.parametrize(("target", "name"), [(t, name) for t, names in SETTINGS.items() for name in names])
+def test_what_the_environment_says_counts(monkeypatch, target, name):
+    monkeypatch.delenv(name, raising=False)
+    seen = [target_key(target)]
+    for value in ("1", "2"):
+        monkeypatch.setenv(name, value)
+        seen.append(target_key(target))
+    assert len(set(seen)) == 3
+
+
+@pytest.mark.parametrize(("target", "name"), [(t, name) for t, names in VERSIONS.items() for name in names])
+def test_versions_of_compilers_count(monkeypatch, target, name):
+    before = target_key(target)
+
+    def newer(names):
+        return tuple((n, v + ".1" if n == name else v) for n, v in distribution_versions(names))
+
+    monkeypatch.setattr(specialize, "distribution_versions", newer)
+    assert target_key(target) != before
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_the_processor_counts(monkeypatch, k):
+    before = target_key("native")
+    host = list(specialize._host_cpu())
+    host[k] += "+more"
+    monkeypatch.setattr(specialize, "_host_cpu", lambda: tuple(host))
+    assert target_key("native") != before
