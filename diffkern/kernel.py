@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from diffkern.callers import brief, shortened
-from diffkern.errors import KernelError, MisuseError, raise_all
+from diffkern.errors import KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
@@ -332,6 +332,15 @@ class Kernel(ByPath):
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
+
+    def update_of_all_threads(self, program: Executable) -> Loc | None:
+        """Return where all threads of a launch of a program change one element that they have read, if they do."""
+        from diffkern.pipeline import update_of_all_threads
+
+        known: list[tuple[Any, Executable]] = [*self.programs.items()]
+        known += [(keys, one) for (keys, _), one in self._current.sized.items()]
+        keys = next((keys for keys, one in known if one is program), None)
+        return None if keys is None else update_of_all_threads(self.func, self._checked_types(keys), self.options)
 
     def forget_programs(self) -> None:
         """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""

@@ -44,6 +44,7 @@ from diffkern.passes.coverage import overwritten_whole
 from diffkern.passes.cse import eliminate_common
 from diffkern.passes.cuda_plan import settle_updates
 from diffkern.passes.dce import eliminate
+from diffkern.passes.extents import certain_extents, update_by_all
 from diffkern.passes.fold import fold
 from diffkern.passes.hoist import hoist_integers
 from diffkern.passes.promote import promote
@@ -53,6 +54,7 @@ from diffkern.passes.sink import sink_singular
 from diffkern.passes.tile_lower import has_tiles
 from diffkern.passes.tile_threads import threads_of
 from diffkern.passes.unroll import unroll
+from diffkern.passes.updates import settle_element_updates
 from diffkern.passes.widen import widen
 from diffkern.passes.writers import one_writer_each
 
@@ -141,6 +143,7 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     threads = options.get("threads") or (options.get("block_dim") if _is_cuda(options) else None)
     fn = lower(pyfunc, types, block_dim=threads or 1)
     check_blocks(fn)
+    settle_element_updates(fn)
     if threads_of(fn):
         fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
     if not _is_cuda(options):
@@ -194,8 +197,10 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
 @_checked
 def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
-    fn = _passed(forward_ir(pyfunc, types, options), options)
-    return _build(fn, fn.name, symbol, options, _forward_manifest(fn, types), cpu.Checking.ALL)
+    fn = forward_ir(pyfunc, types, options)
+    certain = _certain_facts(fn, options)
+    manifest = {**_forward_manifest(_passed(fn, options), types), **certain}
+    return _build(fn, fn.name, symbol, options, manifest, cpu.Checking.ALL)
 
 
 @_checked
@@ -447,6 +452,19 @@ def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]
     if extents := _extents(fn):
         manifest["extents"] = extents
     return {**manifest, "blockwise": True} if of_single_threads(fn) else manifest
+
+
+def _certain_facts(fn: Function, options: Options) -> dict[str, Any]:
+    """What a launch of a kernel is checked for before it runs; a debug program looks at each access itself."""
+    facts: dict[str, Any] = {} if options.get("mode") == "debug" else {"accesses": certain_extents(fn)}
+    common = update_by_all(fn)
+    return facts if common is None else {**facts, "alone": common.operands[0].name}
+
+
+def update_of_all_threads(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Loc | None:
+    """Where all threads of a launch change one element that they have read, if they do."""
+    found = update_by_all(forward_ir(pyfunc, types, options))
+    return None if found is None else found.loc
 
 
 def _extents(fn: Function) -> list[int]:

@@ -19,6 +19,8 @@ from diffkern.ir.types import INT32
 from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
 from diffkern.passes.dependence import LoadFact, Source
 
+_SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
+
 
 @dataclass(slots=True)
 class ReplayContext:
@@ -98,6 +100,17 @@ def used_poison(region: Region, context: ReplayContext) -> AutodiffError | None:
     return None
 
 
+def plain_form(op: Op | None) -> str:
+    """What an atomic update could be instead where the user wrote an augmented assignment, as the end of a remedy."""
+    if op is None or not op.attrs.get("augmented"):
+        return ""
+    name, sign = op.operands[0].name, _SIGNS[op.attrs["kind"]]
+    return (
+        f"; {name}[k] {sign}= v is atomic, as the index is not proved to be one thread's own: if it is, write "
+        f"{name}[k] = {name}[k] {sign} v"
+    )
+
+
 def _atomic_result(op: Op) -> AutodiffError:
     return AutodiffError(
         f"the gradient needs the value that atomic_{op.attrs['kind']} returned, which depends on the order of threads",
@@ -121,7 +134,8 @@ def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
         return AutodiffError(
             f"{what}, which another thread of the same launch may write{line}; the gradient needs the value",
             loc=op.loc,
-            remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be",
+            remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be"
+            + plain_form(fact.store),
         )
     return AutodiffError(
         f"the gradient needs this value of {name}, which the kernel overwrites{line} before and after it is read",

@@ -19,7 +19,7 @@ from diffkern.ad.block_replay import BlockReplay, LiveReplay
 from diffkern.ad.blocks import BlockMemory, BlockPlan
 from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
-from diffkern.ad.replay import Replay, ReplayContext, reading, used_poison
+from diffkern.ad.replay import Replay, ReplayContext, plain_form, reading, used_poison
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
@@ -199,7 +199,8 @@ class _Reverse:
                 raise AutodiffError(
                     f"{reading(op, fact)}, which another thread of the same launch may write{line}",
                     loc=op.loc,
-                    remedy="read from a copy of the array, or split the kernel in two launches",
+                    remedy="read from a copy of the array, or split the kernel in two launches"
+                    + plain_form(fact.store),
                 )
             sees_stores = fact is None or fact.source is not Source.ENTRY
             if array not in self.ct_params and sees_stores and hidden.through(op):
@@ -227,7 +228,9 @@ class _Reverse:
                     else ("updated by atomics of different kinds")
                 )
                 raise AutodiffError(
-                    f"{name} is {mixed} in one kernel", loc=op.loc, remedy="do the two in separate launches"
+                    f"{name} is {mixed} in one kernel",
+                    loc=op.loc,
+                    remedy="do the two in separate launches" + plain_form(op),
                 )
 
     # -- regions -----------------------------------------------------------------------------------------------------

@@ -342,7 +342,8 @@ class _CudaWriter(Writer):
             raise CompileError(f"an atomic on the bfloat16 array {array.name} has no numba-cuda form", loc=op.loc)
         if kind == "exch" and scalar_of(array.type).is_float:  # numba-cuda exchanges integers alone
             return f"{self.prim('exchange')}({self.exprs[array].text}, {place}, {value})"
-        return f"cuda.atomic.{kind}({self.exprs[array].text}, {place}, {value})"
+        name = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
+        return f"cuda.atomic.{name}({self.exprs[array].text}, {place}, {value})"
 
     def op(self, op: Op, region: Region, position: int) -> None:
         match op.name:

@@ -295,6 +295,21 @@ def atomic_exch(array: Any, index: Any, value: Any) -> Any:
     return _atomic(array, index, value, "atomic", lambda old, new: new)
 
 
+def atomic_and(array: Any, index: Any, value: Any) -> Any:
+    """Keep the bits of an element that are set in a number; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old & new)
+
+
+def atomic_or(array: Any, index: Any, value: Any) -> Any:
+    """Set the bits of an element that are set in a number; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old | new)
+
+
+def atomic_xor(array: Any, index: Any, value: Any) -> Any:
+    """Flip the bits of an element that are set in a number; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old ^ new)
+
+
 def accumulate(array: Any, index: Any, value: Any, mode: str = "plain") -> None:
     """Add to an element of a cotangent.
 

@@ -10,15 +10,16 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from diffkern.frontend import components, records, tiles, views
+from diffkern.frontend import coerce, components, records, tiles, views
 from diffkern.frontend.coerce import tile_remedy
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
 from diffkern.frontend.tile_terms import check_update
 from diffkern.ir import types as T
-from diffkern.ir.nodes import Value
+from diffkern.ir.nodes import Region, Value
+from diffkern.ir.updates import UPDATE_KINDS, Update
 
-__all__ = ["Place", "assign", "place", "read", "write"]
+__all__ = ["Place", "assign", "note_update", "place", "read", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +184,39 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
             with cx.b.at(cx.loc(node)):
                 changed = components.insert(cx, owner, part, term, node)
             write(cx, parent, Val(changed), node)
+
+
+def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.expr) -> None:
+    """Note an augmented assignment that has just been written, if it is to an element of an array."""
+    if kind not in UPDATE_KINDS or not isinstance(_root(where), Element):
+        return
+    store, prelude = cx.b.region.ops[-1], Region()
+    with cx.b.into(prelude), cx.b.at(cx.loc(node)):
+        prelude.yields = (_change_of_element(cx, where, kind, operand, node),)
+    cx.updates.append(Update(store, kind, prelude))
+
+
+def _root(where: Place) -> Place:
+    while isinstance(where, (Part, Member, TilePart)):
+        where = where.parent
+    return where
+
+
+def _change_of_element(cx: Context, where: Place, kind: str, operand: Term, node: ast.AST) -> Value:
+    """What the whole element is changed by where a part of it is changed by the operand."""
+    if isinstance(where, Part):
+        neutral = cx.b.full(where.owner.type, _neutral(kind, where.owner.type))
+        changed = components.insert(cx, neutral, where.part, operand, node)
+        return _change_of_element(cx, where.parent, kind, Val(changed), node)
+    assert isinstance(where, Element)
+    assert isinstance(where.view, View)
+    to = T.value_type(where.view.array.dtype)
+    return coerce.convert(cx, operand, to, node, f"an element of {where.view.base.name}")
+
+
+def _neutral(kind: str, t: T.Type) -> float:
+    """The number that changes nothing, not even the sign of a zero."""
+    scalar = T.scalar_of(t)
+    if kind == "and":
+        return (1 << scalar.bits) - 1 if scalar.kind is T.Kind.UINT else -1
+    return -0.0 if scalar.is_float and kind == "add" else 0

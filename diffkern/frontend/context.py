@@ -19,6 +19,7 @@ from diffkern.frontend.source import Source
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
+from diffkern.ir.updates import Update
 from diffkern.lang import lowering_key
 
 __all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]
@@ -74,6 +75,8 @@ class Context:
         Integer values known not to be negative.
     block_dim
         How many threads of a block hold numbers of their own.
+    updates
+        Augmented assignments to elements of arrays, those of discarded lowerings of a loop among them.
     shapes
         What loop-carried variables became in an earlier lowering of the same loop, to begin with next time.
     """
@@ -96,6 +99,7 @@ class Context:
         self.tile_lines: dict[Value, int] = {}  # where a tile was made
         self.in_map = False
         self.block_dim = 1
+        self.updates: list[Update] = []
         self._uid = 0
 
     @property

@@ -19,8 +19,9 @@ from diffkern.frontend.source import get_source, too_deep
 from diffkern.frontend.stmt import lower_block
 from diffkern.frontend.terms import Binding
 from diffkern.frontend.weak import settle
-from diffkern.ir.nodes import Function, Value
+from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.structs import Argument, flatten
+from diffkern.ir.updates import UPDATES, Update
 
 __all__ = ["lower"]
 
@@ -66,7 +67,7 @@ def lower(
     except RecursionError as error:
         raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
     raise_all(cx.errors)
-    settle(cx.b.region)
+    updates = _settled(cx)
     return Function(
         name or pyfunc.__name__,
         params,
@@ -74,4 +75,16 @@ def lower(
         loc=source.loc(source.node),
         tid_arity=0 if cx.tid is None else cx.tid[0],
         source_lines=source.numbered_lines(),
+        attrs={UPDATES: updates} if updates else {},
     )
+
+
+def _settled(cx: Context) -> tuple[Update, ...]:
+    """Give what was lowered its types; returns the augmented assignments that are in it."""
+    kept = set(walk(cx.b.region)) if cx.updates else set()
+    updates = tuple(u for u in cx.updates if u.store in kept)
+    beside = Op("updates", (), (), {}, tuple(u.prelude for u in updates), None)  # what an atomic update would need
+    cx.b.region.ops.append(beside)
+    settle(cx.b.region)
+    cx.b.region.ops.remove(beside)
+    return updates

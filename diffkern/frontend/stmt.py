@@ -302,8 +302,10 @@ def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
     operand = cx.expr(stmt.value)
     if isinstance(stmt.target, ast.Name) and is_tile(current):
         check_update(cx, stmt.target.id, stmt.target)
-    result = expr.binary(cx, arith.BINARY[type(stmt.op)], current, operand, stmt)
+    kind = arith.BINARY[type(stmt.op)]
+    result = expr.binary(cx, kind, current, operand, stmt)
     assign.write(cx, where, result, stmt.target)
+    assign.note_update(cx, where, kind, operand, stmt.target)
 
 
 def _go_on(cx: Context, stmt: _GoOn) -> None:

@@ -21,7 +21,7 @@ ATOMICS = frozenset({"atomic", "tile_atomic"})
 ACCUMULATES = frozenset({"accumulate", "tile_accumulate"})
 WRITES = STORES | ATOMICS | ACCUMULATES
 
-ATOMIC_KINDS = ("add", "sub", "min", "max", "exch")
+ATOMIC_KINDS = ("add", "sub", "min", "max", "exch", "and", "or", "xor")
 ACCUMULATE_MODES = ("plain", "atomic", "reduce")
 
 

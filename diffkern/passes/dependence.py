@@ -21,6 +21,9 @@ from diffkern.passes.blocks import blockwise_op
 from diffkern.passes.threads import Never, access_index, relate
 from diffkern.passes.tile_access import shadow
 
+CARRIED = "carried"
+"""The attribute of a load made for a loop, whose value is used only where the thread stores to the element as well."""
+
 
 class Source(enum.Enum):
     """Where the value of a load from a written array can be had again."""
@@ -48,7 +51,7 @@ class _Order:
 
 
 @dataclass(slots=True)
-class _Positions:
+class Positions:
     """Program order: a number per op, and the branches of ifs around it."""
 
     number: dict[Op, int] = field(default_factory=dict)
@@ -76,7 +79,7 @@ def classify_loads(fn: Function) -> dict[Op, LoadFact]:
     seen = shadow(fn)
     forms = AffineForms(seen.fn)
     loops = enclosing_loops(seen.fn)
-    order = _Positions()
+    order = Positions()
     order.visit(seen.fn.body)
     writes: dict[Value, list[Op]] = {}
     for op in walk(seen.fn.body):
@@ -95,13 +98,13 @@ def _classify(
     writes: list[Op],
     forms: AffineForms,
     loops: dict[Op, tuple[Op, ...]],
-    order: _Positions,
+    order: Positions,
     arity: int,
     alone: bool,
 ) -> LoadFact:
     total = _Order()
     for write in writes:
-        implied = order.implies(load, write) and _begins(loops[write], loops[load])
+        implied = load.attrs.get(CARRIED) or (order.implies(load, write) and begins(loops[write], loops[load]))
         if write.name == "atomic" or not (alone or _same_thread(forms, load, write, arity, implied)):
             return LoadFact(Source.RACING, write)
         found = _order(load, write, forms, loops, order)
@@ -114,7 +117,8 @@ def _classify(
     return LoadFact(Source.UNKNOWN, writes[0])
 
 
-def _begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
+def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
+    """Whether an op in the loops ``inner`` stands in the loops ``outer`` first of all."""
     return inner[: len(outer)] == outer
 
 
@@ -131,7 +135,7 @@ def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int, implied: b
     return isinstance(relation, Never) or relation.same_thread(arity)
 
 
-def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: _Positions) -> _Order:
+def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions) -> _Order:
     """Solve for the iteration distance of the common loops, from the load to the store."""
     common = [a for a, b in zip(loops[load], loops[write], strict=False) if a is b]
     distance = _distances(load, write, forms, common)

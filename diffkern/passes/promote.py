@@ -18,8 +18,10 @@ from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
 from diffkern.ops.memory import WRITES
-from diffkern.passes.affine import AffineForms
+from diffkern.passes.affine import AffineForms, enclosing_loops
 from diffkern.passes.cse import written_arrays
+from diffkern.passes.dependence import CARRIED, Positions, begins
+from diffkern.passes.threads import Never, relate
 
 Key = tuple[Value, tuple[Value, ...]]
 Contents = dict[Key, Value]
@@ -40,6 +42,10 @@ def _key(op: Op) -> Key:
 class _Promoter:
     def __init__(self, fn: Function) -> None:
         self.forms = AffineForms(fn)
+        self.arity = fn.tid_arity
+        self.loops = enclosing_loops(fn)
+        self.order = Positions()
+        self.order.visit(fn.body)
         self.mapping: dict[Value, Value] = {}
         self.made: dict[Value, Op] = {}
         self.wrapped: set[Key] = set()
@@ -146,11 +152,35 @@ class _Promoter:
         for key in [k for k in contents if k[0] in touched and not self.carriable(op, k, accesses)]:
             del contents[key]
         before = Region()
+        lent = []
         for key, loc in written.items():
             if key not in contents and key[0] in self.loaded and self.carriable(op, key, accesses):
                 contents[key] = self.content(key, before, loc)
+                if self.only_where_stored(key, accesses):
+                    load = self.made[contents[key]]
+                    load.attrs = {**load.attrs, CARRIED: True}
+                    lent.append(key)
         self.carry(op, [k for k in contents if k in written], contents)
+        for key in lent:
+            del contents[key]
         return [*before.ops, op]
+
+    def only_where_stored(self, key: Key, accesses: list[tuple[Key, Op]]) -> bool:
+        """Whether an element is known to be the thread's own only because the thread stores to it wherever it reads it.
+
+        A loop may make no trip, so its content is of use in the loop alone.
+        """
+        here = [a for k, a in accesses if k == key]
+        stores = [a for a in here if a.name == "store"]
+        proved = (relate(self.forms, store, store) for store in stores)
+        if not self.arity or all(isinstance(r, Never) or r.same_thread(self.arity) for r in proved):
+            return False
+        loads = (a for a in here if a.name == "load")
+        return all(any(self.implies(load, store) for store in stores) for load in loads)
+
+    def implies(self, load: Op, store: Op) -> bool:
+        """Whether a thread that comes to a load comes to a store as well."""
+        return self.order.implies(load, store) and begins(self.loops[store], self.loops[load])
 
     def accesses(self, op: Op) -> list[tuple[Key, Op]]:
         """Accesses in a loop to arrays that the function writes."""

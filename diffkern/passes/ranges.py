@@ -38,14 +38,19 @@ _LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
 _NEGATE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
-def clear_wraps(fn: Function) -> Function:
-    """Set ``wrap`` to False on each index that is proved to be at least 0."""
-    _Ranges().region(fn.body, Facts())
+def clear_wraps(fn: Function, *, bounds: bool = False) -> Function:
+    """Set ``wrap`` to False on each index that is proved to be at least 0.
+
+    With ``bounds`` the bounds of a ``for`` count in its body too: what is counted up to is more than what is counted
+    from there.
+    """
+    _Ranges(bounds).region(fn.body, Facts())
     return fn
 
 
 class _Ranges:
-    def __init__(self) -> None:
+    def __init__(self, bounds: bool = False) -> None:
+        self.bounds = bounds
         self.producer: dict[Value, Op] = {}
         self.ends: dict[Op, tuple[Facts, Facts]] = {}  # what is known at the end of the branches of an if
 
@@ -243,6 +248,9 @@ class _Ranges:
                 inner[body.params[0]] = start if up else start + 1
             stop = self.high(op.operands[1], facts) - 1 if up else self.high(op.operands[0], facts)
             inner.high[body.params[0]] = stop
+            if self.bounds and start is not None:
+                last = op.operands[1 if up else 0]
+                inner[last] = max(facts.get(last, start + 1), start + 1)
         self.loop(op, body, body.params[1:], op.operands[3:], facts, inner)
 
     def visit_while(self, op: Op, facts: Facts) -> None:
@@ -287,7 +295,7 @@ class _Ranges:
 
     def region_without_flags(self, region: Region, facts: Facts) -> None:
         """Propagate bounds only: flags must not be cleared under an assumption that may still fall."""
-        probe = _Probe()
+        probe = _Probe(self.bounds)
         probe.producer, probe.ends = self.producer, self.ends
         probe.region(region, facts)
 

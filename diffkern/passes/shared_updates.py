@@ -22,7 +22,7 @@ from diffkern.passes.blocks import uniform_values
 from diffkern.passes.replays import has_barrier
 from diffkern.passes.threads import Never, access_index, relate
 
-__all__ = ["settle_shared_updates"]
+__all__ = ["meeting_in_blocks", "settle_shared_updates"]
 
 
 def settle_shared_updates(fn: Function) -> None:
@@ -33,21 +33,28 @@ def settle_shared_updates(fn: Function) -> None:
             sites.setdefault(op.operands[0], []).append(op)
     if not sites:
         return
+    for op in meeting_in_blocks(fn, list(sites.values())):
+        op.attrs = {**op.attrs, "mode": "atomic"}
+
+
+def meeting_in_blocks(fn: Function, sites: Sequence[Sequence[Op]]) -> set[Op]:
+    """Of accesses to each of some shared arrays those in which two threads of a block may meet between two barriers."""
+    if not sites:
+        return set()
     phases = _Phases(fn.body)
     uniform = uniform_values(fn)
     here = _BlockForms(fn, uniform)
     anywhere = _BlockForms(fn, {v for v in uniform if v not in phases.in_loops})
-    for ops in sites.values():
+    meeting: set[Op] = set()
+    for ops in sites:
         left = [op for op in ops if not phases.owned(op)]
-        meeting: set[Op] = set()
         for k, a in enumerate(left):
             for b in left[k:]:
                 forms = here if phases.at_once(a, b) else anywhere
                 alone = phases.at_once(a, b) and phases.guards(a, here) & phases.guards(b, here)
                 if phases.together(a, b) and not alone and not _apart(forms, a, b):
                     meeting |= {a, b}
-        for op in meeting:
-            op.attrs = {**op.attrs, "mode": "atomic"}
+    return meeting
 
 
 class _BlockForms(AffineForms):
@@ -177,6 +184,7 @@ class _Phases:
         """Whether the thread that accumulates stores to the same element in the same phase."""
         return any(
             op.name == "store"
+            and op is not site
             and op.operands[0] is site.operands[0]
             and access_index(op) == access_index(site)
             and op.attrs["wrap"] == site.attrs["wrap"]

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diffkern.ir.nodes import Op, Value
-from diffkern.passes.affine import Affine, AffineForms
+from diffkern.passes.affine import Affine, AffineForms, tid_term
 
 Interval = tuple[int, int]
 
@@ -81,6 +81,9 @@ class _Parts:
 
 def _solve(forms: AffineForms, x: Affine, y: Affine) -> Relation:
     """Solve ``x(t) = y(t')`` on one axis of the array for ``t - t'``."""
+    row = _row(forms, x)
+    if row is not None and row == _row(forms, y):
+        return Distance({row[0]: (0, 0)})
     a, b = _split(forms, x), _split(forms, y)
     if a is None or b is None or a.invariant != b.invariant or a.tids != b.tids:
         return Distance({})
@@ -94,6 +97,26 @@ def _solve(forms: AffineForms, x: Affine, y: Affine) -> Relation:
         low, high, c = -high, -low, -c
     first, last = -(-low // c), high // c
     return Never() if first > last else Distance({axis: (first, last)})
+
+
+def _row(forms: AffineForms, form: Affine) -> tuple[int, Affine] | None:
+    """Of an index ``t * n + j`` with ``0 <= j < n`` for the thread index ``t`` the axis and ``n``: a row of its own."""
+    variable = next((t for t in form.terms if isinstance(t, Value) and t in forms.loop_of), None)
+    product = next((t for t in form.terms if isinstance(t, Value) and t in forms.producer), None)
+    if variable is None or product is None or form.const or dict(form.terms) != {variable: 1, product: 1}:
+        return None
+    loop, op = forms.loop_of[variable], forms.producer[product]
+    if op.name != "mul" or loop.name != "for" or variable is not loop.regions[0].params[0]:
+        return None
+    lo, hi, step = (forms.of(v) for v in loop.operands[:3])
+    if not (lo.is_constant and lo.const >= 0 and step.is_constant and step.const > 0):
+        return None
+    for a, b in (op.operands, op.operands[::-1]):
+        index, width = forms.of(a), forms.of(b)
+        axis = next((t[1] for t in index.terms if isinstance(t, tuple) and t[0] == "tid"), None)
+        if axis is not None and index == Affine({tid_term(axis): 1}, 0) and width == hi:
+            return (axis, width) if all(forms.invariant(t) for t in width.terms) else None
+    return None
 
 
 def _split(forms: AffineForms, form: Affine) -> _Parts | None:

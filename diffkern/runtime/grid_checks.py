@@ -1,18 +1,39 @@
-"""Whether a launch's dimensions fit a program, seen before anything runs.
+"""Whether a launch's dimensions fit a program and its arrays, seen before anything runs.
 
-In: a program's manifest and the dimensions of a launch. Out: nothing, or a :class:`LaunchError` whose message begins
-where the kernel's name ends. What is checked here holds for every way to launch: at once, as a record, on a tape or in
-a sequence, from JAX and from PyTorch, and for an adjoint, whose threads are those of the forward launch.
+In: a program's manifest, the dimensions of a launch, the shapes of its arrays. Out: nothing, or a :class:`LaunchError`
+whose message begins where the kernel's name ends. What is checked here holds for every way to launch: at once, as a
+record, on a tape or in a sequence, from JAX and from PyTorch, and for an adjoint, whose threads are those of the
+forward launch.
 """
 
 from __future__ import annotations
 
+import math
+import operator
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diffkern import abi
 from diffkern.errors import LaunchError
 
-__all__ = ["check_axes"]
+__all__ = ["Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
+
+_CACHED = 256
+_INDEX_LIMIT = 2**31
+_DIMS = struct.Struct(f"{abi.MAX_DIMS}q")
+
+
+class OneThreadError(LaunchError):
+    """A launch has several threads, and would have to be of one."""
+
+
+def named(kernel: str, error: LaunchError) -> LaunchError:
+    """Return an error of this module with the kernel's name in front."""
+    return LaunchError(f"kernel {kernel!r}: {error.message}", loc=error.loc, remedy=error.remedy)
+
+
+# -- axes --------------------------------------------------------------------------------------------------------------
 
 
 def check_axes(manifest: Mapping[str, Any], dims: Sequence[Any]) -> None:
@@ -55,3 +76,143 @@ def _readings(asked: int, dims: Sequence[Any]) -> str:
             f"kernel[{blocks * threads}] (block_dim={threads} in dk.launch sets the size of a block)"
         )
     return f"{grid}; or give dim {_axes(asked)}"
+
+
+# -- one thread --------------------------------------------------------------------------------------------------------
+
+
+def check_alone(manifest: Mapping[str, Any], dims: Sequence[int]) -> None:
+    """Check that a kernel whose threads would all change one element that they have read has one thread.
+
+    Raises
+    ------
+    OneThreadError
+        If it has several.
+    """
+    array = manifest.get("alone")
+    if array is None or math.prod(dims) <= 1:
+        return
+    raise OneThreadError(
+        f"each of the {math.prod(dims)} threads reads the same element of {array!r} and stores what it makes of it, so "
+        "that the result depends on their order",
+        remedy=f"use {array}[…] += value or an atomic, let one thread do it (if i == 0), or launch one thread",
+    )
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+
+class Extents:
+    """What a program's launches are held against: accesses that all threads make, and the shapes that they need.
+
+    Parameters
+    ----------
+    manifest : mapping
+        The program's facts.
+    """
+
+    __slots__ = ("_described", "_entries", "_last", "_names", "_passed", "_shapes")
+
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        self._entries: Sequence[Mapping[str, Any]] = manifest.get("accesses", ())
+        self._names = [str(entry["name"]) for entry in manifest["params"]]
+        used = {(k, ndim) for entry in self._entries for k, ndim in entry["shapes"]}
+        # Where the shapes of the arrays in question stand in their descriptions, for a key that is cheap to make.
+        self._shapes = [(k, slice(8, 8 + 8 * ndim)) for k, ndim in sorted(used)]
+        self._passed: set[Any] = set()
+        # The usual launch is the one before over again: the same arrays, or the same memory.
+        self._described = operator.itemgetter(*[k for k, _ in self._shapes])
+        self._last: tuple[bytes, Any] = (b"", None)
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def check(self, kernel: str, header: bytes, parts: Sequence[bytes]) -> None:
+        """Check a launch.
+
+        Parameters
+        ----------
+        kernel : str
+            The kernel's name.
+        header : bytes
+            The header of its argument block.
+        parts : sequence of bytes
+            Its parameters as they stand in the block.
+
+        Raises
+        ------
+        LaunchError
+            If threads would leave an array.
+        """
+        described = self._described(parts)
+        last = self._last
+        if last[0] is header and last[1] == described:
+            return
+        key = (header, *[parts[k][place] for k, place in self._shapes])
+        if key not in self._passed:
+            dims = _DIMS.unpack_from(header, abi.DIMS)
+            shapes = {k: memoryview(parts[k][place]).cast("q").tolist() for k, place in self._shapes}
+            try:
+                check_extents(self._entries, self._names, dims, shapes)
+            except LaunchError as error:
+                raise named(kernel, error) from None
+            if len(self._passed) >= _CACHED:
+                self._passed.clear()
+            self._passed.add(key)
+        self._last = header, described
+
+
+def check_extents(
+    entries: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    dims: Sequence[int],
+    shapes: Mapping[int, Sequence[int]],
+) -> None:
+    """Check the accesses that all threads make against the shapes of the arrays.
+
+    Parameters
+    ----------
+    entries : sequence of mapping
+        The accesses, as ``passes.extents`` describes them.
+    names : sequence of str
+        Names of the program's parameters.
+    dims : sequence of int
+        The launch's dimensions.
+    shapes : mapping
+        The shape of each array that the entries name, by parameter.
+
+    Raises
+    ------
+    LaunchError
+        If one of them lies outside its array.
+    """
+    if math.prod(dims) == 0:
+        return
+    for entry in entries:
+        if any(_value(trips, shapes) <= 0 for trips in entry["trips"]):
+            continue
+        low, high = _value(entry["low"], shapes), _value(entry["high"], shapes)
+        for axis, c in entry["tid"]:
+            reach = c * (dims[axis] - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        length = shapes[entry["array"]][entry["axis"]]
+        if max(abs(low), abs(high), length) >= _INDEX_LIMIT:
+            continue  # an index of 32 bits may have wrapped around
+        outside = high if high >= length else low if entry["wrap"] and low < -length else None
+        if outside is not None:
+            _refuse(names[entry["array"]], entry["axis"], shapes[entry["array"]], outside)
+
+
+def _value(linear: Sequence[Any], shapes: Mapping[int, Sequence[int]]) -> int:
+    total: int = linear[0]
+    for k, axis, c in linear[1:]:
+        total += c * shapes[k][axis]
+    return total
+
+
+def _refuse(name: str, axis: int, shape: Sequence[int], outside: int) -> None:
+    way = "up" if outside >= 0 else "down"
+    raise LaunchError(
+        f"its threads go {way} to index {outside} along axis {axis} of {name!r}, outside its shape {tuple(shape)}",
+        remedy=f"launch fewer threads, pass a larger array, or guard the access: if i < {name}.shape[{axis}]",
+    )

@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from diffkern.callers import shortened
-from diffkern.errors import KernelError, KernelRuntimeError, LaunchError, MisuseError
+from diffkern.errors import KernelError, KernelRuntimeError, LaunchError, Loc, MisuseError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
 from diffkern.runtime.device import placed
 from diffkern.runtime.extents import several, whole_number
 from diffkern.runtime.generation import Generation
+from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
-from diffkern.runtime.program import Executable
+from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.type_keys import key_on
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.record import Launch as Record
 
-__all__ = ["Accumulate", "Launch", "Launchable", "check_writable", "dispatch", "launch", "launch_tiled", "run"]
+__all__ = [
+    "Accumulate", "Launch", "Launchable", "check_shapes", "check_writable", "dispatch", "launch", "launch_tiled", "run",
+]  # fmt: skip
 
 Accumulate = Literal["plain", "atomic"]
 
@@ -57,6 +60,10 @@ class Launchable(Protocol):
 
     def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
         """Return the forward program for argument types, built if need be; 0 is the usual number of threads."""
+        ...
+
+    def update_of_all_threads(self, program: Executable) -> Loc | None:
+        """Return where all threads of a launch of a program change one element that they have read, if they do."""
         ...
 
     def adjoint(
@@ -115,6 +122,7 @@ class Launch:
             self._move_to(current.device if place == "any" else place, place != "any")
         self.dim = several(dim)
         self.geometry = _geometry(kernel, self.executable, self.dim, config)
+        check_shapes(kernel, self.executable, self.geometry, self.parts)
         check_writable(kernel, self.executable, self.arrays)
         if self.executable.device is not None:
             self.executable.check(b"".join(self.parts))
@@ -168,7 +176,7 @@ class Launch:
         return slice(places[0], places[-1] + 1)
 
     def replace(self, index: int, key: str, packed: Sequence[bytes], held: Sequence[array | None]) -> None:
-        """Take another argument, given by its leaves.
+        """Take another argument, given by its leaves; `check_shapes` then looks at all of them together.
 
         Raises
         ------
@@ -192,11 +200,16 @@ class Launch:
         self._leaves = ()
         self.parts[span] = packed
 
+    def check_shapes(self) -> None:
+        """Raise if threads would leave an array where no condition guards the access."""
+        check_shapes(self.kernel, self.executable, self.geometry, self.parts)
+
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
         dim = several(dim)
-        self.geometry = _geometry(self.kernel, self.executable, dim, self.config)
-        self.dim = dim
+        geometry = _geometry(self.kernel, self.executable, dim, self.config)
+        check_shapes(self.kernel, self.executable, geometry, self.parts)
+        self.geometry, self.dim = geometry, dim
 
     @property
     def label(self) -> str:
@@ -414,6 +427,8 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = kernel.programs.get(keys) or kernel.forward(keys)
     geometry = _geometry(kernel, executable, dim)
+    if executable.extents is not None:
+        executable.extents.check(kernel.name, geometry[2], parts)
     writes = executable.writes
     for index in writes:
         held = arrays[index]
@@ -478,6 +493,14 @@ def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tupl
         return executable.geometry(dim, config)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
+    except OneThreadError as error:
+        error.loc = kernel.update_of_all_threads(executable)
+        raise named(kernel.name, error) from None
     except LaunchError as error:
-        message = f"kernel {kernel.name!r}: {error.message}"
-        raise LaunchError(message, loc=error.loc, remedy=error.remedy) from None
+        raise named(kernel.name, error) from None
+
+
+def check_shapes(kernel: Launchable, executable: Executable, geometry: Geometry, parts: Sequence[bytes]) -> None:
+    """Raise if threads of the launch would leave an array where no condition guards the access."""
+    if executable.extents is not None:
+        executable.extents.check(kernel.name, geometry[2], parts)

@@ -29,7 +29,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
-from diffkern.runtime.launch import Launch, dispatch
+from diffkern.runtime.launch import Launch, check_shapes, dispatch
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Step
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import perform
@@ -335,6 +335,8 @@ class Prepared:
             return
         if self.fixed:
             raise _fixed()
+        parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
+        check_shapes(launch.kernel, launch.executable, launch.geometry, parts)
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
@@ -358,7 +360,9 @@ class Prepared:
         key, packed, held = self.launch.kernel.parameters[index].convert_leaves(value)
         if self.fixed and not self._same_arrays(index, held):
             raise _fixed()
-        self.launch.copy().replace(index, key, packed, held)
+        launch = self.launch.copy()
+        launch.replace(index, key, packed, held)
+        launch.check_shapes()
 
     def _same_arrays(self, index: int, held: Sequence[array | None]) -> bool:
         """Whether the arrays of an argument are those of the present one, so that at most its values differ."""
@@ -418,6 +422,7 @@ class Prepared:
         launch = self.launch.copy()
         for index, (key, packed, held) in forward.items():
             launch.replace(index, key, packed, held)
+        launch.check_shapes()
         merged = [given.get(i, old) for i, old in enumerate(self._form.given)]
         adjoint = None
         if self.adjoint is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
-from diffkern.runtime.grid_checks import check_axes
+from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim, usual_block_dim
@@ -70,13 +70,15 @@ class Executable:
         The GPU it runs on, None for the CPU.
     block_dim : int
         Threads of a block where a launch does not say.
+    extents : Extents or None
+        What the shapes of a launch are held against, None where nothing is.
     plans : dict
         Of an adjoint: what was decided for launches of one shape.
     """
 
     __slots__ = (
         "__weakref__", "_geometry", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
-        "device", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
+        "device", "extents", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Mapping[str, Any], code: Code | None = None) -> None:
@@ -98,6 +100,7 @@ class Executable:
             entry["of"] for entry in entries if entry["role"] == "cotangent" and entry["type"].endswith(",C>")
         )
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
+        self.extents = Extents(manifest) if manifest.get("accesses") else None
 
     def name_of(self, index: int) -> str:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
@@ -128,6 +131,7 @@ class Executable:
     def _cut_of(self, dim: Any, config: tuple[int, int] | None = None) -> Cut:
         dims = normalize_dim(dim)
         check_axes(self.manifest, dims)
+        check_alone(self.manifest, dims)
         return self.cut(dims, config)
 
     def cut(self, dims: tuple[int, ...], config: tuple[int, int] | None = None) -> Cut:

@@ -23,12 +23,15 @@ import numpy as np
 
 from diffkern import pipeline
 from diffkern.callers import brief, warn
+from diffkern.errors import LaunchError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.ops.memory import WRITES
+from diffkern.passes.extents import certain_extents
 from diffkern.passes.widen import widen
+from diffkern.runtime.grid_checks import check_axes, check_extents, named
 from diffkern.runtime.launch import check_kernel
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences
@@ -307,6 +310,7 @@ def gradcheck(
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: it changes no array of floats")
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
+    _check_grid(kernel.name, fn, dims, args)
     engine = partial(Compiled, block_dim=block_dim)
     report = check_function(fn, dims, args, engine=engine, options=kernel.options, tolerances=tolerances)
     if device is not None:
@@ -314,6 +318,17 @@ def gradcheck(
         if found is not None:
             raise GradientError(f"kernel {kernel.name!r}: {found}")
     return report
+
+
+def _check_grid(kernel: str, fn: Function, dims: Sequence[int], args: Sequence[Any]) -> None:
+    """Refuse dimensions that a launch refuses."""
+    shapes = {k: np.shape(a) for k, a in enumerate(args)}
+    entries = certain_extents(pipeline.optimise(clone_function(fn)))
+    try:
+        check_axes({"tid_arity": fn.tid_arity}, dims)
+        check_extents(entries, fn.param_names, dims, shapes)
+    except LaunchError as error:
+        raise named(kernel, error) from None
 
 
 def _leaves_numbers(fn: Function) -> bool:

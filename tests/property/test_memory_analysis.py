@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffkern import frontend
+from diffkern import frontend, pipeline
 from diffkern.errors import AutodiffError
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function, walk
 from diffkern.passes.widen import widen
 from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.fuzz import load_module
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
-from diffkern.testing.programs import Interpreted
+from diffkern.testing.programs import Interpreted, as_argument
 
 EXAMPLES = 3 * settings.default.max_examples
 
@@ -101,9 +103,30 @@ def updates(draw: st.DrawFn) -> str:
     return _module(body, 1)
 
 
+TARGETS = "x[i] x[i+1] x[2*i] x[2*i+1] x[i*n+k] x[i*m+k] x[idx[i]] x[0] x[k] x[n-1-i] x[i//2] x[i-1]".split()
+TARGETS += "s[i,0] s[i,k] s[k,i] s[i,i] s[i,idx[i]] s[idx[i],k] s[0,i] s[2,3]".split()
+
+
+@st.composite
+def augmented(draw: st.DrawFn) -> str:
+    """A kernel that updates elements by augmented assignments, here and there beside a plain store or an atomic."""
+    places = st.sampled_from(draw(st.lists(st.sampled_from(TARGETS), min_size=1, max_size=3)))
+    body = [f"for k in range({draw(st.sampled_from(('n', 'm', '3', 'x.shape[0] - 77')))}):"]
+    for _ in range(draw(st.integers(1, 3))):
+        value = draw(st.sampled_from(("g[i, k]", "0.5 * g[k, i]", "dk.sin(g[i, k])")))
+        statement = f"{draw(places)} {draw(st.sampled_from(('+=', '-=')))} {value}"
+        if draw(st.integers(0, 4)) == 0:
+            statement = f"dk.atomic_add({draw(places).replace('[', ', ', 1)[:-1]}, {value})"
+        body.append(f"    if g[i, k] > 0.7:\n            {statement}" if draw(st.booleans()) else f"    {statement}")
+    if draw(st.integers(0, 3)) == 0:
+        own = draw(st.sampled_from(("x[i]", "x[2*i+1]", "x[idx[i]]", "x[n-1-i]", "s[i,0]", "s[i,i]", "s[0,i]")))
+        body.insert(0, f"{own} = g[i, 1]")
+    return _module(body, 1)
+
+
 def _vjp(source: str, directory: str) -> Vjp:
     fuzzed = load_module(source, directory).fuzzed
-    arguments = [np.float32(a) if isinstance(a, np.ndarray) and a.dtype == np.float64 else a for a in _arguments(0)]
+    arguments = _narrow(_arguments(0))
     return Vjp(widen(frontend.lower(fuzzed.func, fuzzed.argument_types(*arguments))), Interpreted)
 
 
@@ -155,3 +178,51 @@ def test_updates_are_right_or_refused(
     run()
     record_property("fuzz", ", ".join(f"{count} {what}" for what, count in sorted(outcome.items())))
     assert EXAMPLES < 100 or outcome["accepted"] > 0.2 * sum(outcome.values())
+
+
+def test_no_two_threads_meet_in_a_plain_update(
+    tmp_path_factory: pytest.TempPathFactory, record_property: Callable[[str, object], None]
+) -> None:
+    """The oracle runs the settled kernel thread by thread; its result is that of the kernel as it is written."""
+    directory = str(tmp_path_factory.mktemp("augmented"))
+    outcome: Counter[str] = Counter()
+
+    @settings(max_examples=EXAMPLES)
+    @given(augmented(), st.integers(0, 3))
+    def run(source: str, seed: int) -> None:
+        fuzzed = load_module(source, directory).fuzzed
+        types = fuzzed.argument_types(*_narrow(_arguments(seed)))
+        settled = widen(pipeline.lower_kernel(fuzzed.func, types, {}))
+        atomics = sum(op.name == "atomic" for op in walk(settled.body))
+        outcome["atomic" if atomics else "plain"] += 1
+        collector = ClashCollector()
+        found = _run(settled, seed, Interpreted(pipeline.optimise(clone_function(settled)), collector))
+        written = widen(frontend.lower(fuzzed.func, types))
+        expected = _run(written, seed, Interpreted(pipeline.optimise(written)))
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=source)
+        if " = g" not in source:
+            clashes = list(collector.clashes())
+            assert not clashes, f"{source}\n" + "\n".join(map(str, clashes[:5]))
+        try:
+            vjp = Vjp(settled, Interpreted)
+        except AutodiffError:
+            outcome["refused"] += 1
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", KinkWarning)
+            check_vjp(vjp, (5,), vjp.arguments(_arguments(seed)), Tolerances(max_elements=12, seed=seed))
+
+    run()
+    record_property("fuzz", ", ".join(f"{count} {what}" for what, count in sorted(outcome.items())))
+    assert EXAMPLES < 100 or min(outcome["atomic"], outcome["plain"]) > 0.05 * sum(outcome.values())
+
+
+def _narrow(arguments: list[object]) -> list[object]:
+    return [np.float32(a) if isinstance(a, np.ndarray) and a.dtype == np.float64 else a for a in arguments]
+
+
+def _run(fn: Function, seed: int, program: Interpreted) -> list[np.ndarray]:
+    arguments = [as_argument(p.type, a) for p, a in zip(fn.params, _arguments(seed), strict=True)]
+    program.run((5,), arguments)
+    return [a for a in arguments if isinstance(a, np.ndarray)]

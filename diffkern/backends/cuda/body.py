@@ -167,7 +167,7 @@ def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]
 def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
     """An atomic update whose results nothing uses."""
     s = scalar_of(t)
-    known = ("add", "sub") if s.is_float else ("add", "sub", "min", "max")
+    known = ("add", "sub") if s.is_float else ("add", "sub", "min", "max", "and", "or", "xor")
     if kind not in known or s in STORAGE_ONLY or parts[0].type not in _QUIET:
         return atomic(b, t, pointer, kind, parts)
     for k, part in enumerate(parts):

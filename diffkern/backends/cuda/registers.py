@@ -72,11 +72,13 @@ _PLACES = {1: "gpu.global", 3: "cta.shared"}
 
 
 def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: bool = False) -> None:
-    """Apply ``add``, ``min`` or ``max`` to a number in memory atomically, without asking for the old value.
+    """Update a number in memory atomically, without asking for the old value.
 
-    ``min`` and ``max`` are of integers alone.
+    The kinds are ``add``, ``min``, ``max``, ``and``, ``or`` and ``xor``, all but ``add`` of integers alone.
     """
     name, letter = _NUMBERS[value.type]
+    if kind in ("and", "or", "xor"):
+        name, signed = name.replace("u", "b"), False
     if signed and kind != "add":
         name = name.replace("u", "s")
     text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.{kind}.{name} [$0], $1;"

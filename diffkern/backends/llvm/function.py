@@ -25,7 +25,9 @@ from diffkern.backends.llvm.memory import (
     add_element,
     address,
     atomic_element,
+    component,
     element_size,
+    is_neutral,
     load_element,
     store_element,
 )
@@ -259,8 +261,18 @@ class BodyEmitter:
             self.values[op.result] = self.values[op.operands[-1]]  # never used
             return
         array, pointer = self.element(op)
-        parts = self.values[op.operands[-1]]
-        self.values[op.result] = tuple(self.update(op, array.type.dtype, pointer, op.attrs["kind"], parts))
+        parts, kind = self.values[op.operands[-1]], op.attrs["kind"]
+        if op.attrs.get("augmented") and len(parts) > 1:
+            self.update_parts(op, scalar_of(array.type.dtype), pointer, parts)
+            self.values[op.result] = tuple(parts)  # never used
+            return
+        self.values[op.result] = tuple(self.update(op, array.type.dtype, pointer, kind, parts))
+
+    def update_parts(self, op: Op, s: Scalar, pointer: Any, parts: Sequence[Any]) -> None:
+        """Update those components of an element that an augmented assignment changes."""
+        for k, part in enumerate(parts):
+            if not is_neutral(op.attrs["kind"], part):
+                self.update(op, s, component(self.builder, s, pointer, k), op.attrs["kind"], [part])
 
     def accumulate(self, op: Op) -> None:
         if self.summed(op, "add"):

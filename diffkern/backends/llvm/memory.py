@@ -122,7 +122,18 @@ def atomic_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequ
     return [_atomic(b, s, component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
 
 
-_NATIVE_INT = {"add": "add", "sub": "sub", "exch": "xchg"}
+def is_neutral(kind: str, value: Any) -> bool:
+    """Whether a value is a literal by which an atomic update changes nothing."""
+    number = value.constant if isinstance(value, ir.Constant) else None
+    if isinstance(number, float):
+        return number == 0 and math.copysign(1.0, number) == (-1.0 if kind == "add" else 1.0)
+    return type(number) is int and number == 0 and kind in ("add", "sub", "or", "xor")
+
+
+_NATIVE_INT = {"add": "add", "sub": "sub", "exch": "xchg", "and": "and", "or": "or", "xor": "xor"}
+_BITS: dict[str, Callable[[Builder, Any, Any], Any]] = {
+    "and": lambda b, x, y: b.and_(x, y), "or": lambda b, x, y: b.or_(x, y), "xor": lambda b, x, y: b.xor(x, y),
+}  # fmt: skip
 _NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
 
 
@@ -145,6 +156,8 @@ def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
         return _difference
     if kind == "exch":
         return lambda b, old, value: value
+    if kind in _BITS:
+        return _BITS[kind]
     return lambda b, old, value: extremum(b, t, "<=" if kind == "min" else ">=", old, value)
 
 

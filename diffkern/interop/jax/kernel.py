@@ -36,7 +36,7 @@ from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.runtime.generation import Generation
-from diffkern.runtime.grid_checks import check_axes
+from diffkern.runtime.grid_checks import check_alone, check_axes, check_extents, named
 
 __all__ = ["JaxKernel"]
 
@@ -134,6 +134,7 @@ class _Plan:
         # The derivative may be traced much later; it is that of this program.
         self.generation = owner.generation
         self.signature: Signature = owner.signature
+        self.given = args
         self.args: tuple[Any, ...] = args.values
         self.dims = resolve_dims(self.signature, args, launch_dims)
         self.outputs: tuple[Output, ...] = args.outputs(self.dims, output_dims)
@@ -173,8 +174,7 @@ class _Plan:
     def forward(self, given: Sequence[Any]) -> tuple[Any, ...]:
         program = programs.forward(self.kernel, self.generation, self.keys)
         manifest = program.manifest
-        self.check_dims(manifest)
-        self.check_sizes(manifest)
+        self.check_launch(manifest)
         operands = [self.buffer(i) for i in self.inputs]
         results = [self.buffer(o.index) for o in self.outputs]
         place = {i: k for k, i in enumerate(self.inputs)}
@@ -211,24 +211,20 @@ class _Plan:
             return Bound("view", place, 1, t.dtype.itemsize, 0, (1, t.dtype.itemsize))
         return bind_array(entry["type"], place)
 
-    def check_dims(self, manifest: Mapping[str, Any]) -> None:
-        """Refuse a launch with other axes than the kernel asks for."""
+    def check_launch(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse a launch whose dims do not fit the kernel and its arrays, as far as they are known."""
+        shapes = {k: self.given.shape(k) for k, axes in enumerate(self.given.axes) if axes >= 0}
+        shapes |= {o.index: o.shape[: o.axes] for o in self.outputs}
+        names = self.signature.names
         try:
             check_axes(manifest, self.dims)
+            if is_static(self.dims):
+                check_alone(manifest, self.dims)
+                known = {k for k, shape in shapes.items() if is_static(shape)}
+                entries = [entry for entry in manifest.get("accesses", ()) if {k for k, _ in entry["shapes"]} <= known]
+                check_extents(entries, names, self.dims, shapes)
         except LaunchError as error:
-            raise LaunchError(f"kernel {self.kernel.name!r}: {error.message}", remedy=error.remedy) from None
-
-    def check_sizes(self, manifest: Mapping[str, Any]) -> None:
-        """Refuse outputs that are smaller than what the kernel stores to them."""
-        for o in self.outputs:
-            axes = manifest["whole"].get(str(o.index), 0)
-            dims, shape = self.dims[:axes], o.shape[:axes]
-            if is_static((*dims, *shape)) and any(d > n for d, n in zip(dims, shape, strict=False)):
-                raise LaunchError(
-                    f"kernel {self.kernel.name!r}, output {self.signature.names[o.index]!r}: a launch over "
-                    f"{tuple(self.dims)} stores to elements outside its shape {tuple(shape)}",
-                    remedy="pass output_dims at least as large as launch_dims",
-                )
+            raise named(self.kernel.name, error) from None
 
     def buffer(self, index: int) -> Buffer:
         """The buffer of a parameter of the kernel."""

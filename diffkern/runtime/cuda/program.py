@@ -22,7 +22,7 @@ from diffkern.runtime.cuda.memory import View, allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download_view
-from diffkern.runtime.grid_checks import check_axes
+from diffkern.runtime.grid_checks import check_alone, check_axes
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
@@ -117,6 +117,7 @@ class CudaExecutable(Executable):
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
         check_axes(self.manifest, dims)
+        check_alone(self.manifest, dims)
         if self.blockwise:
             check_whole_blocks(dims, int(self.manifest["tid_arity"]), (config[0] if config else 0) or self.block_dim)
         key = dims, config

@@ -199,7 +199,26 @@ description:
   %packed = call ptr @dk_attribute(ptr %value, ptr %packed.name)
   %has.packed = icmp ne ptr %packed, null
   br i1 %has.packed, label %access, label %python
-access:
+access:                                             ; another shape may not fit the launch: Python looks at that
+  %bytes = call ptr @PyBytes_AsString(ptr %packed)
+  %behind.address = sub i64 %b, 8
+  %shape.words = lshr i64 %behind.address, 4
+  br label %extent
+extent:
+  %axis = phi i64 [ 0, %access ], [ %axis.next, %same.extent ]
+  %more.axes = icmp ult i64 %axis, %shape.words
+  br i1 %more.axes, label %compare, label %fits
+compare:
+  %axis.next = add i64 %axis, 1
+  %p.new.extent = getelementptr i64, ptr %bytes, i64 %axis.next
+  %new.extent = load i64, ptr %p.new.extent, align 1
+  %p.old.extent = getelementptr i64, ptr %goal, i64 %axis.next
+  %old.extent = load i64, ptr %p.old.extent, align 1
+  %equal.extent = icmp eq i64 %new.extent, %old.extent
+  br i1 %equal.extent, label %same.extent, label %python
+same.extent:
+  br label %extent
+fits:
   %written = icmp eq i64 %kind, 5
   br i1 %written, label %writable, label %take
 writable:
@@ -229,7 +248,6 @@ count.there:
   store ptr %where, ptr %counter.goal
   br label %take
 take:
-  %bytes = call ptr @PyBytes_AsString(ptr %packed)
   call void @llvm.memcpy.p0.p0.i64(ptr %goal, ptr %bytes, i64 %b, i1 false)
   %p.list = getelementptr %Table, ptr %table, i32 0, i32 5
   %list = load ptr, ptr %p.list
