@@ -61,8 +61,8 @@ class TorchFunction:
         in_out_argnames: Sequence[str] | str | None = None,
         enable_backward: bool = True,
     ) -> None:
-        self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
         check_kernel(kernel)
+        self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
         self.kernel = kernel
         self.spec = CallSpec(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, "dk.torch_function")
         self.enable_backward = enable_backward and kernel.enable_backward
