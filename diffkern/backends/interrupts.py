@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TypeVar
+
+from diffkern.llvm_lock import give_back
 
 __all__ = ["interruptible"]
 
@@ -33,19 +34,28 @@ def interruptible(work: Callable[[], _Result]) -> _Result:
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    outcome: Future[_Result] = Future()
+    give_back()  # an earlier interrupt may have kept this thread from it
+    # A plain lock: that of a condition, which Python takes and gives back, an interrupt could leave held.
+    finished = threading.Lock()
+    finished.acquire()
+    results: list[_Result] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            outcome.set_result(work())
+            results.append(work())
         except BaseException as error:
-            outcome.set_exception(error)
+            errors.append(error)
+        finally:
+            finished.release()
 
     thread = threading.Thread(target=run, name="diffkern compiler")
     try:
         thread.start()
     except RuntimeError:  # the interpreter is about to end, or there are too many threads
         return work()
-    result = outcome.result()
+    finished.acquire()
     thread.join()  # who looks right afterwards finds no thread, and may fork
-    return result
+    if errors:
+        raise errors[0]
+    return results[0]

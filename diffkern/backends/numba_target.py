@@ -11,6 +11,7 @@ import threading
 from typing import NamedTuple
 
 from diffkern.forks import free_in_child
+from diffkern.llvm_lock import give_back
 
 __all__ = ["NumbaTarget", "numba_target"]
 
@@ -31,6 +32,7 @@ _lock = free_in_child(threading.Lock())
 def numba_target() -> NumbaTarget:
     """Return the answer, waiting for numba to be imported the first time."""
     if not _found:
+        give_back()  # an earlier interrupt may have kept this thread from it
         finished = threading.Lock()
         failed: list[BaseException] = []
 

@@ -20,7 +20,6 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.convert import MAX_NDIM
 from diffkern.runtime.extents import several
-from diffkern.runtime.launch import check_kernel
 
 __all__ = ["CallSpec", "Callee", "Shape"]
 
@@ -80,7 +79,6 @@ class CallSpec:
         in_out_argnames: Sequence[str] | str | None = None,
         what: str = "this function",
     ) -> None:
-        check_kernel(kernel)
         self.kernel = kernel
         self._what = f"{what}({kernel.name})"
         parameters = kernel.parameters

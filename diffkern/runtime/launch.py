@@ -428,7 +428,7 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
     executable = kernel.programs.get(keys) or kernel.forward(keys)
     geometry = _geometry(kernel, executable, dim)
     if executable.extents is not None:
-        check_shapes(kernel, executable, geometry, parts)
+        executable.extents.check(kernel.name, geometry[2], parts)
     writes = executable.writes
     for index in writes:
         held = arrays[index]
@@ -503,7 +503,4 @@ def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tupl
 def check_shapes(kernel: Launchable, executable: Executable, geometry: Geometry, parts: Sequence[bytes]) -> None:
     """Raise if threads of the launch would leave an array where no condition guards the access."""
     if executable.extents is not None:
-        try:
-            executable.extents.check(geometry[2], parts)
-        except LaunchError as error:
-            raise named(kernel.name, error) from None
+        executable.extents.check(kernel.name, geometry[2], parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -61,6 +62,12 @@ def artifacts(tmp_path):
     return {path.parent.name: path.read_bytes() for path in (tmp_path / "cache").glob("??/*/kernel.o")}
 
 
+def programs(tmp_path):
+    """What the compiled kernels are called; the native code of the run time has no title."""
+    found = [json.loads(path.read_text()) for path in (tmp_path / "cache").glob("??/*/manifest.json")]
+    return [manifest["program"]["title"] for manifest in found if "title" in manifest["program"]]
+
+
 def test_a_warm_process_imports_no_compiler(tmp_path):
     gradient, heavy = run(tmp_path)
     assert gradient == [0, 2, 4, 6, 8]
@@ -112,7 +119,9 @@ def test_a_failed_compilation_leaves_no_entry(tmp_path):
     done = subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "program.py:10" in done.stderr
-    assert not artifacts(tmp_path)
+    assert not programs(tmp_path)
+    run(tmp_path)
+    assert len(programs(tmp_path)) == 2
 
 
 HOMELESS = """

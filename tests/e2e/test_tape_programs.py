@@ -6,7 +6,6 @@ updates, views, arrays without a gradient of their own in the middle, several se
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +59,6 @@ class Step:
 
 
 KERNELS = {"product": product, "update": update, "bend": bend, "add": add, "neighbours": neighbours}
-IN_PLACE = {"update", "bend", "add", "half"}
 ARITY = {"product": 3, "update": 2, "bend": 1, "add": 2, "neighbours": 2, "copy": 2, "fill": 1, "half": 1}
 
 
@@ -142,16 +140,12 @@ def test_gradients_of_random_programs(program, seed, with_gradient):
         if k not in touched:
             seeds[k] = 0
     expected = central_differences(program, start, seeds)
-    read = {k for step in program for k in (*step.arrays[:-1], *(step.arrays[-1:] if step.name in IN_PLACE else ()))}
-    if not any(owns[k] for k in read) and any(owns[k] for k in touched):
-        with contextlib.suppress(dk.LaunchError):  # what is only written has no gradient to be computed
-            tape.backward(grads=given_seeds)
+    try:
+        tape.backward(grads=given_seeds)
+    except dk.LaunchError as error:
+        assert "no array on this tape has a gradient" in str(error)  # noqa: PT017 - whether it is raised is the program's
+        assert not any(expected[k].any() for k in touched if owns[k])
         return
-    if not any(owns[k] for k in touched):
-        with pytest.raises(dk.LaunchError, match="no array on this tape has a gradient to be computed"):
-            tape.backward(grads=given_seeds)
-        return
-    tape.backward(grads=given_seeds)
     for k in touched:
         if owns[k]:
             assert np.allclose(arrays[k].grad.numpy(), expected[k], rtol=1e-6, atol=1e-7), f"array {k}"

@@ -49,6 +49,13 @@ def atomics_that_wait(program: Program) -> Iterator[str]:
         yield f"{count} atomics wait for a value that nobody reads"
 
 
+def scopes(program: Program) -> Iterator[str]:
+    """Atomics hold among all threads of the device: not of a block alone, and not of the whole machine."""
+    found = [i.opcode for i in program.code.of_class("atomic") if ".GPU" not in i.opcode]
+    if found:
+        yield f"atomics of another scope than the device: {', '.join(sorted(set(found)))}"
+
+
 def sums_before_atomics(program: Program) -> Iterator[str]:
     """What all threads add to one address is added up in the warp first, outside of loops."""
     arguments = program.sample.arguments()
@@ -89,6 +96,7 @@ RULES: tuple[Rule, ...] = (
     local_memory,
     atomics,
     atomics_that_wait,
+    scopes,
     sums_before_atomics,
     wide_accesses,
     read_only_loads,

@@ -23,6 +23,7 @@ from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.launch import check_kernel
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import settle
 
@@ -60,6 +61,7 @@ class TorchFunction:
         in_out_argnames: Sequence[str] | str | None = None,
         enable_backward: bool = True,
     ) -> None:
+        check_kernel(kernel)
         self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
         self.kernel = kernel
         self.spec = CallSpec(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, "dk.torch_function")

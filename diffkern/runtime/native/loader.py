@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from diffkern.forks import free_in_child
+from diffkern.llvm_lock import give_back
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
 __all__ = [
@@ -103,6 +104,7 @@ def load_code(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str
         If the bytes are damaged or for another machine, a wanted function is not in them, or a name they leave open is
         not in `allow` or not found in the process. Nothing is loaded then.
     """
+    give_back()  # an interrupt may have kept this thread from it
     table = read_symbols(object_bytes)
     if table.machine != _host_machine():
         raise ObjectLoadError(
