@@ -98,6 +98,7 @@ class Tape(Scope, Uncopied):
                 self._look_at(held, launch.kernel.name)
         step = None
         self._reached |= any((a := arrays[k]) is not None and a._memory in self._owners for k in executable.reads)
+        self._reached |= any(self._leaves_some(launch, k) for k in executable.writes)
         active = self._active(launch)
         if active and launch.geometry[0]:
             check_aliases(launch.kernel, launch, {})
@@ -132,6 +133,7 @@ class Tape(Scope, Uncopied):
         """Prepare for a fill or an assignment of constants; to be called before it happens."""
         self._unfinished = f"an assignment behind launch {self._launches} on the tape"
         self._look_at(goal, "an assignment")
+        self._reached |= goal._memory in self._owners and not _is_all(goal)
         self._before_overwrite(goal)
         self._written.add(goal._memory)
         if self._carries(goal):
@@ -144,7 +146,7 @@ class Tape(Scope, Uncopied):
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
         self._written.add(goal._memory)
-        self._reached |= source._memory in self._owners
+        self._reached |= source._memory in self._owners or (goal._memory in self._owners and not _is_all(goal))
         if self._carries(source):
             self._steps.append(CopyStep(goal, source))
             self._varied.add(goal._memory)
@@ -238,6 +240,14 @@ class Tape(Scope, Uncopied):
     def _carries(self, held: array) -> bool:
         """Whether an array has a cotangent in the reverse sweep."""
         return held._memory in self._varied or held._memory in self._owners
+
+    def _leaves_some(self, launch: Launch, index: int) -> bool:
+        """Whether an array with a gradient may keep elements that it had before a launch which writes to it."""
+        held = launch.arrays[index]
+        if held is None or held._memory not in self._owners:
+            return False
+        axes = launch.executable.manifest.get("whole", {}).get(str(index))
+        return not (axes == len(launch.dims) and held.shape == launch.dims and _is_all(held))
 
     def _active(self, launch: Launch) -> frozenset[int]:
         """Return the parameters to differentiate for: what varies, and what is written from it or over it."""
@@ -534,6 +544,11 @@ def _take(grad: array) -> array:
     perform(Copy(copy, grad))
     grad.zero_()
     return copy
+
+
+def _is_all(held: array) -> bool:
+    """Whether an array is all of the array whose gradient it shares, not a part."""
+    return _root(held).size == held.size
 
 
 def _root(held: array) -> array:

@@ -285,7 +285,9 @@ def test_storage_types(name: str, directory: str) -> None:
 
 CONSTANTS = {"E": math.e, "e": math.e, "INF": math.inf, "inf": math.inf, "NAN": math.nan, "nan": math.nan}
 CONSTANTS |= {"PI": math.pi, "pi": math.pi, "HALF_PI": math.pi / 2, "half_pi": math.pi / 2}
-CONSTANTS |= {"TAU": math.tau, "tau": math.tau}
+CONSTANTS |= {"TAU": math.tau, "tau": math.tau, "PHI": (1 + math.sqrt(5)) / 2, "phi": (1 + math.sqrt(5)) / 2}
+CONSTANTS |= {"LOG2E": math.log2(math.e), "log2e": math.log2(math.e), "LN2": math.log(2), "ln2": math.log(2)}
+CONSTANTS |= {"LOG10E": math.log10(math.e), "log10e": math.log10(math.e), "LN10": math.log(10), "ln10": math.log(10)}
 
 
 def test_constants(directory: str) -> None:

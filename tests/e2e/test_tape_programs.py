@@ -140,7 +140,12 @@ def test_gradients_of_random_programs(program, seed, with_gradient):
         if k not in touched:
             seeds[k] = 0
     expected = central_differences(program, start, seeds)
-    tape.backward(grads=given_seeds)
+    try:
+        tape.backward(grads=given_seeds)
+    except dk.LaunchError as error:
+        assert "no array on this tape has a gradient" in str(error)  # noqa: PT017 - whether it is raised is the program's
+        assert not any(expected[k].any() for k in touched if owns[k])
+        return
     for k in touched:
         if owns[k]:
             assert np.allclose(arrays[k].grad.numpy(), expected[k], rtol=1e-6, atol=1e-7), f"array {k}"
