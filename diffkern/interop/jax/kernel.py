@@ -153,7 +153,6 @@ class _Plan:
             perturbed = tuple(i for i, x in zip(self.inputs, given, strict=True) if x.perturbed)
             values = tuple(x.value for x in given)
             self.check_differentiable()
-            self.needed(perturbed)  # whether there is an adjoint is said before anything about the launch
             # The function itself, so that a second derivative meets the adjoint rather than a bare custom call.
             out = run(*values)
             return out, self.residuals(perturbed, values, out)

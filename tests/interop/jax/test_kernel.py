@@ -417,7 +417,7 @@ def test_refused_derivative_names_the_line():
         out[i] = x[i]
         out[i] += out[i + 1] * x[i]
 
-    f = dk.jax_kernel(race)
+    f = dk.jax_kernel(race, output_dims=5)
     with pytest.raises(dk.AutodiffError, match=r"test_kernel\.py:\d+"):
         jax.grad(lambda x: f(x)[0].sum())(ramp(4))
 
