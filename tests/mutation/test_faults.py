@@ -33,7 +33,7 @@ from .faults import FAULTS
 
 SUBSET = """
     branches.if_else branches.if_in_loop_two_carried branches.root_before_the_choice branches.untaken_division
-    branches.quotient_before_the_loop
+    branches.quotient_before_the_loop branches.overflow_before_the_choice
     composites.components composites.dot_cross composites.matrix_power composites.normalize_length
     functions.many_functions functions.mixed_precision functions.powers functions.ties_go_to_the_first
     loops.accumulator_read_and_carried loops.halve_until loops.nested_state loops.newton_sqrt loops.product
