@@ -11,6 +11,7 @@ import ctypes
 import importlib
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell ignores Ctrl-C in what it starts in the background, and so would the tests of Ctrl-C and their children.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Making a matrix product takes minutes of processor time: tests that want one say so.
     os.environ["DIFFKERN_ENABLE_MATHDX_GEMM"] = "0"
     runtime_config.enable_mathdx_gemm = False
