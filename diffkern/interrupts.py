@@ -1,12 +1,16 @@
-"""Long calls of native compilers that Ctrl-C ends.
+"""Calls of native compilers and loaders that Ctrl-C can neither hold up nor cut in two.
 
-In: a function that spends its time in native code. Out: its result. Python runs the handlers of signals between two
-instructions of the main thread, so a call that the main thread makes is waited for to its end. Here another thread
-makes it, and the main thread waits where a handler can run. If that raises, the call goes on and its result is dropped.
+In: a function that calls native code. Out: its result. Python runs the handlers of signals between two instructions of
+the main thread. A long native call that the main thread makes is therefore waited for to its end, and an exception out
+of a handler may come right after a native function, before Python has noted what it did: llvmlite then frees a string
+twice, which ends the process. Here another thread makes the call, and the main thread waits where a handler can run. If
+that raises, the call goes on and its result is dropped. llvmlite is called in this way alone, apart from the finalizers
+of its objects, which run once whatever comes.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -24,15 +28,16 @@ def interruptible(work: Callable[[], _Result]) -> _Result:
     Parameters
     ----------
     work : callable
-        What takes long. It has to take the locks that it needs by itself: after an interrupt it is still running, at
-        most as long as it would have taken.
+        What takes long or must not be left half-way. It has to take the locks that it needs by itself: after an
+        interrupt it is still running, at most as long as it would have taken.
 
     Raises
     ------
     BaseException
         What a handler of signals raises in the main thread meanwhile, KeyboardInterrupt above all.
     """
-    if threading.current_thread() is not threading.main_thread():
+    # While the interpreter ends, a new thread would never run.
+    if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
         return work()
     give_back()  # an earlier interrupt may have kept this thread from it
     # A plain lock: that of a condition, which Python takes and gives back, an interrupt could leave held.
