@@ -17,9 +17,19 @@ from typing import TypeVar
 
 from diffkern.llvm_lock import give_back
 
-__all__ = ["interruptible"]
+__all__ = ["LOOK_SECONDS", "interruptible", "wait"]
 
 _Result = TypeVar("_Result")
+
+LOOK_SECONDS = 0.1
+"""How long the main thread may sleep. A signal wakes it, unless another thread takes the signal, it comes right before
+the main thread falls asleep, or this is Windows; its handler runs when the main thread is awake."""
+
+
+def wait(lock: threading.Lock) -> None:
+    """Take a lock that another thread releases in the end, and let handlers of signals run meanwhile."""
+    while not lock.acquire(timeout=LOOK_SECONDS):
+        pass
 
 
 def interruptible(work: Callable[[], _Result]) -> _Result:
@@ -59,7 +69,8 @@ def interruptible(work: Callable[[], _Result]) -> _Result:
         thread.start()
     except RuntimeError:  # the interpreter is about to end, or there are too many threads
         return work()
-    finished.acquire()
+    give_back()  # so may one that came since then, in a finalizer
+    wait(finished)
     thread.join()  # who looks right afterwards finds no thread, and may fork
     if errors:
         raise errors[0]

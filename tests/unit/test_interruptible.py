@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,39 @@ def test_an_interrupt_does_not_wait_for_the_work(work):
     assert not work.ended.is_set()
     work.released.set()
     assert work.ended.wait(120)
+
+
+def take(event: threading.Event) -> threading.Thread:
+    """Let another thread take an interrupt, which does not wake the main thread."""
+
+    def send() -> None:
+        assert event.wait(120)
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("wait", ["compiler", "stream", "event"])
+def test_an_interrupt_that_another_thread_takes_is_seen(work, wait):
+    stream = dk.Stream()
+    if wait != "compiler":
+        stream.enqueue(work)
+    calls = {
+        "compiler": lambda: interruptible(work),
+        "stream": stream.synchronize,
+        "event": stream.record_event().synchronize,
+    }
+    sender = take(work.began)
+    with pytest.raises(KeyboardInterrupt):
+        calls[wait]()
+    assert not work.ended.is_set()
+    sender.join()
+    work.released.set()
+    assert work.ended.wait(120)
+    stream.synchronize()
 
 
 @dk.kernel
