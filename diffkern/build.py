@@ -29,7 +29,7 @@ from typing import Any, overload
 from diffkern.cache.store import Store
 from diffkern.cache.targets import HOST, NAMED, NATIVE, is_gpu
 from diffkern.compiled import Compiled, compile_for
-from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.errors import CompileError, KernelError, MisuseError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
@@ -162,15 +162,15 @@ def compile_kernels(
     """
     if target is not None:
         if processes is not None or progress is not None:
-            raise TypeError("processes and progress are for compiling several kernels, without a target")
+            raise MisuseError("processes and progress are for compiling several kernels, without a target")
         first, *more = kernels or (None,)
         if len(more) == 1 and args is None and not isinstance(more[0], Kernel):
             args = more.pop()
         if more:
-            raise TypeError(f"with a target dk.compile takes one kernel, not {len(kernels)}")
+            raise MisuseError(f"with a target dk.compile takes one kernel, not {len(kernels)}")
         return _compile_one(first, args, target, bool(adjoint), active, options)
     if options or args is not None:
-        raise TypeError(f"without a target dk.compile does not take {', '.join(options) or 'args'}")
+        raise MisuseError(f"without a target dk.compile does not take {', '.join(options) or 'args'}")
     _compile_and_load(kernels, adjoint is not False, active, processes, progress)
     return None
 
@@ -183,7 +183,7 @@ def _compile_one(
         types = list(args) if isinstance(args, (list, tuple)) else [args]
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
-        raise TypeError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
+        raise MisuseError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
     target = NATIVE if target in (_CPU, NATIVE) else target_named(target)
     known = kernel.argument_types(*types)
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
@@ -206,7 +206,7 @@ def _compile_one(
 def kernel_and_types(item: Any) -> tuple[Kernel, list[Any]]:
     kernel, *types = item if isinstance(item, tuple) else (item,)
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}")
+        raise MisuseError(f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}")
     return kernel, types
 
 
@@ -237,6 +237,13 @@ def _compile_and_load(
     raise_all(errors)
 
 
+def _module(given: Any) -> ModuleType:
+    found = sys.modules.get(given) if isinstance(given, str) else given
+    if not isinstance(found, ModuleType):
+        raise MisuseError(f"dk.force_load takes modules that are imported, or their names, not {given!r}")
+    return found
+
+
 def force_load(module: ModuleType | str | Iterable[ModuleType | str] | None = None) -> None:
     """Compile and load all kernels of a module whose parameters are annotated, and their adjoints, on all cores.
 
@@ -253,8 +260,8 @@ def force_load(module: ModuleType | str | Iterable[ModuleType | str] | None = No
     if module is None:
         chosen = list(sys.modules.values())
     else:
-        given = [module] if isinstance(module, (ModuleType, str)) else list(module)
-        chosen = [sys.modules[m] if isinstance(m, str) else m for m in given]
+        given = [module] if isinstance(module, (ModuleType, str)) or not isinstance(module, Iterable) else list(module)
+        chosen = [_module(m) for m in given]
     found: dict[int, Kernel] = {}
     for one in chosen:
         for value in list(getattr(one, "__dict__", {}).values()):

@@ -450,6 +450,9 @@ class Kernel(ByPath):
 
         A name stands for the parameter itself, or for all fields of a struct below it: ``s`` and ``s.pos``.
         """
+        if not isinstance(names, Iterable):
+            raise MisuseError(f"active is a list of names of parameters, not {names!r}")
+        names = [names] if isinstance(names, str) else list(names)
         leaves = flatten([p.name for p in self.parameters], types)
         found = {name: [i for i, leaf in enumerate(leaves) if f"{leaf.name}.".startswith(f"{name}.")] for name in names}
         unknown = [name for name, indices in found.items() if not indices]

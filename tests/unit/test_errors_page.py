@@ -21,6 +21,7 @@ INTERNAL = {
     "LookupError": "caught by the command line",
     "NoDirectoryError": "caught by the cache, which warns",
     "ObjectLoadError": "caught where programs are loaded",
+    "OneThreadError": "a LaunchError, which gets its line where it is caught",
     "SyntaxError": "caught by the frontend",
     "SystemExit": "the command line's",
     "TypeRuleError": "caught by the frontend, which says where",

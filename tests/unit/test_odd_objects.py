@@ -220,8 +220,21 @@ def test_options_of_a_kernel(name: str) -> None:
 def test_elsewhere(name: str) -> None:
     thing = FUNCTIONS[name]
     assert isinstance(_own(lambda: gradcheck(thing, dim=1, inputs=_arrays())), MisuseError)
+    assert isinstance(_own(lambda: dk.compile(thing)), MisuseError)
+    assert isinstance(_own(lambda: dk.compile(thing, target="sm_90")), MisuseError)
     if importlib.util.find_spec("torch"):
         assert isinstance(_own(lambda: dk.torch_function(thing)), MisuseError)
+    if importlib.util.find_spec("jax"):
+        assert isinstance(_own(lambda: dk.jax_kernel(thing)), MisuseError)
+
+
+def test_what_compiles_and_what_prints() -> None:
+    assert isinstance(_own(lambda: dk.compile(two_arrays, target="sm_90", speed=1)), MisuseError)
+    assert isinstance(_own(lambda: dk.force_load(3)), MisuseError)
+    assert isinstance(_own(lambda: dk.force_load("no.such.module")), MisuseError)
+    assert isinstance(_own(lambda: two_arrays.adjoint_source(active=5)), MisuseError)
+    name = two_arrays.parameters[0].name
+    assert two_arrays.adjoint_source(active=name) == two_arrays.adjoint_source(active=[name])
 
 
 def test_what_is_no_class_is_no_struct() -> None:

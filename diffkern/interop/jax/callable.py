@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from diffkern import abi
-from diffkern.errors import AutodiffError, LaunchError
+from diffkern.errors import AutodiffError, LaunchError, MisuseError
 from diffkern.frontend.signature import signature as read_signature
 from diffkern.interop.jax import cuda, programs
 from diffkern.interop.jax.arguments import (
@@ -76,7 +76,7 @@ class JaxCallable:
         enable_backward: bool,
     ) -> None:
         if isinstance(function, Kernel) or not hasattr(function, "__code__"):
-            raise TypeError(f"dk.jax_callable takes a Python function, not {function!r}")
+            raise MisuseError(f"dk.jax_callable takes a Python function, not {function!r}")
         self._given = function, num_outputs, output_dims, in_out_argnames, vmap_method, enable_backward
         self.function, self.name = function, function.__name__
         parameters = tuple(

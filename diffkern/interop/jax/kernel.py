@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from diffkern.errors import AutodiffError, LaunchError
+from diffkern.errors import AutodiffError, LaunchError, MisuseError
 from diffkern.interop.jax import cuda, programs
 from diffkern.interop.jax.arguments import (
     Output,
@@ -60,7 +60,7 @@ class JaxKernel:
         of: Generation | None = None,
     ) -> None:
         if not isinstance(kernel, Kernel):
-            raise TypeError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
+            raise MisuseError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
         self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, vmap_method, enable_backward
         self.kernel = kernel
         self.signature = signature_of("dk.jax_kernel", kernel, num_outputs, in_out_argnames)
