@@ -53,7 +53,7 @@ class CompiledObject:
 
     @functools.cached_property
     def llvm_ir(self) -> str:
-        return str(target.optimise(self._source, self._weight, self._target, self._questions))
+        return target.optimised_text(self._source, self._weight, self._target, self._questions)
 
     def asm(self) -> str:
         """The assembly, for reading."""

@@ -11,6 +11,7 @@ import threading
 from typing import NamedTuple
 
 from diffkern.forks import free_in_child
+from diffkern.interrupts import wait
 from diffkern.llvm_lock import give_back
 
 __all__ = ["NumbaTarget", "numba_target"]
@@ -48,7 +49,7 @@ def numba_target() -> NumbaTarget:
 
         finished.acquire()
         threading.Thread(target=ask, name="diffkern import", daemon=True).start()
-        finished.acquire()
+        wait(finished)
         if failed:
             raise failed[0]
     return _found[0]

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from diffkern.interrupts import LOOK_SECONDS, wait
 from diffkern.runtime.state import attention
 
 if TYPE_CHECKING:
@@ -101,9 +102,9 @@ class Mark:
 
     def block(self) -> Failure | None:
         """Wait for it, and return what ended the work before it if nobody has been told."""
-        if not self.happened:
-            with self._done:
-                pass
+        while not self.happened:
+            if self._done.acquire(timeout=LOOK_SECONDS):
+                self._done.release()
         return None if self.failure is None or self.failure.told else self.failure
 
     def wait(self) -> None:
@@ -164,7 +165,7 @@ class Queue:
         if self.work:
             waiter = _Waiter()
             self.put(waiter)
-            waiter.lock.acquire()  # if this is interrupted, the queue gives the lock back to nobody
+            wait(waiter.lock)  # if this is interrupted, the queue gives the lock back to nobody
         failure = self.failure
         try:
             if failure is not None:

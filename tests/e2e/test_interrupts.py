@@ -139,3 +139,13 @@ def test_other_threads_are_not_asked():
     for _ in range(200):
         s = np.float32(s * 0.5 + np.sin(s))
     np.testing.assert_allclose(y.numpy(), s, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_interrupt_in_llvmlite_does_not_end_the_process(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("llvmlite_interrupted.py"))],
+        capture_output=True, text=True, check=False, env={**os.environ, "DIFFKERN_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert "_dispose" in done.stdout

@@ -19,9 +19,9 @@ from diffkern.backends.cuda.body import called
 from diffkern.backends.cuda.kernel import emit_kernel
 from diffkern.backends.cuda.math import PREFIX
 from diffkern.backends.cuda.mathdx import SHARED_LIMIT, Product
-from diffkern.backends.interrupts import interruptible
 from diffkern.backends.llvm.checks import Checking
 from diffkern.errors import CompileError
+from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.passes.blocks import shared_bytes
 from diffkern.passes.cuda_form import cuda_form
@@ -98,12 +98,12 @@ class CudaObject:
     @functools.cached_property
     def llvm_ir(self) -> str:
         """The optimised LLVM code."""
-        return str(toolchain.optimise(self._source, self.arch, self._library, self.symbols))
+        return interruptible(lambda: str(toolchain.optimise(self._source, self.arch, self._library, self.symbols)))
 
     @functools.cached_property
     def ltoir(self) -> bytes:
         """The kernel as LTO code, for linking with other such code."""
-        return toolchain.ltoir(self._source, self.symbols[0], self.arch)
+        return interruptible(lambda: toolchain.ltoir(self._source, self.symbols[0], self.arch))
 
 
 def compile_function(

@@ -19,6 +19,7 @@ from diffkern.backends.cuda import libdevice
 from diffkern.backends.cuda.dialect import convert
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
+from diffkern.interrupts import interruptible
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -106,8 +107,7 @@ def bindings(name: Literal["nvjitlink", "nvvm"]) -> Any:
 def warm_up(arch: str) -> None:
     """Load what compiling for an architecture needs, so that processes forked from this one have it."""
     bindings("nvjitlink")
-    machine(arch)
-    libdevice.load()
+    interruptible(lambda: (machine(arch), libdevice.load()))
 
 
 def ptx(module: Any, arch: str) -> str:

@@ -16,12 +16,12 @@ from typing import Any
 import llvmlite
 from llvmlite import binding as llvm
 
-from diffkern.backends.interrupts import interruptible
 from diffkern.backends.llvm.uniform import MOST_QUESTIONS
 from diffkern.backends.numba_target import numba_target
 from diffkern.backends.vecmath.masked import PREFIX
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
+from diffkern.interrupts import interruptible
 
 VECTORIZE_LIMIT = 2500
 """Kernels of more instructions and literals are compiled without the loop vectoriser, whose time grows with the square
@@ -58,7 +58,7 @@ def target(name: str = "native") -> Target:
     CompileError
         If LLVM here has no such target.
     """
-    return _native() if name == "native" else _named(name)
+    return interruptible(_native if name == "native" else lambda: _named(name))
 
 
 def _named(name: str) -> Target:
@@ -121,6 +121,11 @@ def description() -> dict[str, str]:
         "numba": numba_target().version,
         "llvmlite": llvmlite.__version__,
     }
+
+
+def optimised_text(text: str, weight: int, t: Target, questions: float = 0.0) -> str:
+    """What :func:`optimise` makes of a module, as text."""
+    return interruptible(lambda: str(optimise(text, weight, t, questions)))
 
 
 def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:

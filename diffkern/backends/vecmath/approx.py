@@ -5,6 +5,7 @@ In: a name, a dtype, and an LLVM module or NumPy arrays.  Out: an LLVM function,
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal
 
 import llvmlite.binding as llvm
@@ -17,6 +18,7 @@ from diffkern.backends.vecmath.emitter import Formula, Kind, Value
 from diffkern.backends.vecmath.llvm_emitter import LLVMEmitter, vector_type
 from diffkern.backends.vecmath.masked import variants
 from diffkern.backends.vecmath.numpy_emitter import NumpyEmitter
+from diffkern.interrupts import interruptible
 
 DType = Literal["float32", "float64"]
 
@@ -90,16 +92,22 @@ def _evaluate_out_of_line(name: str, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(trig.OUT_OF_LINE[name](Value(emitter, _KINDS[x.dtype.name], x)).raw)
 
 
+@functools.cache
 def host_has_fma() -> bool:
     """Whether this machine has a fused multiply-add instruction."""
-    if llvm.get_process_triple().startswith(("aarch64", "arm64")):
+    if _host_triple().startswith(("aarch64", "arm64")):
         return True
-    return bool(llvm.get_host_cpu_features().get("fma", False))
+    return interruptible(lambda: bool(llvm.get_host_cpu_features().get("fma", False)))
+
+
+@functools.cache
+def _host_triple() -> str:
+    return interruptible(lambda: str(llvm.get_process_triple()))
 
 
 def _is_arm(module: ir.Module) -> bool:
     """Whether a module is for aarch64, where LLVM 20 ends the process over functions that preserve vector registers."""
-    triple = llvm.get_process_triple() if module.triple.startswith("unknown") else module.triple
+    triple = _host_triple() if module.triple.startswith("unknown") else module.triple
     return str(triple).startswith(("aarch64", "arm64"))
 
 

@@ -19,6 +19,7 @@ from diffkern.forks import free_in_child
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Call
 from diffkern.interop.jax.table import Code, Description
+from diffkern.interrupts import interruptible
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 from diffkern.specialize import current_store
@@ -128,7 +129,7 @@ def load_handler(text: str, symbols: tuple[str, ...]) -> dict[str, int]:
             return load_object(cached.object_code, symbols, _ALLOWED)
         except ObjectLoadError:  # damaged: it is made anew
             pass
-    code = _compile(text)
+    code = interruptible(lambda: _compile(text))
     addresses = load_object(code, symbols, _ALLOWED)
     store.put(name, Entry(code, program={"what": "handler of JAX calls"}))
     return addresses

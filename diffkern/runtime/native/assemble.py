@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 
 from diffkern.callers import warn
+from diffkern.interrupts import interruptible
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 
 __all__ = ["load_text", "set_object_cache"]
@@ -49,7 +50,7 @@ def load_text(text: str, names: Sequence[str], allowed: Collection[str]) -> dict
         What the module may need from the C library and from Python.
     """
     if _cache is None:
-        return load_object(_compile(text), names, allowed)
+        return load_object(interruptible(lambda: _compile(text)), names, allowed)
     load, store = _cache
     key = hashlib.sha256("\0".join((text, sys.platform, platform.machine(), *host_cpu())).encode()).hexdigest()
     cached = load(key)
@@ -58,7 +59,7 @@ def load_text(text: str, names: Sequence[str], allowed: Collection[str]) -> dict
             return load_object(cached, names, allowed)
         except ObjectLoadError as error:
             warn(f"cached code of diffkern's run time is unusable and built anew: {error}", UserWarning)
-    code = _compile(text)
+    code = interruptible(lambda: _compile(text))
     addresses = load_object(code, names, allowed)
     store(key, code)
     return addresses

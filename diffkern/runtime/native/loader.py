@@ -9,6 +9,7 @@ llvmlite is imported by the first call, not by this module; numba never.
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import os
 import platform
@@ -18,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from diffkern.forks import free_in_child
-from diffkern.llvm_lock import give_back
+from diffkern.interrupts import interruptible
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
 __all__ = [
@@ -104,7 +105,6 @@ def load_code(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str
         If the bytes are damaged or for another machine, a wanted function is not in them, or a name they leave open is
         not in `allow` or not found in the process. Nothing is loaded then.
     """
-    give_back()  # an interrupt may have kept this thread from it
     table = read_symbols(object_bytes)
     if table.machine != _host_machine():
         raise ObjectLoadError(
@@ -118,16 +118,21 @@ def load_code(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str
             f"the object needs {_listed(refused)}, which only a compiler's run time provides",
             remedy="the kernel uses an operation that has no stand-alone code; use another one",
         )
+    code = interruptible(lambda: _bind(object_bytes, symbols, table.undefined))
+    if null := [name for name in symbols if not code[name]]:
+        raise ObjectLoadError(f"{_listed(null)} could not be loaded")
+    return code
+
+
+def _bind(object_bytes: bytes, symbols: Sequence[str], undefined: Collection[str]) -> Code:
+    """Find what the object leaves open, and load it."""
     with _lock:
-        if unresolved := [name for name in table.undefined if not _resolve(name)]:
+        if unresolved := [name for name in undefined if not _resolve(name)]:
             raise ObjectLoadError(
                 f"the object needs {_listed(unresolved)}, which this process does not have",
                 remedy="use another operation; the C library of this system lacks this one",
             )
-        code = _link(object_bytes, symbols, {name: _resolved[name] for name in table.undefined})
-    if null := [name for name in symbols if not code[name]]:
-        raise ObjectLoadError(f"{_listed(null)} could not be loaded")
-    return code
+        return _link(object_bytes, symbols, {name: _resolved[name] for name in undefined})
 
 
 def _link(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int]) -> Code:
@@ -167,17 +172,26 @@ def make_target_machine(opt: int = 2) -> Any:
     opt : int, optional
         LLVM's optimization level of code generation, 0 to 3.
     """
-    llvm = _binding()
-    cpu, features = host_cpu()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(cpu=cpu, features=features, opt=opt, jit=True)
+
+    def made() -> Any:
+        llvm = _binding()
+        cpu, features = host_cpu()
+        target = llvm.Target.from_triple(llvm.get_process_triple())
+        return target.create_target_machine(cpu=cpu, features=features, opt=opt, jit=True)
+
+    return interruptible(made)
 
 
+@functools.cache
 def host_cpu() -> tuple[str, str]:
     """Return LLVM's name of this processor and its features as ``+a,-b,…`` sorted by name.
 
     The features are empty where LLVM cannot tell them.
     """
+    return interruptible(_ask_host_cpu)
+
+
+def _ask_host_cpu() -> tuple[str, str]:
     llvm = _binding()
     name = str(llvm.get_host_cpu_name())
     try:

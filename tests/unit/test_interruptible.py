@@ -7,15 +7,23 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.backends.interrupts import interruptible
+from diffkern import pipeline
+from diffkern.backends.cpu import compile_function
 from diffkern.backends.llvm import target
+from diffkern.backends.vecmath import approx
+from diffkern.interrupts import interruptible
+from diffkern.runtime.native import assemble
+from diffkern.runtime.native.loader import host_cpu
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -92,6 +100,39 @@ def test_an_interrupt_does_not_wait_for_the_work(work):
     assert work.ended.wait(120)
 
 
+def take(event: threading.Event) -> threading.Thread:
+    """Let another thread take an interrupt, which does not wake the main thread."""
+
+    def send() -> None:
+        assert event.wait(120)
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("wait", ["compiler", "stream", "event"])
+def test_an_interrupt_that_another_thread_takes_is_seen(work, wait):
+    stream = dk.Stream()
+    if wait != "compiler":
+        stream.enqueue(work)
+    calls = {
+        "compiler": lambda: interruptible(work),
+        "stream": stream.synchronize,
+        "event": stream.record_event().synchronize,
+    }
+    sender = take(work.began)
+    with pytest.raises(KeyboardInterrupt):
+        calls[wait]()
+    assert not work.ended.is_set()
+    sender.join()
+    work.released.set()
+    assert work.ended.wait(120)
+    stream.synchronize()
+
+
 @dk.kernel
 def scaled(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     i = dk.tid()
@@ -120,6 +161,45 @@ def test_an_interrupted_compile_leaves_nothing(work, step, monkeypatch, tmp_path
     work.released.set()
     dk.launch(kernel, 5, [x], [y])
     np.testing.assert_array_equal(y.numpy(), 3.0 * x.numpy())
+
+
+def test_the_main_thread_runs_llvmlites_finalizers_alone(monkeypatch, tmp_path):
+    """An interrupt in the middle of another function of llvmlite can end the process."""
+    binding = os.path.dirname(llvm.__file__)
+    called: set[str] = set()
+
+    def calls(frame: types.FrameType, event: str, argument: object) -> None:
+        function, caller = frame.f_code, frame
+        while caller.f_back is not None and caller.f_code.co_name != "__del__":
+            caller = caller.f_back
+        if function.co_filename.startswith(binding) and caller.f_back is None:
+            called.add(f"{function.co_filename}: {function.co_name}")
+
+    @dk.kernel
+    def waves(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = dk.sin(x[i]) * 23.0
+
+    monkeypatch.setattr(dk.config, "cache_dir", tmp_path)
+    monkeypatch.setattr(assemble, "_cache", None)
+    for asked in (host_cpu, approx.host_has_fma, target.target):
+        asked.cache_clear()
+    x, y = dk.zeros(4, requires_grad=True), dk.zeros(4, requires_grad=True)
+    previous = sys.gettrace()
+    sys.settrace(calls)
+    try:
+        with dk.Tape() as tape:
+            waves[4](x, y)
+        tape.backward(grads={y: np.ones(4, np.float32)})
+        made = compile_function(pipeline.optimise(pipeline.forward_ir(waves.func, waves.argument_types(), {})), "waves")
+        text, assembly = made.llvm_ir, made.asm()
+        loaded = assemble.load_text('define i32 @"three"() { ret i32 3 }', ["three"], ())
+    finally:
+        sys.settrace(previous)
+    assert called == set()
+    assert loaded["three"] != 0
+    assert text != assembly
+    assert (x.grad.numpy() == 23.0).all()
 
 
 BUILD = """
