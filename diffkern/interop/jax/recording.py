@@ -124,11 +124,25 @@ def record(name: str, function: Callable[..., Any], arguments: Sequence[Argument
     """
     if current.tape is not None or current.recorder is not None:
         raise LaunchError(f"{name!r} is traced inside a dk.Tape or dk.record()", remedy="call it outside")
-    first, second = (_run(function, arguments, which) for which in (0, 1))
-    return _compare(name, arguments, first, second)
+    try:
+        first = _run(function, arguments, 0)
+    except LaunchError as error:
+        if _is_told_otherwise(function, arguments, error):
+            raise _depends(name) from error
+        raise
+    return _compare(name, arguments, first, _run(function, arguments, 1))
 
 
 _Run = tuple[list[Any], list[Any]]
+
+
+def _is_told_otherwise(function: Callable[..., Any], arguments: Sequence[Argument], error: LaunchError) -> bool:
+    """Whether a launch is refused for a number that the function is given: other numbers are refused otherwise."""
+    try:
+        _run(function, arguments, 1)
+    except LaunchError as other:
+        return other.message != error.message
+    return True
 
 
 def _run(function: Callable[..., Any], arguments: Sequence[Argument], which: int) -> _Run:

@@ -164,8 +164,8 @@ def machine(monkeypatch):
     monkeypatch.setattr(cuda, "present", lambda: made.gpu)
     original = programs._on_gpu
 
-    def on_gpu(gpu, kernel, specialization):
-        program = original(gpu, kernel, specialization)
+    def on_gpu(gpu, kernel, generation, specialization):
+        program = original(gpu, kernel, generation, specialization)
         symbol = made.driver.loaded[program.code.kernel]
         # The CPU's form of the same program.
         made.driver.cpu[symbol] = load(specialization)
