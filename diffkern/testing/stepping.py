@@ -7,6 +7,8 @@ source that ``kernel.source()`` and ``kernel.adjoint_source()`` show. Slow: for 
 from __future__ import annotations
 
 import pdb  # noqa: T100 - stepping is what this module is for
+import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -94,4 +96,9 @@ def _debugged(functions: Sequence[Function], run: Callable[[], dict[str, Any]]) 
         debugger.set_break(code.co_filename, first)
     # The debugger starts out here; what there is to see begins at the breakpoint.
     debugger.rcLines.append("continue")
-    return debugger.runcall(run) or {}
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        return debugger.runcall(run) or {}
+    finally:  # "continue" makes Ctrl-C stop in the debugger, also after its end
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGINT, handler)

@@ -87,14 +87,6 @@ def root_before_the_choice(x: f1, y: f1):
     y[i] = root if positive else 0.0
 
 
-@case(3, x=lambda rng: as32([0.0, 40.0, -50.0]), y=zeros(3), numeric=False, expect={"x": [0.0, 1.0, 1.0]})
-def overflow_before_the_choice(x: f1, y: f1):
-    i = dk.tid()
-    growth = dk.exp(x[i] * x[i])
-    small = x[i] * x[i] < 4.0
-    y[i] = growth if small else x[i]
-
-
 @case(3, x=lambda rng: as32([0.0, 2.0, -4.0]), y=zeros(3), n=3, numeric=False, expect={"x": [0.0, -0.75, -0.1875]})
 def quotient_before_the_loop(x: f1, y: f1, n: int):
     i = dk.tid()
@@ -349,3 +341,11 @@ def while_true_break(x: f1, y: f1):
         if v > 1.1 or n > 20:
             break
     y[i] = v * x[i]
+
+
+@case(3, x=lambda rng: as32([0.0, 40.0, -50.0]), y=zeros(3), numeric=False, expect={"x": [0.0, 1.0, 1.0]})
+def overflow_before_the_choice(x: f1, y: f1):
+    i = dk.tid()
+    growth = dk.exp(x[i] * x[i])
+    small = x[i] * x[i] < 4.0
+    y[i] = growth if small else x[i]

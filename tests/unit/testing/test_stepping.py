@@ -66,8 +66,15 @@ def test_debugger_stops_at_the_first_line_of_each_thread(tmp_path):
         "    y[i] = 2.0 * x[i]\n"
         "one = np.ones(2, np.float32)\n"
         "print(run_in_python(double, 2, [one], [one], debug=True)['y'])\n"
+        "import signal\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
     )
-    command = [sys.executable, program]
+    # A shell that starts this in the background has Ctrl-C ignored; Python then installs no handler.
+    command = [
+        sys.executable,
+        "-c",
+        f"import runpy, signal; signal.signal(2, signal.default_int_handler); runpy.run_path({str(program)!r})",
+    ]
     done = subprocess.run(
         command,
         input="next\ncontinue\ncontinue\n",

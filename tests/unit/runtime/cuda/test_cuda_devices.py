@@ -46,7 +46,7 @@ def test_names(two_devices):
     assert dk.get_cuda_device(1) is second
     assert dk.get_preferred_device() is first
     for wrong in ("gpu", "cuda:x", "cuda:7", "cuda:-1", 3):
-        with pytest.raises(ValueError, match="no device"):
+        with pytest.raises(ValueError, match=r"no device|not 3"):
             dk.get_device(wrong)
 
 
