@@ -44,6 +44,8 @@ class Launch(Uncopied):
     set_param_at_index: Callable[..., None]
 
     def __init__(self, prepared: Prepared) -> None:
+        if not isinstance(prepared, Prepared):
+            raise MisuseError("dk.Launch is made by a launch", remedy="call dk.launch(…, record_cmd=True)")
         self._prepared = prepared
         self.launch = prepared.plan.call(prepared.run)
         self.set_param_at_index = prepared.setter.call(prepared.set_param)

@@ -185,7 +185,7 @@ class Statements:
             w.emit(f"{place} = {value} * {w.scalars.squashed(1)}")
 
     def atomic(self, p: Parameter) -> None:
-        """An atomic update."""
+        """An update in which threads may meet: a call, or an assignment that is atomic because they may."""
         w = self.w
         if p.kind in ("few", "one"):
             place = w.pick(("0", "-1"))
@@ -195,6 +195,9 @@ class Statements:
             place = w.indices.anywhere()
         if p.role is Role.SUM:
             value = w.composites.vector(3) if p.kind == "vec3" else w.scalars.squashed()
-            w.emit(f"dk.atomic_{w.pick(('add', 'add', 'sub'))}({p.name}, {place}, {value})")
+            if w.below(3):
+                w.emit(f"dk.atomic_{w.pick(('add', 'add', 'sub'))}({p.name}, {place}, {value})")
+            else:
+                w.emit(f"{p.name}[{place}] {w.pick(('+=', '-='))} {value}")
         else:
             w.emit(f"dk.atomic_{'min' if p.role is Role.LEAST else 'max'}({p.name}, {place}, {w.scalars.squashed()})")
