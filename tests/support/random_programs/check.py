@@ -17,7 +17,7 @@ import numpy as np
 
 import diffkern as dk
 from diffkern.testing.differences import Differences
-from diffkern.testing.fuzz import load_module
+from support.fuzz import load_module
 
 from .program import RandomProgram, random_program
 from .reference import run_reference
