@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from diffkern.build.specialize import Specialization, load, load_entry
 from diffkern.callers import brief, shortened
 from diffkern.errors import KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import free_in_child
@@ -36,7 +37,6 @@ from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
 from diffkern.runtime.type_keys import is_long, type_of_key
-from diffkern.specialize import Specialization, load, load_entry
 
 if TYPE_CHECKING:
     from diffkern.frontend.canonical import Meaning, Place

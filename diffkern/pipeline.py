@@ -23,11 +23,13 @@ from diffkern import abi
 from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.backends import cpu, cuda
-from diffkern.backends.cuda.cubin import declared_local_bytes, resources
-from diffkern.backends.cuda.mathdx import Product
-from diffkern.codegen.cuda import to_cuda_python
-from diffkern.codegen.python import to_python
+from diffkern.analysis.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
+from diffkern.analysis.conflicts import Conflict, analyse_conflicts, settle_blocks, use_atomics
+from diffkern.analysis.cost import thread_cost
+from diffkern.analysis.coverage import overwritten_whole
+from diffkern.analysis.extents import certain_extents, update_by_all
+from diffkern.analysis.tile_threads import threads_of
+from diffkern.analysis.writers import one_writer_each
 from diffkern.errors import AutodiffError, Loc, compiling
 from diffkern.frontend import lower
 from diffkern.ir import verify as verifier
@@ -36,27 +38,25 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
+from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.tiles.serial import has_tiles
+from diffkern.lower.updates import settle_element_updates
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
-from diffkern.passes.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
-from diffkern.passes.conflicts import Conflict, analyse_conflicts, settle_blocks, use_atomics
-from diffkern.passes.cost import thread_cost
-from diffkern.passes.coverage import overwritten_whole
-from diffkern.passes.cse import eliminate_common
-from diffkern.passes.cuda_plan import settle_updates
-from diffkern.passes.dce import eliminate
-from diffkern.passes.extents import certain_extents, update_by_all
-from diffkern.passes.fold import fold
-from diffkern.passes.hoist import hoist_integers
-from diffkern.passes.promote import promote
-from diffkern.passes.ranges import clear_wraps
-from diffkern.passes.reference import values_by_reference
-from diffkern.passes.sink import sink_singular
-from diffkern.passes.tile_lower import has_tiles
-from diffkern.passes.tile_threads import threads_of
-from diffkern.passes.unroll import unroll
-from diffkern.passes.updates import settle_element_updates
-from diffkern.passes.widen import widen
-from diffkern.passes.writers import one_writer_each
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.dce import eliminate
+from diffkern.opt.fold import fold
+from diffkern.opt.hoist import hoist_integers
+from diffkern.opt.promote import promote
+from diffkern.opt.ranges import clear_wraps
+from diffkern.opt.reference import values_by_reference
+from diffkern.opt.sink import sink_singular
+from diffkern.opt.unroll import unroll
+from diffkern.opt.widen import widen
+from diffkern.printing.cuda import to_cuda_python
+from diffkern.printing.python import to_python
+from diffkern.targets import cpu, cuda
+from diffkern.targets.cuda.cubin import declared_local_bytes, resources
+from diffkern.targets.cuda.mathdx import Product
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]

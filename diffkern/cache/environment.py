@@ -24,13 +24,16 @@ _COMPILE_SIDE = (
     "abi.py",
     "pipeline.py",
     "ad",
-    "backends",
-    "codegen",
+    "analysis",
     "frontend",
     "ir",
     "lang",
+    "lower",
     "ops",
-    "passes",
+    "opt",
+    "printing",
+    "targets",
+    "vecmath",
 )
 _DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-]+)\.(?:dist-info|egg-info)")
 

@@ -1,7 +1,7 @@
 """Builds IR: appends ops to a current region, inferring result types from the operation table.
 
 What comes in are operand values and attributes; what goes out are well-typed ops. A :class:`Builder` never rewrites
-what it has built; simplification is the business of ``diffkern.passes``, apart from the trivial identities that
+what it has built; simplification is the business of ``diffkern.opt``, apart from the trivial identities that
 :meth:`Builder.add` and friends apply so that derivative rules can be written without special cases.
 """
 

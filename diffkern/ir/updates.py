@@ -11,7 +11,10 @@ from typing import Final
 
 from diffkern.ir.nodes import Op, Region, Value
 
-__all__ = ["UPDATES", "UPDATE_KINDS", "Update"]
+__all__ = ["ALONE", "UPDATES", "UPDATE_KINDS", "Update"]
+
+ALONE: Final = "alone"
+"""The attribute of a store: every thread of a launch makes this very update, so that there may be one thread only."""
 
 UPDATES: Final = "updates"
 """The attribute of a function under which its updates stand."""

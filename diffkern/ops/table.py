@@ -2,7 +2,7 @@
 
 A row states everything that is true of an operation on every target: how result types follow from operand types, what
 it does to memory, whether a cotangent flows through it, and how it is spelled in generated Python. Targets add their
-own spelling in their own tables (``diffkern.backends``); derivative rules stand in ``diffkern.ad.rules``.
+own spelling in their own tables (``diffkern.targets``); derivative rules stand in ``diffkern.ad.rules``.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def check_extents(
     Parameters
     ----------
     entries : sequence of mapping
-        The accesses, as ``passes.extents`` describes them.
+        The accesses, as ``analysis.extents`` describes them.
     names : sequence of str
         Names of the program's parameters.
     dims : sequence of int

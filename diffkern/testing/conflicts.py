@@ -1,6 +1,6 @@
 """Which elements do two threads of a launch touch at once? The oracle for accumulation without atomics.
 
-In: every access that a program makes to its arrays, thread by thread, as ``diffkern.codegen.executor`` reports them.
+In: every access that a program makes to its arrays, thread by thread, as ``diffkern.printing.executor`` reports them.
 Out: the conflicts: elements that two threads touch, not both only reading and not both in a way that another thread
 cannot disturb. A program with a conflict that its manifest does not announce gives results that depend on timing.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from diffkern.codegen.executor import Access
+from diffkern.printing.executor import Access
 
 __all__ = ["Clash", "ClashCollector", "undeclared"]
 

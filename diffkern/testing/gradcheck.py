@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from diffkern import pipeline
+from diffkern.analysis.extents import certain_extents
 from diffkern.callers import brief, warn
 from diffkern.errors import LaunchError
 from diffkern.ir.clone import clone_function
@@ -29,8 +30,7 @@ from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.ops.memory import WRITES
-from diffkern.passes.extents import certain_extents
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
 from diffkern.runtime.grid_checks import check_axes, check_extents, named
 from diffkern.runtime.launch import check_kernel
 from diffkern.testing.devices import compare_devices

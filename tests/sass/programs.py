@@ -11,8 +11,8 @@ from corpus import SAMPLES, Sample
 from grad.build import values
 
 from diffkern import pipeline
-from diffkern.backends.cuda import disassembler, sass
 from diffkern.kernel import Kernel
+from diffkern.targets.cuda import disassembler, sass
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 DIRECTIONS = ("forward", "adjoint")

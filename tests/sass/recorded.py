@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from diffkern.backends import cuda
+from diffkern.targets import cuda
 
 from .programs import Program
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import require
 from corpus import SAMPLES
 
-from diffkern.backends.cuda.sass import Code, Instruction
+from diffkern.targets.cuda.sass import Code, Instruction
 
 from . import recorded, rules
 from .programs import ARCHITECTURES, Program, programs, read

@@ -13,11 +13,11 @@ from conftest import require
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.backends.cuda import disassembler, sass
-from diffkern.backends.cuda.cubin import resources
+from diffkern.analysis.blocks import shared_bytes
 from diffkern.ir.nodes import Function, walk
-from diffkern.passes.blocks import shared_bytes
-from diffkern.passes.tile_blocks import lower_tiles_for_blocks
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.targets.cuda import disassembler, sass
+from diffkern.targets.cuda.cubin import resources
 
 require("cuda.bindings.nvjitlink", "nvidia")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.build.specialize import current_store
 from diffkern.cache.manifest import Entry
-from diffkern.specialize import current_store
 
 
 @dk.kernel

@@ -11,6 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from diffkern.build.specialize import (
+    Specialization,
+    artifact_key,
+    current_store,
+    is_for_this_machine,
+    load_entry,
+    load_stored,
+)
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry
@@ -26,14 +34,6 @@ from diffkern.kernel import Kernel
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.schedule import usual_block_dim
 from diffkern.runtime.type_keys import type_of_key
-from diffkern.specialize import (
-    Specialization,
-    artifact_key,
-    current_store,
-    is_for_this_machine,
-    load_entry,
-    load_stored,
-)
 
 __all__ = ["Program", "enter_stored", "forward", "keep", "reverse"]
 

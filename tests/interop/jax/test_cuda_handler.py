@@ -22,10 +22,10 @@ import jax.numpy as jnp
 
 import diffkern as dk
 from diffkern import abi
+from diffkern.build.specialize import Specialization, load
 from diffkern.interop.jax import cuda, ffi_api, programs
 from diffkern.interop.jax.registry import HANDLER, REGISTRY, key_words
 from diffkern.interop.jax.spelling import type_of
-from diffkern.specialize import Specialization, load
 
 I32, I64, P = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 KERNEL = ctypes.CFUNCTYPE(None, I64, I64, I64)

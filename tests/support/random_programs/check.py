@@ -17,8 +17,8 @@ import numpy as np
 
 import diffkern as dk
 from diffkern.testing.differences import Differences, Estimate
-from diffkern.testing.fuzz import load_module
 
+from ..fuzz import load_module
 from .program import RandomProgram, random_program
 from .reference import run_reference
 

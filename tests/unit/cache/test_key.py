@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import diffkern
 import diffkern as dk
-from diffkern import specialize
+from diffkern.build import specialize
+from diffkern.build.specialize import Specialization
 from diffkern.cache import environment
 from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
 from diffkern.ir.types import FLOAT32, FLOAT64, Array
-from diffkern.specialize import Specialization
 
 FIELDS = st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=5)
 

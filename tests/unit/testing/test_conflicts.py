@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diffkern.codegen.executor import Access
+from diffkern.printing.executor import Access
 from diffkern.testing.conflicts import ClashCollector, undeclared
 
 

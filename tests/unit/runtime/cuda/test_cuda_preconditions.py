@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from conftest import require
 from runtime_cuda_kernels import Particle, drift, neighbours, square, total
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern import specialize
+from diffkern.build import specialize
+from diffkern.build.ship import compile_ahead
 from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
-from diffkern.ship import compile_ahead
-from diffkern.testing.fake_cuda import fake_cuda
 
 G = "cuda:0"
 
