@@ -14,10 +14,9 @@ import numpy as np
 
 from diffkern import abi
 from diffkern.errors import KernelRuntimeError, Loc
-from diffkern.ir.types import Array
+from diffkern.ir.types import parse_array_type
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.type_keys import type_of_key
 
 __all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
 
@@ -123,9 +122,7 @@ def _mistake(
 
 
 def _ndim(manifest: Mapping[str, Any], parameter: int) -> int:
-    t = type_of_key(manifest["params"][parameter]["type"])
-    assert isinstance(t, Array)
-    return t.ndim
+    return parse_array_type(manifest["params"][parameter]["type"]).ndim
 
 
 def _name(manifest: Mapping[str, Any], parameter: int) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
+from diffkern.ir.types import parse_array_type
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
@@ -97,7 +98,9 @@ class Executable:
         entries = manifest["params"]
         self.layout: tuple[tuple[str, int], ...] = tuple((entry["role"], entry["of"]) for entry in entries)
         self.contiguous_cotangents = frozenset(
-            entry["of"] for entry in entries if entry["role"] == "cotangent" and entry["type"].endswith(",C>")
+            entry["of"]
+            for entry in entries
+            if entry["role"] == "cotangent" and parse_array_type(entry["type"]).layout == "C"
         )
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
         self.extents = Extents(manifest) if manifest.get("accesses") else None

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from diffkern.cache.key import key
-from diffkern.interop.jax.spelling import array_type
-from diffkern.ir.types import Element, Scalar, scalar_of
+from diffkern.ir.types import Element, Scalar, parse_array_type, scalar_of
 
 __all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "bind_array", "buffer_of"]
 
@@ -165,5 +164,5 @@ def buffer_of(element: Element, axes: int) -> Buffer:
 
 def bind_array(spelling: str, buffer: int) -> Bound:
     """Return a whole buffer as the array parameter of a program, by the spelling of the parameter's type."""
-    t = array_type(spelling)
+    t = parse_array_type(spelling)
     return Bound("array", buffer, t.ndim, t.dtype.itemsize)

@@ -39,9 +39,8 @@ from diffkern.interop.jax.kernel import JaxKernel
 from diffkern.interop.jax.manual import agree
 from diffkern.interop.jax.programs import Program
 from diffkern.interop.jax.recording import Argument, Constant, Number, Place, Recorded, Recording, record
-from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import BFLOAT16, Array, Element, scalar_of
+from diffkern.ir.types import BFLOAT16, Array, Element, parse_array_type, parse_type, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.lang.imported import is_found
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
@@ -366,13 +365,13 @@ class _NativeCall:
         if isinstance(operand, Constant):
             return Bound("constant", 0, len(operand.packed), constant=operand.packed.hex())
         if isinstance(operand, Number):
-            element = type_of(spelling)
+            element = parse_type(spelling)
             assert not isinstance(element, Array)
             return Bound("value", operand.argument, bytes_of_value(element))
         place = self.place[operand.buffer]
         if operand.is_whole:
             return bind_array(spelling, place)
-        t = array_type(spelling)
+        t = parse_array_type(spelling)
         return Bound("view", place, t.ndim, t.dtype.itemsize, operand.start, operand.shape + operand.strides)
 
 
@@ -418,7 +417,7 @@ def _initial(held: array, contents: Any) -> Any:
 
 def _value(constant: Constant, key: str) -> Any:
     """A constant by value, as what JAX passes for it."""
-    element = type_of(key)
+    element = parse_type(key)
     assert not isinstance(element, Array)
     passed = abi.passed_type(element)
     scalar = scalar_of(passed)

@@ -32,8 +32,7 @@ from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, 
 from diffkern.interop.jax.dispatch import CustomCall, checked_method, is_static
 from diffkern.interop.jax.manual import agree, spread, varying_axes
 from diffkern.interop.jax.programs import Program
-from diffkern.interop.jax.spelling import array_type, type_of
-from diffkern.ir.types import Array, scalar_of
+from diffkern.ir.types import Array, parse_array_type, parse_type, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid_checks import check_alone, check_axes, check_extents, named
@@ -204,10 +203,10 @@ class _Plan:
 
     def bound(self, entry: Mapping[str, Any], place: int) -> Bound:
         """A parameter of a program as a buffer; a value that it takes by reference is an array of one element."""
-        t = type_of(entry["type"])
+        t = parse_type(entry["type"])
         if not isinstance(t, Array):
             return Bound("value", place, bytes_of_value(t))
-        if entry["role"] == "param" and not isinstance(type_of(self.keys[entry["of"]]), Array):
+        if entry["role"] == "param" and not isinstance(parse_type(self.keys[entry["of"]]), Array):
             return Bound("view", place, 1, t.dtype.itemsize, 0, (1, t.dtype.itemsize))
         return bind_array(entry["type"], place)
 
@@ -361,7 +360,7 @@ class _AdjointCall:
         owned = [of for role, of in self.types if role == "cotangent"]
         ct_place = {of: count + k for k, of in enumerate(owned)}
         for k, of in enumerate(owned):
-            t = array_type(self.types["cotangent", of])
+            t = parse_array_type(self.types["cotangent", of])
             results.append(buffer_of(t.dtype, t.ndim))
             shapes.append(jax.ShapeDtypeStruct(self.shape(of, t), np.dtype(_jax_name(scalar_of(t).name))))
             if of in self.cotangents:
@@ -402,7 +401,7 @@ class _AdjointCall:
             if o.index == of:
                 return o.shape
         value = plan.args[plan.inputs.index(of)]
-        if isinstance(type_of(plan.keys[of]), Array):
+        if isinstance(parse_type(plan.keys[of]), Array):
             return tuple(value.shape)
         return (1, *value.shape)
 
@@ -429,7 +428,7 @@ def _instantiated(ct: Any, output: Output) -> Any:
 
 
 def _is_array(param: Mapping[str, Any]) -> bool:
-    return isinstance(type_of(param["type"]), Array)
+    return isinstance(parse_type(param["type"]), Array)
 
 
 def _jax_name(name: str) -> Any:
@@ -437,7 +436,7 @@ def _jax_name(name: str) -> Any:
 
 
 def _buffer(spelling: str) -> Buffer:
-    t = type_of(spelling)
+    t = parse_type(spelling)
     if isinstance(t, Array):
         return buffer_of(t.dtype, t.ndim)
     return value_buffer(t)

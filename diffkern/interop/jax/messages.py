@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from diffkern import abi
-from diffkern.interop.jax.spelling import array_type
+from diffkern.ir.types import parse_array_type
 
 __all__ = ["messages"]
 
@@ -47,7 +47,7 @@ def _message(manifest: Mapping[str, Any], dims: int, code: int, site: Mapping[st
     if site["array"] is None:
         return f"{text}a mistake without a place", order
     entry = manifest["params"][site["array"]]
-    t = array_type(entry["type"])
+    t = parse_array_type(entry["type"])
     called = manifest["params"][entry["of"]]["name"]
     array = f"the gradient of '{called}'" if entry["role"] == "cotangent" else f"array '{called}'"
     index, shape = ([*range(base, base + t.ndim)] for base in (_INDEX, _SHAPE))
