@@ -15,6 +15,7 @@ import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.ir.types import parse_array_type
+from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
@@ -78,8 +79,8 @@ class Executable:
     """
 
     __slots__ = (
-        "__weakref__", "_geometry", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
-        "device", "extents", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
+        "__weakref__", "_derivative", "_geometry", "address", "block_dim", "blockwise", "code", "contiguous_cotangents",
+        "cost", "device", "extents", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Mapping[str, Any], code: Code | None = None) -> None:
@@ -102,8 +103,16 @@ class Executable:
             for entry in entries
             if entry["role"] == "cotangent" and parse_array_type(entry["type"]).layout == "C"
         )
+        self._derivative: DerivativePlan | None = None
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
         self.extents = Extents(manifest) if manifest.get("accesses") else None
+
+    @property
+    def derivative(self) -> DerivativePlan:
+        """What it reads and accumulates into, of an adjoint."""
+        if self._derivative is None:
+            self._derivative = DerivativePlan.of(self.manifest)
+        return self._derivative
 
     def name_of(self, index: int) -> str:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""

@@ -172,28 +172,6 @@ def cut_blocks(dims: tuple[int, ...], arity: int, block_dim: int, cost: float) -
     return Cut((padded[0], padded[1], padded[2], block_dim), blocks.n, blocks.chunk)
 
 
-def conflicts_of(manifest: Mapping[str, Any], dims: tuple[int, ...], all_general: bool) -> Conflicts:
-    """Read the conflicts of a program for a launch.
-
-    `all_general` says that the buffers themselves make every promise void: they overlap, or a stride is zero. The same
-    holds where the launch has more axes than the kernel asks about, so that several threads have the same index.
-    """
-    arity = int(manifest["tid_arity"])
-    if sum(extent > 1 for extent in dims) > sum(extent > 1 for extent in dims[:arity]):
-        all_general = True
-    general: list[int] = []
-    copyable = True
-    reach = [0] * max(arity, 1)
-    for index, entry in manifest["conflicts"].items():
-        if all_general or entry["class"] == "general":
-            general.append(int(index))
-            copyable = copyable and bool(entry["private"])
-        elif entry["class"] == "bounded":
-            for axis, (low, high) in enumerate(entry["reach"]):
-                reach[axis] = max(reach[axis], -low, high)
-    return Conflicts(tuple(sorted(general)), tuple(reach), copyable)
-
-
 def plan_adjoint(
     dims: tuple[int, ...],
     cost: float,

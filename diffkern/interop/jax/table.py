@@ -17,8 +17,9 @@ from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
 from diffkern.interop.jax.messages import messages
 from diffkern.ir.types import parse_array_type, parse_type, scalar_of
+from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import chunk_work, conflicts_of
+from diffkern.runtime.schedule import chunk_work
 
 __all__ = ["Code", "Description", "DeviceCode"]
 
@@ -88,7 +89,7 @@ class Description:
         flags = 0
         reach: tuple[int, ...] = (0,) * abi.MAX_DIMS
         if adjoint:
-            conflicts = conflicts_of(manifest, (1,) * launch.dims, all_general=False)
+            conflicts = DerivativePlan.of(manifest).conflicts((1,) * launch.dims)
             flags = layout.IS_ADJOINT | (layout.IS_GENERAL if conflicts.general else 0)
             reach = (*conflicts.reach, 0, 0, 0, 0)[: abi.MAX_DIMS]
         fields, size = abi.layout([parse_type(p["type"]) for p in manifest["params"]])
@@ -138,11 +139,12 @@ class Description:
 def _cotangents(launch: Launch, manifest: Mapping[str, Any], fields: Sequence[Any]) -> list[tuple[int, ...]]:
     """The cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads meet there."""
     found: list[tuple[int, ...]] = []
+    accumulations = DerivativePlan.of(manifest).accumulations
     for param, bound, field in zip(manifest["params"], launch.params, fields, strict=True):
         if param["role"] == "cotangent":
-            scalar, entry = scalar_of(parse_array_type(param["type"])), manifest["conflicts"][str(param["of"])]
-            copyable = entry["private"] and scalar.bits >= 32  # narrower sums round at each step
-            flags = (layout.MEETS if entry["class"] == "general" else 0) | (layout.COPYABLE if copyable else 0)
+            scalar, how = scalar_of(parse_array_type(param["type"])), accumulations[param["of"]]
+            copyable = how.private and scalar.bits >= 32  # narrower sums round at each step
+            flags = (layout.MEETS if how.kind == "general" else 0) | (layout.COPYABLE if copyable else 0)
             found.append((bound.buffer, field.offset, scalar.itemsize, flags))
     return found
 

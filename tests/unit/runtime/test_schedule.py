@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diffkern.runtime.schedule import MAX_CHUNKS, MAX_GROUPS, Conflicts, conflicts_of, cut, normalize_dim, plan_adjoint
+from diffkern.runtime.derivative import DerivativePlan
+from diffkern.runtime.schedule import MAX_CHUNKS, MAX_GROUPS, Conflicts, cut, normalize_dim, plan_adjoint
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=3), st.floats(0.1, 1e6), st.integers(1, 10_000))
@@ -29,16 +30,33 @@ def test_a_small_launch_is_one_chunk_and_a_dear_one_is_not():
 
 def manifest(arity, **classes):
     entries = {index: {"class": kind, "reach": reach, "private": True} for index, (kind, reach) in classes.items()}
-    return {"tid_arity": arity, "conflicts": {name.removeprefix("p"): entry for name, entry in entries.items()}}
+    facts = {"tid_arity": arity, "post": [0], "saved": [1]}
+    return {**facts, "conflicts": {name.removeprefix("p"): entry for name, entry in entries.items()}}
 
 
 def test_conflicts_are_read_from_the_manifest():
     m = manifest(2, p0=("bounded", [[-1, 1], [0, 2]]), p1=("none", []), p2=("reduce", []), p3=("general", []))
-    assert conflicts_of(m, (10, 10), all_general=False) == Conflicts((3,), (1, 2), True)
-    assert conflicts_of(m, (10, 10), all_general=True).general == (0, 1, 2, 3)
+    plan = DerivativePlan.of(m)
+    assert (plan.after, plan.before, plan.active) == ((0,), (1,), {0, 1, 2, 3})
+    assert plan.conflicts((10, 10)) == Conflicts((3,), (1, 2), True)
+    assert plan.conflicts((10, 10), all_general=True).general == (0, 1, 2, 3)
     # The third axis is one the kernel does not ask about: threads that differ in it alone have the same index.
-    assert conflicts_of(m, (10, 10, 2), all_general=False).general == (0, 1, 2, 3)
-    assert conflicts_of(m, (10, 10, 1), all_general=False).general == (3,)
+    assert plan.conflicts((10, 10, 2)).general == (0, 1, 2, 3)
+    assert plan.conflicts((10, 10, 1)).general == (3,)
+
+
+def test_plain_accumulation_may_race_where_dims_are_not_known():
+    near, uniform = ("bounded", [[-1, 1]]), ("reduce", [])
+    cases = [({"p0": near}, 1, False), ({"p0": near}, 2, True), ({"p0": uniform}, 2, False), ({}, 2, False)]
+    cases += [({"p0": ("general", []), "p1": uniform}, 1, True), ({"p0": near, "p1": uniform}, 1, False)]
+    for classes, axes, races in cases:
+        assert DerivativePlan.of(manifest(1, **classes)).may_race(axes) is races
+
+
+def test_outputs_begin_as_zeros():
+    plan = DerivativePlan.of(manifest(1))
+    assert plan.zeros((0, 1)) == (1,)
+    assert plan.zeros((0,)) == ()
 
 
 def test_neighbours_run_in_two_colours():
