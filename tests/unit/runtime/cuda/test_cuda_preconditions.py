@@ -15,6 +15,7 @@ from diffkern.build import specialize
 from diffkern.build.ship import compile_ahead
 from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
+from diffkern.manifest import Manifest, Parameter
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
 
@@ -210,9 +211,8 @@ def test_refused_launch_changes_no_version():
 
 
 def manifest(**more):
-    entry = {"name": "x", "type": "array1d<float32,C>", "role": "param", "of": 0}
-    facts = {"tid_arity": 1, "cost": 1.0, "params": [entry], "reads": [0], "writes": [0]}
-    return {**facts, "target": "sm_90", "title": "forward of made_up", **more}
+    x = Parameter("x", "array1d<float32,C>", "param", 0, 0)
+    return Manifest(1, 1.0, (x,), reads=(0,), writes=(0,), target="sm_90", title="forward of made_up", **more)
 
 
 def made(**more):
