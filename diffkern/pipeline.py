@@ -116,13 +116,12 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     fn = lower(pyfunc, types, block_dim=threads or 1)
     check_blocks(fn)
     settle_element_updates(fn)
-    if threads_of(fn):
-        fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
+    fn.threads = threads_of(fn)
     if not _is_cuda(options):
         with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
-        fn.attrs = {**fn.attrs, "unfused": True}
+        fn.unfused = True
     return _verified(widen(fn) if options.get("widen") else fn, options)
 
 

@@ -21,7 +21,6 @@ from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.analysis.threads import access_index
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Scalar, is_shared
-from diffkern.ir.updates import ALONE
 from diffkern.manifest import Access, Linear
 
 __all__ = ["certain_extents", "update_by_all"]
@@ -67,7 +66,7 @@ def update_by_all(fn: Function) -> Op | None:
     """The first store by which all threads of a launch change one element they have read; None if there is none."""
     forms = AffineForms(fn)
     for op in walk(fn.body):
-        if op.attrs.get(ALONE):
+        if op.attrs.get("alone"):
             return op
     for op, loops in _executed(forms, fn.body, {}):
         if op.name == "store" and not is_shared(op.operands[0].type) and all(_trips(loop) for loop in loops.values()):

@@ -28,7 +28,7 @@ def forward(kernel: dk.Kernel, threads: int) -> Function:
 
 def run(fn: Function, arguments: list[Any], n: int, threads: int, grid: int = 2) -> None:
     lowered = lower_tiles_for_blocks(fn)
-    assert lowered.attrs["threads"] == threads
+    assert lowered.threads == threads
     HostCuda(lowered, grid=grid, threads=threads).launch(cpu_harness.pack(lowered, arguments, (n,), 0, 0))
 
 
