@@ -223,7 +223,7 @@ class _Makers:
 
     def start(self, product: Product) -> _Maker:
         out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
-        package = str(Path(__file__).parents[1])
+        package = str(Path(__file__).parents[2])
         path = [package, os.environ.get("PYTHONPATH", ""), *sys.path]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
         # The pipe ends when this process does, however: the other one then ends too.
