@@ -5,8 +5,8 @@ from typing import Any, TypeVar, overload
 from typing_extensions import Self, TypeAlias, dataclass_transform
 
 from diffkern._version import __version__ as __version__
-from diffkern.build import compile_kernels as compile
-from diffkern.build import force_load as force_load
+from diffkern.build.ahead import compile_kernels as compile
+from diffkern.build.ahead import force_load as force_load
 from diffkern.errors import AutodiffError as AutodiffError
 from diffkern.errors import CompileError as CompileError
 from diffkern.errors import CudaError as CudaError
@@ -97,9 +97,9 @@ from diffkern.runtime.stream import wait_event as wait_event
 from diffkern.runtime.stream import wait_stream as wait_stream
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
-from diffkern.ship import load_directory as load
-from diffkern.specialize import clear_kernel_cache as clear_kernel_cache
-from diffkern.specialize import clear_lto_cache as clear_lto_cache
+from diffkern.build.ship import load_directory as load
+from diffkern.build.specialize import clear_kernel_cache as clear_kernel_cache
+from diffkern.build.specialize import clear_lto_cache as clear_lto_cache
 from diffkern.interop import jax as jax
 from diffkern.interop.jax import jax_callable as jax_callable
 from diffkern.interop.jax import jax_kernel as jax_kernel

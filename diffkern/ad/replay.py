@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from diffkern.analysis.dependence import LoadFact, Source
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import INT32
 from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
-from diffkern.passes.dependence import LoadFact, Source
 
 _SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 

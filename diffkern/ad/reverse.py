@@ -12,7 +12,7 @@ The sweep visits each region's ops backwards. Statement forms that survive norma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.block_replay import BlockReplay, LiveReplay
@@ -23,6 +23,9 @@ from diffkern.ad.replay import Replay, ReplayContext, plain_form, reading, used_
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
+from diffkern.analysis.blocks import has_barrier, of_single_threads
+from diffkern.analysis.dependence import Source, classify_loads
+from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
@@ -30,11 +33,8 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, is_shared, value_type
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.table import Diff, lookup
-from diffkern.passes.blocks import of_single_threads
-from diffkern.passes.dce import eliminate
-from diffkern.passes.dependence import Source, classify_loads
-from diffkern.passes.replays import has_barrier, merge_barriers, remove_dead_replays
-from diffkern.passes.tile_threads import threads_of
+from diffkern.opt.dce import eliminate
+from diffkern.opt.replays import merge_barriers, remove_dead_replays
 
 Env = dict[Value, Value]
 
@@ -161,10 +161,7 @@ class _Reverse:
     def finish(self) -> Adjoint:
         params = [self.params[p] for p in self.fn.params]
         everything = (*params, *self.saved.values(), *self.ct_params.values())
-        out = Function(
-            f"{self.fn.name}_adjoint", everything, self.b.region, self.fn.loc, self.fn.tid_arity,
-            self.fn.source_lines, self.fn.attrs,
-        )  # fmt: skip
+        out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
         if self.memory is not None:
             self.finish_memory(out, self.memory)
         eliminate(out)

@@ -4,7 +4,7 @@ In: the primal. Out: :class:`Guards`, which says of an operation whether its con
 its cotangent is. That is asked of operations whose partial derivatives are unbounded where the value is defined or at
 the border of where it is, unless the operand that decides is bounded away from the singularity for all inputs: a
 literal, ``x * x + 1``, ``max(x, 0.1)`` and what is made of such. The test is a comparison and a selection beside a
-division. Operations marked ``guarded`` (:mod:`diffkern.passes.sink`) are guarded as well.
+division. Operations marked ``guarded`` (:mod:`diffkern.opt.sink`) are guarded as well.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
 from diffkern.ops.table import Diff, lookup
-from diffkern.passes.cse import eliminate_common
-from diffkern.passes.dce import eliminate, eliminate_region
-from diffkern.passes.fold import fold
-from diffkern.passes.sink import SINGULAR, sink_singular
-from diffkern.passes.unroll import unroll
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.dce import eliminate, eliminate_region
+from diffkern.opt.fold import fold
+from diffkern.opt.sink import SINGULAR, sink_singular
+from diffkern.opt.unroll import unroll
 
 Env = dict[Value, Value]
 ReverseBody = Callable[[Function, list[int]], Region]

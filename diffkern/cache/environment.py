@@ -22,15 +22,20 @@ MATHDX = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
     "abi.py",
+    "manifest.py",
     "pipeline.py",
+    "program.py",
     "ad",
-    "backends",
-    "codegen",
+    "analysis",
     "frontend",
     "ir",
     "lang",
+    "lower",
     "ops",
-    "passes",
+    "opt",
+    "printing",
+    "targets",
+    "vecmath",
 )
 _DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-]+)\.(?:dist-info|egg-info)")
 

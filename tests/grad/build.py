@@ -7,7 +7,7 @@ from typing import Any
 from diffkern import frontend
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import Vjp
 
 from .cases import Case

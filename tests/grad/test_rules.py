@@ -14,8 +14,8 @@ from diffkern.ad.rules.scalar import FORMULAS
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value, walk
 from diffkern.ir.types import FLOAT64, INT32
+from diffkern.lower.composites import expand_composites
 from diffkern.ops import Diff, all_ops
-from diffkern.passes.expand import expand_composites
 from diffkern.testing.gradcheck import Vjp, check_function
 
 from .build import lower

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.fuzz import load_module
 
 import diffkern as dk
 from diffkern.ad.singular import DECIDING
 from diffkern.ops.scalar import UNARY_MATH
-from diffkern.passes.sink import SINGULAR
+from diffkern.opt.sink import SINGULAR
 from diffkern.testing import gradcheck
-from diffkern.testing.fuzz import load_module
 
 INF = math.inf
 

@@ -6,14 +6,15 @@ in a process of their own, into which the fault is put before any of them is imp
 
 from __future__ import annotations
 
-from diffkern import specialize
-from diffkern.backends.cuda import kernel as cuda_kernel
-from diffkern.backends.cuda import registers, toolchain
-from diffkern.backends.llvm import facts, memory, scalars
+from diffkern.analysis import affine
+from diffkern.build import specialize
 from diffkern.cache import environment, key, manifest, place
 from diffkern.frontend import library
-from diffkern.passes import affine, cse, promote, ranges
+from diffkern.opt import cse, promote, ranges
 from diffkern.runtime import copies, operation, schedule, tape
+from diffkern.targets.cuda import kernel as cuda_kernel
+from diffkern.targets.cuda import registers, toolchain
+from diffkern.targets.emit import facts, memory, scalars
 
 from .edits import Fault, constant, edit, entry
 
@@ -23,7 +24,7 @@ _ROWS = f"{_INDICES}::test_rows_columns_and_vectors"
 _MEET = f"{_INDICES}::test_threads_meet_only_where_it_is_announced"
 _TWO_NAMES = f"{_INDICES}::test_two_names_of_one_element"
 
-_PTX = "tests/unit/backends/cuda/test_ptx_invariants.py"
+_PTX = "tests/unit/targets/cuda/test_ptx_invariants.py"
 _KEY = "tests/unit/cache/test_key.py"
 
 TARGETED = [
@@ -41,7 +42,7 @@ TARGETED = [
     Fault("wrapped indices are distinct",
           edit(promote, "_Promoter.distinct", "a in self.wrapped or b in self.wrapped", "False"), (_TWO_NAMES,)),
     Fault("a difference is commutative",
-          constant(cse, "_COMMUTATIVE", cse._COMMUTATIVE | {"sub"}), ("tests/unit/passes/test_order_of_operands.py",)),
+          constant(cse, "_COMMUTATIVE", cse._COMMUTATIVE | {"sub"}), ("tests/unit/opt/test_order_of_operands.py",)),
     # frontend and backend
     Fault("degrees with a wrong factor", entry(library._TABLE, "degrees", library._TABLE["radians"]),
           ("tests/e2e/test_builtins.py::test_numbers[dk.degrees(a)-float32]",)),

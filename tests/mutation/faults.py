@@ -6,7 +6,8 @@ from diffkern.ad import activity, cotangents, loops, replay, reverse
 from diffkern.ad.rules import RULES
 from diffkern.ad.rules import composite as composite_rules
 from diffkern.ad.rules import scalar as scalar_rules
-from diffkern.passes import conflicts, cse, dce, dependence, promote, sink, threads, unroll
+from diffkern.analysis import conflicts, dependence, threads
+from diffkern.opt import cse, dce, promote, sink, unroll
 
 from .edits import Fault, edit, formula, rule_edit
 

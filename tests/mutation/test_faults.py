@@ -17,11 +17,11 @@ from grad.corpus import CASES
 from grad.kernels_refused import REFUSED
 
 from diffkern import frontend, pipeline
+from diffkern.analysis import conflicts
 from diffkern.errors import AutodiffError
 from diffkern.ir.verify import InvalidIR
 from diffkern.kernel import Kernel
-from diffkern.passes import conflicts
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
 from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.differences import Differences
 from diffkern.testing.gradcheck import Vjp

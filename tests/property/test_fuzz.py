@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
+from support.fuzz import Choose, RandomKernel, load_module, random_kernel
+from support.fuzz_tiles import random_tile_kernel
 from support.seeds import run_seed
 
 from diffkern import frontend
 from diffkern.errors import AutodiffError
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
 from diffkern.testing.conflicts import ClashCollector, undeclared
-from diffkern.testing.fuzz import Choose, RandomKernel, load_module, random_kernel
-from diffkern.testing.fuzz_tiles import random_tile_kernel
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled, Interpreted, as_double
 

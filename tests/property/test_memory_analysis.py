@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
+from support.fuzz import load_module
 from support.seeds import run_seed
 
 from diffkern import frontend, pipeline
 from diffkern.errors import AutodiffError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
 from diffkern.testing.conflicts import ClashCollector, undeclared
-from diffkern.testing.fuzz import load_module
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Interpreted, as_argument
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from diffkern.backends import cuda
+from diffkern.targets import cuda
 
 from .programs import Program
 
@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 
 def taken(programs: tuple[Program, ...]) -> dict[str, list[int]]:
     """Registers and instructions of each program."""
-    return {p.name: [p.manifest["registers"], len(p.code.instructions)] for p in programs}
+    return {p.name: [p.manifest.resources.registers, len(p.code.instructions)] for p in programs}
 
 
 def check(arch: str, programs: tuple[Program, ...]) -> list[str]:

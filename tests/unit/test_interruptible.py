@@ -18,12 +18,12 @@ import pytest
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.backends.cpu import compile_function
-from diffkern.backends.llvm import target
-from diffkern.backends.vecmath import approx
 from diffkern.interrupts import interruptible
 from diffkern.runtime.native import assemble
 from diffkern.runtime.native.loader import host_cpu
+from diffkern.targets.cpu import object_code as target
+from diffkern.targets.cpu.compiler import compile_function
+from diffkern.vecmath import approx
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -206,7 +206,7 @@ def test_the_main_thread_runs_llvmlites_finalizers_alone(monkeypatch, tmp_path):
 BUILD = """
 import os, time
 import diffkern as dk
-from diffkern.backends.llvm import target
+from diffkern.targets.cpu import object_code as target
 
 @dk.kernel
 def one(x: dk.array(dtype=float), y: dk.array(dtype=float)):

@@ -14,8 +14,8 @@ from conftest import require
 
 import diffkern
 from diffkern import wheels
-from diffkern.backends.cuda import toolchain
 from diffkern.errors import CompileError
+from diffkern.targets.cuda import toolchain
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -45,8 +45,8 @@ PROGRAM = """
 import sys
 import diffkern as dk
 from diffkern import wheels
-from diffkern.backends import cuda
-from diffkern.backends.cuda import disassembler, libdevice, mathdx
+from diffkern.targets import cuda
+from diffkern.targets.cuda import disassembler, libdevice, mathdx
 from diffkern.pipeline import forward_ir
 
 assert not [p for p in sys.path if p.startswith(sys.argv[2])], sys.path

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from diffkern import frontend
-from diffkern.codegen import executor
+from diffkern.printing import executor
 from diffkern.testing.programs import leaf_values
 
 from .host import Copy, Fill, Launch

@@ -15,11 +15,11 @@ import numpy as np
 
 import diffkern as dk
 from diffkern import frontend
-from diffkern.codegen import executor
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import SCALARS, Array, Type
 from diffkern.ir.verify import verify
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
+from diffkern.printing import executor
 
 
 class HostLibrary(types.SimpleNamespace):

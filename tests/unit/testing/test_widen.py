@@ -10,7 +10,7 @@ from diffkern.ir.nodes import walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Array, Scalar, Stack, Vec, scalar_of
 from diffkern.ir.verify import verify
-from diffkern.passes.widen import widen, widened
+from diffkern.opt.widen import widen, widened
 
 
 def mixed(x: dk.array(dtype=dk.float16), v: dk.array(dtype=dk.vec3), n: int, a: float, y: dk.array(dtype=float)):

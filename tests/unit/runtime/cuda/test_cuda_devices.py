@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.runtime.cuda import context
 from diffkern.runtime.cuda import driver as drivers
 from diffkern.runtime.state import attention
-from diffkern.testing.fake_cuda import fake_cuda
 
 
 @pytest.fixture
