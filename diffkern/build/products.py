@@ -245,7 +245,7 @@ class _Makers:
         self.code[maker.product] = found
         ingredients = {name: value.decode() for name, value in maker.product.fields}
         facts = {"what": "matrix product", "title": f"matrix product {maker.product}", "target": maker.product.arch}
-        entry = Entry(b"", (maker.product.symbol,), program=facts, ingredients=ingredients, more={_CODE: found})
+        entry = Entry(b"", (maker.product.symbol,), facts=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
 
 
