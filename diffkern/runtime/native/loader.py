@@ -260,7 +260,7 @@ def _after_fork_in_child() -> None:
         if lock in _forking.held:
             lock.release()
         elif lock is not None:
-            lock._at_fork_reinit()  # type: ignore[attr-defined]  # what Python's own modules use
+            lock._at_fork_reinit()  # type: ignore[union-attr]  # what Python's own modules use
 
 
 if hasattr(os, "register_at_fork"):
