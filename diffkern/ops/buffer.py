@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.types import SHARED, Array, Buffer, Scalar, Type, value_type
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def _product(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
-for _row in (
+ROWS = (
     OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL),  # attrs: type
     OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL),  # (buffer, index)
     OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),  # (buffer, index, value)
@@ -71,5 +71,4 @@ for _row in (
     # The same by all threads of a block, of buffers or shared arrays, a factor row by row or column by column; attrs:
     # m, n, k, add; a, b, c: the types they are multiplied and summed in; columns_a, columns_b
     OpDef("buffer_product", "buffer", 3, _product, Effect.STACK_WRITE, Diff.INTERNAL),
-):
-    register(_row)
+)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.types import BOOL, INT32, Array, Element, Scalar, Stack, Type, value_type
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
 
@@ -129,12 +129,14 @@ def _while(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return tuple(types)
 
 
-for _row in (
-    OpDef("tid", "memory", 0, _tid, diff=Diff.ZERO),  # attrs: axis
-    OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO),  # attrs: axis
-    OpDef("load", "memory", None, _load, Effect.READ, Diff.SPECIAL),  # (array, *index); attrs: wrap
-    OpDef("store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL),  # (array, *index, value); attrs: wrap
-    OpDef("atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL),  # attrs: wrap, kind; result: the old value
+ROWS = (
+    # attrs: axis
+    OpDef("tid", "memory", 0, _tid, diff=Diff.ZERO, uniformity=Uniformity.THREAD, cost=0.0, least=0),
+    OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO, cost=0.0, least=0),  # attrs: axis
+    OpDef("load", "memory", None, _load, Effect.READ, Diff.SPECIAL, cost=1.5),  # (array, *index); attrs: wrap
+    OpDef("store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL, cost=1.5),  # (array, *index, value); attrs: wrap
+    # attrs: wrap, kind; result: the old value
+    OpDef("atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL, cost=20.0),
     # (array, *index, value): element += value, without a result. attrs: wrap, mode:
     #   plain   no other thread that may run at the same time touches the element
     #   atomic  another thread may
@@ -147,5 +149,4 @@ for _row in (
     # attrs: ahead (if there): the step is positive, and no index and step add up beyond the type
     OpDef("for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL),
     OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL),
-):
-    register(_row)
+)

@@ -26,7 +26,7 @@ from diffkern.ir.types import (
     Vec,
     value_type,
 )
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -249,7 +249,7 @@ def components(t: Tile) -> int:
     return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1
 
 
-for _row in (
+ROWS = (
     OpDef("tile_fill", "tile", 1, _fill),  # every element is the operand; attrs: type
     # (*operands): tiles of one shape and values that are the same for all elements. attrs: shape, dtypes of the
     # results, body: Region, indexed: whether the body's first parameters are the element's indices
@@ -276,5 +276,4 @@ for _row in (
     OpDef("tile_cholesky", "tile", 1, _cholesky),  # lower factor; reads the lower triangle
     # (matrix, columns): solves with one triangle of the matrix or of its transpose; attrs: lower, trans
     OpDef("tile_triangular_solve", "tile", 2, _triangular_solve),
-):
-    register(_row)
+)
