@@ -27,6 +27,7 @@ from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.lang.text import take_text
+from diffkern.manifest import DEFAULT_BLOCK_DIM
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
@@ -35,7 +36,6 @@ from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
 from diffkern.runtime.type_keys import is_long, type_of_key
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ class Kernel(ByPath):
     @property
     def block_dim(self) -> int:
         """Threads of a block where a launch does not say: its own option, else 256 or as many as are allowed."""
-        most = self._own_options.get("launch_bounds", (BLOCK_DIM, 0))[0]
-        found: int = self._own_options.get("block_dim", min(BLOCK_DIM, most))
+        most = self._own_options.get("launch_bounds", (DEFAULT_BLOCK_DIM, 0))[0]
+        found: int = self._own_options.get("block_dim", min(DEFAULT_BLOCK_DIM, most))
         return found
 
     @_computed_once
@@ -244,10 +244,9 @@ class Kernel(ByPath):
 
     def _check_extents(self, keys: tuple[str, ...], program: Executable) -> None:
         """Refuse arrays whose extents the kernel reads and an int32 does not hold."""
-        for k in program.manifest.get("extents", ()):
-            argument = program.manifest["params"][k]["argument"]
-            if is_long(keys[argument]):
-                raise self.parameters[argument].error(
+        for p in program.manifest.params:
+            if p.shape_read and is_long(keys[p.argument]):
+                raise self.parameters[p.argument].error(
                     "the kernel reads its shape, whose extents are int32 in kernels, and one of them is 2**31 or more",
                     "pass the extent as an int64 of its own, or parts of the array",
                 )
@@ -287,14 +286,14 @@ class Kernel(ByPath):
     ) -> Executable | None:
         """Return a program that there is for blocks of so many threads."""
         found = programs.get(key)
-        if found is not None and found.manifest.get("block_dim") in (None, block_dim or self.block_dim):
+        if found is not None and _serves(found, block_dim or self.block_dim):
             return found
         return generation.sized.get((key, block_dim or self.block_dim))
 
     def _keep(
         self, generation: Generation, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable
     ) -> None:
-        if found.manifest.get("block_dim") in (None, self.block_dim):
+        if _serves(found, self.block_dim):
             programs[key] = found
         else:
             generation.sized[key, block_dim] = found
@@ -328,7 +327,7 @@ class Kernel(ByPath):
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
+            return executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
@@ -464,6 +463,10 @@ class Kernel(ByPath):
 
 if sys.version_info < (3, 12):  # until then such a property has a lock for all kernels
     free_in_child(vars(Kernel)["parameters"].lock)
+
+
+def _serves(program: Executable, block_dim: int) -> bool:
+    return not program.manifest.block_dim_fixed or program.manifest.block_dim == block_dim
 
 
 def _flavour(target: str) -> Literal["cpu", "cuda"]:

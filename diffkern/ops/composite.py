@@ -167,9 +167,9 @@ def _inverse(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 ROWS: Final = (
-    OpDef("construct", "composite", None, _construct, cost=0.0, linear=True),
-    OpDef("extract", "composite", 1, _extract, cost=0.0, linear=True),
-    OpDef("insert", "composite", 2, _insert, cost=0.0, linear=True),
+    OpDef("construct", "composite", None, _construct, attrs={"type": Composite}, cost=0.0, linear=True),
+    OpDef("extract", "composite", 1, _extract, attrs={"index": int}, cost=0.0, linear=True),
+    OpDef("insert", "composite", 2, _insert, attrs={"index": int}, cost=0.0, linear=True),
     OpDef("extract_dyn", "composite", 2, _extract_dyn, py="extract({0}, {1})", linear=True),
     OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})", linear=True),
     OpDef("scale", "composite", 2, _scale, py="{0} * {1}", neutral=1, by_component=True),

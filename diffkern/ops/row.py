@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from types import UnionType
 from typing import Any
 
 from diffkern.ir.types import Type
@@ -125,6 +126,11 @@ class Comparison:
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]
+Schema = Mapping[str, type | UnionType]
+"""Attributes by name, each with the Python type of its values."""
+
+_OF_RULES: Schema = {"guarded": bool}
+"""What any op with a derivative rule may say: the rule multiplies nothing by a cotangent that is exactly zero."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +141,8 @@ class OpDef:
     ----------
     name, family, arity, infer
         Arity None: any. ``infer`` is the type rule.
+    attrs, optional
+        The attributes that every such op has, and those it may have.
     effect, diff, uniformity
         What it does to memory, how reverse mode treats it, among which threads its results are the same.
     py
@@ -173,6 +181,8 @@ class OpDef:
     effect: Effect = Effect.PURE
     diff: Diff = Diff.RULE
     _: KW_ONLY
+    attrs: Schema = field(default_factory=dict)
+    optional: Schema = field(default_factory=dict)
     uniformity: Uniformity = Uniformity.LAUNCH
     py: str = ""
     twin: Callable[..., Any] | None = None
@@ -194,6 +204,26 @@ class OpDef:
     by_component: bool = False
     partials: tuple[str, ...] = ()
     singular: Singular | None = None
+
+    def check_attrs(self, attrs: Mapping[str, Any]) -> None:
+        """Check attributes against the schema.
+
+        Raises
+        ------
+        TypeRuleError
+            If one is missing, undeclared or of another type.
+        """
+        for name in self.attrs:
+            if name not in attrs:
+                raise TypeRuleError(f"has no attribute {name!r}")
+        for name, value in attrs.items():
+            want = self.attrs.get(name) or self.optional.get(name)
+            if want is None and self.diff is Diff.RULE:
+                want = _OF_RULES.get(name)
+            if want is None:
+                raise TypeRuleError(f"declares no attribute {name!r}")
+            if not isinstance(value, want):
+                raise TypeRuleError(f"takes {want} as attribute {name!r}, not {value!r}")
 
 
 class TypeRuleError(Exception):

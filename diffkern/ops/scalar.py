@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Kind, Mat, Scalar, Stack, Type, Vec
+from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Element, Kind, Mat, Scalar, Stack, Type, Vec
 from diffkern.ops.row import BuiltIn, Comparison, Diff, Infer, Library, OpDef, Singular, TypeRuleError
 
 
@@ -162,8 +162,8 @@ def _half_away(x: Any) -> Any:
 
 def _comparison(name: str, sign: str, mirrored: str, negated: str) -> OpDef:
     return OpDef(
-        name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}", fold=getattr(operator, name),
-        comparison=Comparison(sign, mirrored, negated), commutative=mirrored == name,
+        name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}", optional={"range_step": bool},
+        fold=getattr(operator, name), comparison=Comparison(sign, mirrored, negated), commutative=mirrored == name,
     )  # fmt: skip
 
 
@@ -191,16 +191,16 @@ def _question(name: str, doc: str, host: Callable[..., Any], twin: Callable[...,
 
 
 ROWS: Final = (
-    OpDef("const", "scalar", 0, _const, diff=Diff.ZERO, cost=0.0),
-    OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})", linear=True),
+    OpDef("const", "scalar", 0, _const, diff=Diff.ZERO, attrs={"value": bool | int | float, "type": Scalar}, cost=0.0),
+    OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})", attrs={"to": Element}, linear=True),
     OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True),
     OpDef(
-        "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}",
+        "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}", optional={"reassoc": bool},
         built_in=BuiltIn("a + b.", "a, b", operator.add), commutative=True, neutral=0, fold=operator.add,
         modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
-        "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}",
+        "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}", optional={"reassoc": bool},
         built_in=BuiltIn("a - b.", "a, b", operator.sub), neutral=0, fold=operator.sub,
         modular=True, affine=True, linear=True, by_component=True,
     ),

@@ -72,7 +72,7 @@ class AdjointLaunch:
         self.contents = contents or {}
         active = frozenset(cotangents)
         self.executable = launch.adjoint(active)
-        missing = [self.executable.name_of(i) for i in self.executable.manifest["saved"] if i not in self.saved]
+        missing = [self.executable.name_of(i) for i in self.executable.manifest.saved if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
             raise LaunchError(
@@ -116,7 +116,7 @@ class AdjointLaunch:
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest["post"]]
+        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest.post]
         return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
@@ -235,7 +235,7 @@ def plan_on_device(
     plain: Executable, atomic: Callable[[], Executable], dims: tuple[int, ...], shared: bool = False
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
-    repeated = any(extent > 1 for extent in dims[int(plain.manifest["tid_arity"]) :])
+    repeated = any(extent > 1 for extent in dims[plain.manifest.tid_arity :])
     chosen = atomic() if shared or repeated else plain
     return chosen, Plan(cut(dims, chosen.cost))
 

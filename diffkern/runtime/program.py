@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
+from diffkern.manifest import Manifest
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
-from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim, usual_block_dim
+from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -44,7 +44,7 @@ class Executable:
     ----------
     address, finish : int
         Where its functions are: the kernel, and the one that adds up partial sums.
-    manifest : mapping
+    manifest : Manifest
         The program's facts.
     code : Code, optional
         What keeps the functions in memory.
@@ -81,30 +81,29 @@ class Executable:
         "device", "extents", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
     )  # fmt: skip
 
-    def __init__(self, address: int, finish: int, manifest: Mapping[str, Any], code: Code | None = None) -> None:
+    def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
         self.address = address
         self.code = code
         self.device: CudaDevice | None = None
         self.finish = finish
         self.manifest = manifest
-        self.sites = int(manifest.get("sites", 0))
-        self.cost = float(manifest["cost"])
-        self.blockwise = bool(manifest.get("blockwise", False))
-        self.block_dim = usual_block_dim(manifest)
-        self.reads: tuple[int, ...] = tuple(manifest["reads"])
-        self.writes: tuple[int, ...] = tuple(manifest["writes"])
+        self.sites = manifest.sites
+        self.cost = manifest.cost
+        self.blockwise = manifest.blockwise
+        self.block_dim = manifest.block_dim
+        self.reads = manifest.reads
+        self.writes = manifest.writes
         self._geometry: dict[Any, Geometry] = {}
-        entries = manifest["params"]
-        self.layout: tuple[tuple[str, int], ...] = tuple((entry["role"], entry["of"]) for entry in entries)
+        self.layout: tuple[tuple[str, int], ...] = tuple((p.role, p.of) for p in manifest.params)
         self.contiguous_cotangents = frozenset(
-            entry["of"] for entry in entries if entry["role"] == "cotangent" and entry["type"].endswith(",C>")
+            p.of for p in manifest.params if p.role == "cotangent" and p.type.endswith(",C>")
         )
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
-        self.extents = Extents(manifest) if manifest.get("accesses") else None
+        self.extents = Extents(manifest) if manifest.accesses else None
 
     def name_of(self, index: int) -> str:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
-        return str(self.manifest["params"][index]["name"])
+        return self.manifest.params[index].name
 
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return how a launch over `dim` is cut; of `config` the threads of a block count where they work together.
@@ -130,7 +129,7 @@ class Executable:
 
     def _cut_of(self, dim: Any, config: tuple[int, int] | None = None) -> Cut:
         dims = normalize_dim(dim)
-        check_axes(self.manifest, dims)
+        check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
         return self.cut(dims, config)
 
@@ -145,7 +144,7 @@ class Executable:
         if not self.blockwise:
             return cut(dims, self.cost)
         block_dim = (config[0] if config else 0) or self.block_dim
-        return cut_blocks(dims, int(self.manifest["tid_arity"]), block_dim, self.cost)
+        return cut_blocks(dims, self.manifest.tid_arity, block_dim, self.cost)
 
     def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
         """Return a cut with the header of its argument block; `config` is for GPUs."""

@@ -246,7 +246,7 @@ class Tape(Scope, Uncopied):
         held = launch.arrays[index]
         if held is None or held._memory not in self._owners:
             return False
-        axes = launch.executable.manifest.get("whole", {}).get(str(index))
+        axes = launch.executable.manifest.params[index].whole
         return not (axes == len(launch.dims) and held.shape == launch.dims and _is_all(held))
 
     def _active(self, launch: Launch) -> frozenset[int]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.manifest import Access, Linear
 from diffkern.runtime.grid_checks import check_extents
 
 
@@ -264,14 +265,5 @@ def test_torch():
 
 
 def test_an_index_that_may_wrap_around_is_not_judged():
-    entry = {
-        "array": 0,
-        "axis": 0,
-        "wrap": True,
-        "tid": [[0, 65536]],
-        "low": [0],
-        "high": [0],
-        "trips": [],
-        "shapes": [[0, 1]],
-    }
+    entry = Access(0, 0, True, tid=((0, 65536),), low=Linear(0), high=Linear(0), trips=(), shapes=((0, 1),))
     check_extents([entry], ["x"], (40_000, 1, 1, 1), {0: (8,)})
