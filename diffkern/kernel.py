@@ -39,7 +39,7 @@ from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 
 if TYPE_CHECKING:
-    from diffkern.frontend.canonical import Meaning, Place
+    from diffkern.frontend.canonical import Capture, Meaning
     from diffkern.runtime.cuda.program import CudaExecutable
 
     _computed_once = property  # which is how type checkers see one in a protocol
@@ -90,7 +90,7 @@ class Kernel(ByPath):
         self._current = Generation(0, self.options, self.enable_mathdx_gemm)
         self.programs = self._current.programs
         # What the function takes from its surroundings, as of the last look: compared at every launch.
-        self._captures: list[tuple[Place, str, Any]] = []
+        self._captures: list[Capture] = []
         self._meaning: Meaning | None = None
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = free_in_child(threading.RLock())
@@ -166,15 +166,19 @@ class Kernel(ByPath):
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
-        for place, name, value in self._captures:
-            if place.get(name) is not value:
-                self._notice_changes()
-                break
-        return self._current.number
+        return self.current().number
 
     def current(self) -> Generation:
         """Return what the kernel means now, for a launch to keep."""
-        self.generation()
+        try:
+            for look, name, value in self._captures:
+                if look(name) is not value:
+                    break
+            else:
+                return self._current
+        except (AttributeError, ValueError):  # a class's attribute or the value of a closure variable is gone
+            pass
+        self._notice_changes()
         return self._current
 
     @property
@@ -202,8 +206,7 @@ class Kernel(ByPath):
     def function_of(self, generation: Generation) -> Callable[..., Any]:
         """Return the function to compile for what the kernel means, or meant."""
         with self._lock:
-            self.generation()
-            if generation is self._current or generation.meaning is None:
+            if generation is self.current() or generation.meaning is None:
                 return self.func
             if generation.function is None:
                 from diffkern.frontend.frozen import frozen

@@ -9,9 +9,8 @@ forward launch.
 from __future__ import annotations
 
 import math
-import operator
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from diffkern import abi
@@ -110,23 +109,34 @@ class Extents:
     ----------
     manifest : Manifest
         The program's facts.
+
+    Attributes
+    ----------
+    last : tuple of bytes
+        Header and arguments of the last launch that passed: the next one is mostly the same.
     """
 
-    __slots__ = ("_described", "_entries", "_last", "_names", "_passed", "_shapes")
+    __slots__ = ("_entries", "_names", "_passed", "_shapes", "_unpack", "last")
 
     def __init__(self, manifest: Manifest) -> None:
         self._entries = manifest.accesses
         self._names = [p.name for p in manifest.params]
-        used = {(k, ndim) for entry in self._entries for k, ndim in entry.shapes}
-        # Where the shapes of the arrays in question stand in their descriptions, for a key that is cheap to make.
-        self._shapes = [(k, slice(8, 8 + 8 * ndim)) for k, ndim in sorted(used)]
-        self._passed: set[Any] = set()
-        # The usual launch is the one before over again: the same arrays, or the same memory.
-        self._described = operator.itemgetter(*[k for k, _ in self._shapes])
-        self._last: tuple[bytes, Any] = (b"", None)
+        # The arrays in question, each with its number of axes; what reads their extents, once there are arguments.
+        self._shapes = sorted({(k, ndim) for entry in self._entries for k, ndim in entry.shapes})
+        self._unpack: Callable[[bytes], tuple[int, ...]] | None = None
+        self._passed: set[tuple[bytes, tuple[int, ...]]] = set()
+        self.last = b"", b""
 
-    def __bool__(self) -> bool:
-        return bool(self._entries)
+    def _unpacking(self, parts: Sequence[bytes]) -> Callable[[bytes], tuple[int, ...]]:
+        """Return what reads the extents from arguments that are as long as these."""
+        form, end, start = "=", 0, 0
+        ndims = dict(self._shapes)
+        for k, part in enumerate(parts):
+            if k in ndims:  # an address, the shape, the strides
+                form += f"{start + 8 - end}x{ndims[k]}q"
+                end = start + 8 + 8 * ndims[k]
+            start += len(part)
+        return struct.Struct(form).unpack_from
 
     def check(self, kernel: str, header: bytes, parts: Sequence[bytes]) -> None:
         """Check a launch.
@@ -145,14 +155,15 @@ class Extents:
         LaunchError
             If threads would leave an array.
         """
-        described = self._described(parts)
-        last = self._last
-        if last[0] is header and last[1] == described:
-            return
-        key = (header, *[parts[k][place] for k, place in self._shapes])
+        arguments = b"".join(parts)
+        if self._unpack is None:
+            self._unpack = self._unpacking(parts)
+        extents = self._unpack(arguments)
+        key = header, extents
         if key not in self._passed:
             dims = _DIMS.unpack_from(header, abi.DIMS)
-            shapes = {k: memoryview(parts[k][place]).cast("q").tolist() for k, place in self._shapes}
+            left = iter(extents)
+            shapes = {k: [next(left) for _ in range(ndim)] for k, ndim in self._shapes}
             try:
                 check_extents(self._entries, self._names, dims, shapes)
             except LaunchError as error:
@@ -160,7 +171,7 @@ class Extents:
             if len(self._passed) >= _CACHED:
                 self._passed.clear()
             self._passed.add(key)
-        self._last = header, described
+        self.last = header, arguments
 
 
 def check_extents(

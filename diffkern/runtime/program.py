@@ -62,6 +62,10 @@ class Executable:
         Whether threads of a block work together, so that a launch is whole blocks.
     writes, reads : tuple of int
         Parameters whose elements are stored or updated, and read.
+    uses : tuple of int
+        Those of both kinds.
+    is_in_place : bool
+        Whether one of them is both read and written.
     layout : tuple of (str, int)
         The argument block: role of each entry and the parameter it belongs to.
     contiguous_cotangents : frozenset of int
@@ -70,6 +74,8 @@ class Executable:
         The GPU it runs on, None for the CPU.
     block_dim : int
         Threads of a block where a launch does not say.
+    geometries : dict
+        How launches of a CPU's program are cut, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
     plans : dict
@@ -77,8 +83,9 @@ class Executable:
     """
 
     __slots__ = (
-        "__weakref__", "_geometry", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
-        "device", "extents", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
+        "__weakref__", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
+        "device", "extents", "finish", "geometries", "is_in_place", "layout", "manifest", "plans", "reads", "sites",
+        "uses", "writes",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -93,7 +100,9 @@ class Executable:
         self.block_dim = manifest.block_dim
         self.reads = manifest.reads
         self.writes = manifest.writes
-        self._geometry: dict[Any, Geometry] = {}
+        self.uses = tuple(sorted({*self.reads, *self.writes}))
+        self.is_in_place = not set(self.reads).isdisjoint(self.writes)
+        self.geometries: dict[Any, Geometry] = {}
         self.layout: tuple[tuple[str, int], ...] = tuple((p.role, p.of) for p in manifest.params)
         self.contiguous_cotangents = frozenset(
             p.of for p in manifest.params if p.role == "cotangent" and p.type.endswith(",C>")
@@ -119,12 +128,12 @@ class Executable:
             return self.prepared(self._cut_of(dim, config))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
-        found = self._geometry.get(key)
+        found = self.geometries.get(key)
         if found is None:
             found = self.prepared(self._cut_of(dim))
-            if len(self._geometry) >= _CACHED_DIMS:
-                self._geometry.clear()
-            self._geometry[key] = found
+            if len(self.geometries) >= _CACHED_DIMS:
+                self.geometries.clear()
+            self.geometries[key] = found
         return found
 
     def _cut_of(self, dim: Any, config: tuple[int, int] | None = None) -> Cut:
@@ -172,7 +181,7 @@ class Executable:
             self.run_blocks(geometry, [arguments], colours=1)
             return
         block = header + arguments
-        pool.run(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk)
+        pool.entry(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk, 0, 1)
 
     def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
         """Return a run in native code, on one argument block, or None if it has to be watched."""
