@@ -56,6 +56,8 @@ class AdjointLaunch:
         Copies of what arrays held before the forward ran, where the adjoint needs it.
     contents : mapping of int to array, optional
         Copies to read in place of arrays that no longer hold what they held after the forward ran.
+    executable : Executable, optional
+        The adjoint program for these cotangents that accumulates plainly, if it is at hand.
     """
 
     def __init__(
@@ -64,14 +66,14 @@ class AdjointLaunch:
         cotangents: Mapping[int, array],
         saved: Mapping[int, array] | None = None,
         contents: Mapping[int, array] | None = None,
+        executable: Executable | None = None,
     ) -> None:
         kernel = launch.kernel
         self.launch = launch
         self.cotangents = cotangents
         self.saved = saved or {}
         self.contents = contents or {}
-        active = frozenset(cotangents)
-        self.executable = launch.adjoint(active)
+        self.executable = launch.adjoint(frozenset(cotangents)) if executable is None else executable
         missing = [self.executable.name_of(i) for i in self.executable.derivative.before if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)

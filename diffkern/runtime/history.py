@@ -106,7 +106,7 @@ class LaunchStep:
                 )
         given = {i: cotangents.of(a) for i, a in arrays.items()}
         cotangents.live.update(a._memory for a in arrays.values())
-        return [AdjointLaunch(launch, given, self.saved, self.contents)]
+        return [AdjointLaunch(launch, given, self.saved, self.contents, program)]
 
 
 class OverwriteStep:

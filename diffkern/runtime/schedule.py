@@ -14,11 +14,10 @@ from typing import Any
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
-    "normalize_dim", "plan_adjoint", "usual_block_dim",
+    "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
+    "normalize_dim", "plan_adjoint",
 ]  # fmt: skip
 
-DEFAULT_BLOCK_DIM = 256
 MAX_BLOCK_DIM = 1024
 
 MAX_CHUNKS = 256
@@ -129,12 +128,6 @@ def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
     if chunk > _ROUNDING:
         chunk = -(-chunk // _ROUNDING) * _ROUNDING
     return Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, min(chunk, max(n, at_least))))
-
-
-def usual_block_dim(manifest: Mapping[str, Any]) -> int:
-    """Return how many threads a block of a program has where a launch does not say."""
-    most: int = (manifest.get("launch_bounds") or (DEFAULT_BLOCK_DIM, 0))[0]
-    return int(manifest.get("block_dim") or manifest.get("usual_block_dim") or min(DEFAULT_BLOCK_DIM, most))
 
 
 def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int) -> None:

@@ -7,7 +7,7 @@ all built here. Buffers are numbered: operands first, so all of them are given b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, 
 from diffkern.interop.jax.dispatch import CustomCall
 from diffkern.interop.jax.programs import Program, Programs
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, parse_type
+from diffkern.manifest import Parameter
 
 __all__ = ["CallBuilder", "Constant", "Number", "Operand", "Place"]
 
@@ -49,15 +50,13 @@ class Constant:
 
 
 Operand: TypeAlias = Place | Number | Constant
-Entry: TypeAlias = Mapping[str, Any]
-"""What a manifest says of a parameter."""
 
 
 @dataclass(frozen=True)
 class _Launched:
     programs: Programs
     axes: int
-    operand: Callable[[Entry], Operand]
+    operand: Callable[[Parameter], Operand]
 
     def on(self, gpu: cuda.Gpu | None) -> tuple[Program, ...]:
         """The programs for one platform."""
@@ -68,7 +67,7 @@ class _Launched:
 
     def step(self, gpu: cuda.Gpu | None) -> Launch:
         plain, *atomic = self.on(gpu)
-        params = tuple(_bound(parse_type(p["type"]), self.operand(p)) for p in plain.manifest["params"])
+        params = tuple(_bound(parse_type(p.type), self.operand(p)) for p in plain.manifest.params)
         return Launch(plain.identity, atomic[0].identity if atomic else "", self.axes, params)
 
 
@@ -111,7 +110,7 @@ class CallBuilder:
         """Set a result to zeros, unless a launch overwrites it: its first `axes` dims are the result's (0: never)."""
         self._steps.append(Clear(goal, axes, launch))
 
-    def launch(self, programs: Programs, dims: tuple[Any, ...], operand: Callable[[Entry], Operand]) -> None:
+    def launch(self, programs: Programs, dims: tuple[Any, ...], operand: Callable[[Parameter], Operand]) -> None:
         """Launch programs, with the operand that each parameter of theirs is."""
         self._steps.append(_Launched(programs, len(dims), operand))
         self._dims.append(dims)

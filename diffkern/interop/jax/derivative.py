@@ -18,13 +18,14 @@ import numpy as np
 from diffkern.errors import AutodiffError
 from diffkern.interop.jax import programs
 from diffkern.interop.jax.arguments import Argument, jax_type
-from diffkern.interop.jax.builder import CallBuilder, Entry, Number, Operand, Place
+from diffkern.interop.jax.builder import CallBuilder, Number, Operand, Place
 from diffkern.interop.jax.dispatch import CustomCall
 from diffkern.interop.jax.forward import forward
 from diffkern.interop.jax.manual import agree, spread, varying_axes
 from diffkern.interop.jax.recording import Launched, Recording
 from diffkern.ir.types import Array, parse_type, scalar_of
 from diffkern.kernel import Kernel
+from diffkern.manifest import Parameter
 from diffkern.runtime.generation import Generation
 
 __all__ = ["LaunchFunction"]
@@ -109,11 +110,11 @@ class LaunchFunction:
             return set()
         made = self.adjoint(perturbed)
         plan, passed = made.derivative, {a.index for a in self.inputs}
-        names = set()
-        for param in made.plain.manifest["params"]:
-            role, of = param["role"], param["of"]
+        names: set[Slot] = set()
+        for param in made.plain.manifest.params:
+            role, of = param.role, param.of
             # Of an array that is not read the shape is needed all the same; its cotangent has the same one.
-            is_array = isinstance(parse_type(param["type"]), Array)
+            is_array = isinstance(parse_type(param.type), Array)
             kept = role == "param" and (of in plan.after or of not in plan.active or not is_array)
             if kept or (role == "saved" and of in passed):
                 names.add((role, of))
@@ -173,7 +174,7 @@ class LaunchFunction:
     ) -> dict[int, Any]:
         """Run the adjoint in one custom call; return all cotangents, those of values with a leading axis of one."""
         call = CallBuilder(f"adjoint of {self.kernel.name}")
-        types = {(p["role"], p["of"]): parse_type(p["type"]) for p in made.plain.manifest["params"]}
+        types = {(p.role, p.of): parse_type(p.type) for p in made.plain.manifest.params}
         held = dict(residuals)
         for k in made.derivative.zeros({a.index for a in self.arguments if not a.is_passed}):
             held["saved", k] = jnp.zeros(self.arguments[k].shape, self.arguments[k].dtype)
@@ -187,8 +188,8 @@ class LaunchFunction:
             else:
                 call.clear(goal)
 
-        def operand(entry: Entry) -> Operand:
-            slot = entry["role"], entry["of"]
+        def operand(p: Parameter) -> Operand:
+            slot = p.role, p.of
             is_value = slot[0] == "param" and not self.arguments[slot[1]].is_array
             return Number(where[slot]) if is_value else Place(where.get(slot, where.get(("cotangent", slot[1]), -1)))
 

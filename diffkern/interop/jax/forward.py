@@ -76,7 +76,7 @@ class _Forward:
                 if more or not isinstance(step, Launched) or not place.is_whole:
                     break
                 launch = self.launches.index(step)
-                return self.programs[launch].plain.manifest["whole"].get(str(k), 0), launch
+                return self.programs[launch].plain.manifest.params[k].whole or 0, launch
         return 0, 0
 
     def run(self, vmap_method: str) -> tuple[Any, ...]:
@@ -100,7 +100,7 @@ class _Forward:
 
     def launch(self, step: Launched, made: Programs) -> None:
         operands = [o if isinstance(o, Constant) else replace(o, buffer=self.place[o.buffer]) for o in step.operands]
-        self.call.launch(made, step.dims, lambda entry: operands[entry["of"]])
+        self.call.launch(made, step.dims, lambda entry: operands[entry.of])
 
 
 def _operands(step: Launched | Copied | Filled) -> Sequence[Operand]:

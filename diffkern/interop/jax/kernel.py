@@ -89,11 +89,11 @@ class JaxKernel(JaxFunction):
         shapes = {a.index: a.extents for a in run.arguments if a.is_array}
         names = [p.name for p in self.signature.parameters]
         try:
-            check_axes(manifest, run.dims)
+            check_axes(manifest.tid_arity, run.dims)
             if is_static(run.dims):
                 check_alone(manifest, run.dims)
                 known = {k for k, shape in shapes.items() if is_static(shape)}
-                entries = [entry for entry in manifest.get("accesses", ()) if {k for k, _ in entry["shapes"]} <= known]
+                entries = [entry for entry in manifest.accesses if {k for k, _ in entry.shapes} <= known]
                 check_extents(entries, names, run.dims, shapes)
         except LaunchError as error:
             raise named(self.kernel.name, error) from None

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from diffkern import abi
 from diffkern.errors import LaunchError
 from diffkern.ir.types import Array, parse_type
+from diffkern.manifest import Manifest
 
 __all__ = ["ArrayRules"]
 
@@ -38,25 +39,25 @@ class ArrayRules:
     ----------
     kernel : str
         The kernel's name, for messages.
-    manifest : mapping
+    manifest : Manifest
         The program's facts.
     """
 
     __slots__ = ("_arrays", "_kernel", "_pairs", "fields")
 
-    def __init__(self, kernel: str, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, kernel: str, manifest: Manifest) -> None:
         self._kernel = kernel
         self._arrays: list[_Array] = []
-        writes = set(manifest["writes"])
+        writes = set(manifest.writes)
         form, first = "=", 0
-        for entry in manifest["params"]:
-            t, role = parse_type(entry["type"]), entry["role"]
+        for entry in manifest.params:
+            t, role = parse_type(entry.type), entry.role
             if not isinstance(t, Array):
                 form += f"{abi.field_size(t)}x"
                 continue
-            label = repr(entry["name"]) if role == "param" else f"{entry['name']!r} ({role})"
-            written = role == "cotangent" or (role == "param" and entry["of"] in writes)
-            align = int(entry.get("align") or 1)
+            label = repr(entry.name) if role == "param" else f"{entry.name!r} ({role})"
+            written = role == "cotangent" or (role == "param" and entry.of in writes)
+            align = entry.align or 1
             self._arrays.append(_Array(label, first, t.ndim, t.dtype.itemsize, align, t.layout == "C", written))
             form += f"{1 + 2 * t.ndim}q"
             first += 1 + 2 * t.ndim
