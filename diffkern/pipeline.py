@@ -38,6 +38,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
+from diffkern.ir.views import Access
 from diffkern.lower.cuda_plan import settle_updates
 from diffkern.lower.tiles.serial import has_tiles
 from diffkern.lower.updates import settle_element_updates
@@ -424,9 +425,9 @@ def _accesses(fn: Function) -> dict[str, list[int]]:
         if op.operands[:1] and op.operands[0] not in position:
             continue  # memory of a block
         if op.name in LOADS | ATOMICS:
-            reads.add(position[op.operands[0]])
+            reads.add(position[Access(op).array])
         if op.name in WRITES:
-            writes.add(position[op.operands[0]])
+            writes.add(position[Access(op).array])
     return {"reads": sorted(reads), "writes": sorted(writes)}
 
 
@@ -457,7 +458,7 @@ def _certain_facts(fn: Function, options: Options) -> dict[str, Any]:
     """What a launch of a kernel is checked for before it runs; a debug program looks at each access itself."""
     facts: dict[str, Any] = {} if options.get("mode") == "debug" else {"accesses": certain_extents(fn)}
     common = update_by_all(fn)
-    return facts if common is None else {**facts, "alone": common.operands[0].name}
+    return facts if common is None else {**facts, "alone": Access(common).array.name}
 
 
 def update_of_all_threads(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Loc | None:
