@@ -33,7 +33,8 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, is_shared, value_type
 from diffkern.ir.views import Access, For, If, While, is_loop, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
-from diffkern.ops.table import Diff, lookup
+from diffkern.ops.row import Diff
+from diffkern.ops.table import lookup
 from diffkern.opt.dce import eliminate
 from diffkern.opt.replays import merge_barriers, remove_dead_replays
 

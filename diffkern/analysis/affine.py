@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from diffkern.analysis.uniformity import PER_THREAD, is_pure
+from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Kind, Scalar
 from diffkern.ir.views import For, is_loop
+from diffkern.ops.row import Uniformity
+from diffkern.ops.table import lookup
 
 Term = Hashable
 
@@ -129,7 +131,7 @@ class AffineForms:
         if v in self.params:
             return True
         op = self.producer.get(v)
-        if op is None or not is_pure(op) or op.name in PER_THREAD or op.name == "block_index":
+        if op is None or not is_pure(op) or lookup(op.name).uniformity is not Uniformity.LAUNCH:
             return False
         return all(self.invariant(x) for x in op.operands)
 

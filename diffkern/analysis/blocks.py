@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 
-from diffkern.analysis.uniformity import PER_THREAD, varying_values
+from diffkern.analysis.uniformity import tells_threads_apart, varying_values
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32
 from diffkern.ir.views import Slot, control
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 __all__ = [
     "MAX_BLOCK_DIM",
@@ -158,7 +159,7 @@ def uniform_values(fn: Function) -> set[Value]:
     """Values that are the same for all threads of a block (greatest fixpoint)."""
 
     def differs(op: Op) -> bool:
-        return op.name in PER_THREAD or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+        return tells_threads_apart(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
 
     return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
 

@@ -7,12 +7,13 @@ the same numbers.
 
 from __future__ import annotations
 
-from diffkern.analysis.uniformity import PER_THREAD, varying_values
+from diffkern.analysis.uniformity import tells_threads_apart, varying_values
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
 from diffkern.ir.views import control
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 __all__ = ["check_threads", "threads_of"]
 
@@ -71,7 +72,7 @@ def _varying(fn: Function) -> set[Value]:
     """Numbers that may differ between the threads of a block (least fixpoint)."""
 
     def differs(op: Op) -> bool:
-        own = op.name in PER_THREAD or lookup(op.name).effect is Effect.ATOMIC
+        own = tells_threads_apart(op) or lookup(op.name).effect is Effect.ATOMIC
         return own or (op.name in ("tile_extract", "tile_reduce") and not _OF_THREADS.isdisjoint(op.attrs))
 
     return varying_values(fn, differs, counts=lambda t: not isinstance(t, Tile))

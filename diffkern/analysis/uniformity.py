@@ -14,12 +14,15 @@ from collections.abc import Callable, Collection, Sequence
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Type
 from diffkern.ir.views import If, Loop, Slot, While, loop
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect, Uniformity
+from diffkern.ops.table import lookup
 
-__all__ = ["PER_THREAD", "is_pure", "launch_values", "recomputable", "varying_values"]
+__all__ = ["is_pure", "launch_values", "recomputable", "tells_threads_apart", "varying_values"]
 
-PER_THREAD = frozenset({"tid", "block_thread"})
-"""The ops that tell the threads of a block apart."""
+
+def tells_threads_apart(op: Op) -> bool:
+    """Whether the results of an op differ between the threads of a block whatever its operands are."""
+    return lookup(op.name).uniformity is Uniformity.THREAD
 
 
 def is_pure(op: Op) -> bool:
@@ -29,7 +32,8 @@ def is_pure(op: Op) -> bool:
 
 def recomputable(op: Op) -> bool:
     """Whether an op gives the same results on the same operands wherever it is executed."""
-    return is_pure(op) and lookup(op.name).family != "block" and op.name != "tid"
+    row = lookup(op.name)
+    return is_pure(op) and row.family != "block" and row.uniformity is Uniformity.LAUNCH
 
 
 def launch_values(fn: Function) -> dict[Value, Op | None]:

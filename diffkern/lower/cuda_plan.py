@@ -19,13 +19,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from diffkern.analysis.blocks import blockwise_op, of_single_threads
-from diffkern.analysis.conflicts import Conflict, use_atomics
+from diffkern.analysis.conflicts import use_atomics
 from diffkern.analysis.shared_updates import settle_shared_updates
 from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, value_type
 from diffkern.ir.views import Access
+from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
 
 __all__ = ["CudaPlan", "Update", "cuda_plan", "settle_updates", "update_of"]

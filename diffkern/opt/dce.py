@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.views import For, Loop, While, is_loop, loop
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 _KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})
 

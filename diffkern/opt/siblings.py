@@ -13,7 +13,8 @@ from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.ir.views import If
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
 from diffkern.opt.dce import has_effect
 

@@ -153,10 +153,10 @@ def test_programs_are_for_their_number_of_threads() -> None:
     made = dk.compile(softmax, target="sm_90", block_dim=64)
     adjoint = dk.compile(softmax, target="sm_90", block_dim=64, adjoint=True)
     for program in (made, adjoint):
-        assert program.manifest["block_dim"] == 64
-        assert program.manifest["blockwise"]
-        assert "tiled" not in program.manifest
-        assert program.manifest["spill_bytes"] == 0
+        assert (program.manifest.block_dim, program.manifest.block_dim_fixed) == (64, True)
+        assert program.manifest.blockwise
+        assert not program.manifest.tiled
+        assert program.manifest.resources.spill_bytes == 0
     assert made.shared_bytes <= 2 * 64 * 4 + 32 * 4  # the numbers, their exponentials, and the sums of warps
 
 
