@@ -8,11 +8,11 @@ whole kernel in it. A kernel of tiles is many loops one after the other, most of
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+from diffkern.ir.views import For, is_loop
+from diffkern.ops.table import lookup
 
 __all__ = ["longest_loop"]
 
-_MATH = frozenset({*UNARY_MATH, *BINARY_MATH})
 _MATH_OPS = 20.0
 _UNROLLED = 4.0
 """Copies of its body that a loop of a few constant trips becomes."""
@@ -36,11 +36,11 @@ class _Search:
         for op in region.ops:
             if op.name == "const":
                 self.constants.add(op.result)
-            size += _MATH_OPS if op.name in _MATH else 1.0
+            size += _MATH_OPS if lookup(op.name).elementary else 1.0
             found = [self.region(sub) for sub in op.regions]
             inside = sum(count for count, _ in found)
             held = any(has for _, has in found)
-            if op.name in ("for", "while") and not held:
+            if is_loop(op) and not held:
                 if self.unrolled(op):
                     inside *= _UNROLLED
                 else:
@@ -51,4 +51,4 @@ class _Search:
         return size, loops
 
     def unrolled(self, op: Op) -> bool:
-        return op.name == "for" and not op.attrs.get("rolled") and self.constants.issuperset(op.operands[:3])
+        return op.name == "for" and not op.attrs.get("rolled") and self.constants.issuperset(For(op).bounds)
