@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import llvmlite
 
-from diffkern.analysis.blocks import shared_bytes
+from diffkern.analysis.blocks import SHARED_BYTES, shared_bytes
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.lower.cuda_form import cuda_form
-from diffkern.lower.tiles.block import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.body import called
 from diffkern.targets.cuda.kernel import emit_kernel
