@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffkern.cache.key import digest
+from diffkern.platforms import FAMILIES, Processor
 
-__all__ = ["CUBIN_FILE", "FORMAT", "OBJECT_FILE", "Entry", "InvalidEntryError", "decode", "encode", "parse"]
+__all__ = ["FORMAT", "Entry", "InvalidEntryError", "decode", "encode", "parse"]
 
 FORMAT = 3
-OBJECT_FILE = "kernel.o"
-CUBIN_FILE = "kernel.cubin"
 SOURCE_FILE = "source.py"
-_OBJECTS = (OBJECT_FILE, CUBIN_FILE)
+_OBJECTS = frozenset(family.platform.object_name for family in FAMILIES)
 _MORE = ("kernel.ptx", "kernel.ltoir")
 _BEFORE_DIGEST = b',\n "digest": "'
 _AFTER_DIGEST = b'"\n}\n'
@@ -58,7 +57,7 @@ class Entry:
     source: str = ""
     program: Mapping[str, Any] = field(default_factory=dict)
     ingredients: Mapping[str, str] = field(default_factory=dict)
-    object_name: str = OBJECT_FILE
+    object_name: str = Processor.object_name
     more: Mapping[str, bytes] = field(default_factory=dict)
 
     def files(self) -> dict[str, bytes]:

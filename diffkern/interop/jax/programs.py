@@ -23,7 +23,6 @@ from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
-from diffkern.cache.targets import NATIVE
 from diffkern.errors import LaunchError
 from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import Call
@@ -31,6 +30,7 @@ from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
+from diffkern.platforms import NATIVE
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.schedule import usual_block_dim
 from diffkern.runtime.type_keys import type_of_key

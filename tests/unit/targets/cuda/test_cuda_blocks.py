@@ -7,38 +7,39 @@ import re
 import pytest
 from block_corpus import BLOCKS
 from block_gradients import GRADIENTS
+from compiling import compile_function
 from conftest import require
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern import pipeline
 from diffkern.analysis.blocks import SHARED_BYTES
-from diffkern.targets import cuda
+from diffkern.targets.target import Compiled
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
 
-def compiled(name: str, arch: str = "sm_90") -> cuda.CudaObject:
+def compiled(name: str, arch: str = "sm_90") -> Compiled:
     kernel = BLOCKS[name].kernel
-    return cuda.compile_function(pipeline.forward_ir(kernel.func, kernel.argument_types(), {}), "kernel", arch=arch)
+    return compile_function(pipeline.forward_ir(kernel.func, kernel.argument_types(), {}), "kernel", arch)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_compiles(name: str, arch: str) -> None:
-    assert compiled(name, arch).cubin[:4] == b"\x7fELF"
+    assert compiled(name, arch).code[:4] == b"\x7fELF"
 
 
 def test_each_round_of_the_grid_ends_with_a_barrier() -> None:
     """One for the program's barrier, one before the next round writes to the shared array."""
     found = compiled("reversed_in_blocks")
-    assert found.ptx.count("bar.sync") == 2
+    assert found.assembly().count("bar.sync") == 2
     assert found.shared_bytes == 64
-    assert ".shared .align 16 .b8" in found.ptx
+    assert ".shared .align 16 .b8" in found.assembly()
 
 
 def test_atomics_on_shared_memory_stay_there() -> None:
-    ptx = compiled("histograms").ptx
+    ptx = compiled("histograms").assembly()
     assert "atom.shared" in ptx or "atom.relaxed.sys.shared" in ptx or ".shared.add" in ptx
     assert "red.relaxed.gpu.global" not in ptx
 
@@ -93,7 +94,7 @@ def test_memory_of_sums_counts_beside_that_of_arrays(name: str) -> None:
 def test_adjoints_update_shared_memory_atomically_where_threads_meet(function: str, atomics: int) -> None:
     kernel = GRADIENTS[function].kernel if function in GRADIENTS else BLOCKS[function].kernel
     found = dk.compile(kernel, target="sm_90", adjoint=True)
-    assert len(re.findall(r"(?:atom|red)\.\S*shared", found.ptx)) >= atomics
+    assert len(re.findall(r"(?:atom|red)\.\S*shared", found.assembly())) >= atomics
     assert bool(atomics) == any(name.startswith("ATOMS") for name in found.instructions)
     assert any(name.startswith("BAR") for name in found.instructions)
     assert found.spill_bytes == 0

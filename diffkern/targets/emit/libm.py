@@ -8,31 +8,16 @@ from llvmlite import ir
 
 from diffkern import vecmath
 from diffkern.ir.types import Scalar
-from diffkern.targets.emit.types import value_type
+from diffkern.targets.emit.types import TargetModule, value_type
 
 # LLVM knows these as intrinsics: it folds and moves the calls, and lowers them to libm's functions.
 _INTRINSICS = frozenset({"exp", "exp2", "log", "log2", "log10", "sin", "cos", "pow"})
 
 
-class TargetModule(ir.Module):  # type: ignore[misc]
-    """A module that knows its target.
-
-    Attributes
-    ----------
-    fma
-        Whether the target has fused multiply-add instructions; None: as this machine.
-    halves
-        Whether it has instructions that convert between float16 and float32.
-    """
-
-    fma: bool | None = None
-    halves: bool = False
-
-
 def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
     """The function, declared or defined in ``module``, that computes operation ``name`` on values of type ``t``."""
     if name in vecmath.NAMES:
-        fma = module.fma if isinstance(module, TargetModule) else None
+        fma = module.isa.fma if isinstance(module, TargetModule) else None
         return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", fma=fma, masked=True)
     ty = value_type(t)
     fnty = ir.FunctionType(ty, [ty] * (2 if name in ("pow", "atan2") else 1))
