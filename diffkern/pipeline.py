@@ -7,39 +7,36 @@
     differentiate  normalised IR + active parameters -> adjoint IR         (ad)
     build          IR -> object code, readable source, manifest            (codegen, backends)
 
-Everything up to ``differentiate`` is target-free. A :class:`Program` is all that the run time ever sees of it.
+Everything up to ``differentiate`` is target-free. A
+:class:`~diffkern.program.Program` is all that the run time ever sees of it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from diffkern import abi
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.analysis.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
-from diffkern.analysis.conflicts import Conflict, analyse_conflicts
-from diffkern.analysis.cost import thread_cost
-from diffkern.analysis.coverage import overwritten_whole
-from diffkern.analysis.extents import certain_extents, update_by_all
+from diffkern.analysis.blocks import check_adjoint, check_blocks, with_blocks_of_one
+from diffkern.analysis.conflicts import analyse_conflicts
+from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.tile_threads import threads_of
-from diffkern.analysis.writers import one_writer_each
 from diffkern.errors import AutodiffError, Loc, compiling
 from diffkern.frontend import lower
 from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.printer import to_text
-from diffkern.ir.structs import Argument, leaves
-from diffkern.ir.types import SHARED, Array, is_differentiable
+from diffkern.ir.structs import Argument
+from diffkern.ir.types import is_differentiable
 from diffkern.lower.tiles.serial import has_tiles
 from diffkern.lower.updates import settle_element_updates
-from diffkern.ops.memory import ATOMICS, LOADS, WRITES
+from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, Manifest
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import fold
@@ -52,9 +49,10 @@ from diffkern.opt.unroll import unroll
 from diffkern.opt.widen import widen
 from diffkern.platforms import NATIVE
 from diffkern.printing.python import to_python
+from diffkern.program import Program, adjoint_manifest, certain_facts, checks, forward_manifest
 from diffkern.targets import target_named
 from diffkern.targets.emit.checks import Checking
-from diffkern.targets.target import Compiled, ProductLibrary, Settings, Target
+from diffkern.targets.target import ProductLibrary, Settings, Target
 
 if TYPE_CHECKING:
     from diffkern.targets.cuda.mathdx import Product
@@ -63,32 +61,6 @@ Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Program:
-    """Compiled code and what the run time must know to call it.
-
-    Attributes
-    ----------
-    object_code
-        A relocatable object that exports ``symbols``, or a cubin.
-    symbols
-        The kernel's symbol and, where there are uniform sums, ``<symbol>_finish``.
-    source
-        The readable Python form of the same IR.
-    manifest
-        JSON-able facts: parameters in the order of the argument block, each with its argument; arrays read and written,
-        cost, conflicts; of a GPU program also what it takes of the machine.
-    files
-        What else came of it, by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
-    """
-
-    object_code: bytes
-    symbols: tuple[str, ...]
-    source: str
-    manifest: dict[str, Any]
-    files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,13 +108,12 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     fn = lower(pyfunc, types, block_dim=threads or 1)
     check_blocks(fn)
     settle_element_updates(fn)
-    if threads_of(fn):
-        fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
+    fn.threads = threads_of(fn)
     if not simt:
         with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
-        fn.attrs = {**fn.attrs, "unfused": True}
+        fn.unfused = True
     return _verified(widen(fn) if options.get("widen") else fn, options)
 
 
@@ -186,8 +157,8 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
 def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
     fn = forward_ir(pyfunc, types, options)
-    certain = _certain_facts(fn, options)
-    manifest = {**_forward_manifest(_passed(fn, options), types), **certain}
+    certain = certain_facts(fn, debug=options.get("mode") == "debug")
+    manifest = replace(forward_manifest(_passed(fn, options), types), **certain)
     return _build(fn, fn.name, symbol, options, manifest, Checking.ALL)
 
 
@@ -205,7 +176,8 @@ def build_adjoint(
     d = settle(differentiate(prepare(primal), active, options), accumulate, options)
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
-    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), Checking.MEMORY)
+    manifest = adjoint_manifest(primal, d.adjoint, d.conflicts, types)
+    return _build(d.fn, primal.name, symbol, options, manifest, Checking.MEMORY)
 
 
 def settle(d: Derivative, accumulate: Literal["plain", "atomic"], options: Options) -> Derivative:
@@ -272,25 +244,27 @@ def ir_text(
 
 
 def _build(
-    fn: Function, kernel: str, symbol: str, options: Options, manifest: dict[str, Any], debug_checks: Checking
+    fn: Function, kernel: str, symbol: str, options: Options, manifest: Manifest, debug_checks: Checking
 ) -> Program:
     source = to_python(_verified(fn, options))
     settings = _settings(options, debug_checks if options.get("mode") == "debug" else Checking.NONE)
-    if has_tiles(fn):
-        manifest["blockwise" if threads_of(fn) else "tiled"] = True  # what is launched are threads, or blocks
-    if settings.launch_bounds is not None:
-        manifest["launch_bounds"] = settings.launch_bounds
-    if "block_dim" in options:
-        manifest["usual_block_dim"] = options["block_dim"]
+    most = settings.launch_bounds[0] if settings.launch_bounds else DEFAULT_BLOCK_DIM
     compiled = _target(options).compile(fn, symbol, settings)
-    manifest.update(symbol=symbol, sites=compiled.sites, **compiled.facts)
-    for entry, align in zip(manifest["params"], compiled.alignments, strict=False):
-        entry["align"] = align
-    files = dict(compiled.files)
-    if options.get("assembly"):
-        files["kernel.s"] = compiled.assembly().encode()
+    manifest = replace(
+        manifest,
+        launch_bounds=settings.launch_bounds,
+        block_dim=compiled.block_dim or options.get("block_dim") or min(DEFAULT_BLOCK_DIM, most),
+        block_dim_fixed=compiled.block_dim is not None,
+        params=tuple(replace(p, align=align) for p, align in zip(manifest.params, compiled.alignments, strict=True)),
+        sites=compiled.sites,
+        gpu=compiled.gpu,
+        target=options.get("target", NATIVE),
+    )
+    if has_tiles(fn):  # what is launched are threads, or blocks
+        manifest = replace(manifest, blockwise=True) if threads_of(fn) else replace(manifest, tiled=True)
     if settings.checking is not Checking.NONE:
-        manifest["checks"] = _checks_manifest(fn, kernel, compiled)
+        manifest = replace(manifest, checks=checks(fn, kernel, compiled.check_sites, compiled.stamped))
+    files = {**compiled.files, "kernel.s": compiled.assembly().encode()} if options.get("assembly") else compiled.files
     return Program(compiled.code, compiled.symbols, source, manifest, files)
 
 
@@ -321,106 +295,7 @@ def products_for_gpu(
     return _target(options).products(fn, _settings(options))
 
 
-def _checks_manifest(fn: Function, kernel: str, compiled: Compiled) -> dict[str, Any]:
-    """Where each check stands in the source, and the arrays in which the writing threads are noted."""
-    position = {p: k for k, p in enumerate(fn.params)}
-    fields, _ = abi.layout([p.type for p in fn.params])
-    proved = one_writer_each(fn)
-    return {
-        "kernel": kernel,
-        "sites": [
-            {
-                "loc": None if op.loc is None else asdict(op.loc),
-                "array": position.get(op.operands[0]) if op.operands else None,
-                **_shared_array(op),
-            }
-            for op in compiled.check_sites
-        ],
-        "stamps": [
-            {"array": position[p], "offset": fields[position[p]].offset - abi.HEADER_SIZE, "proved": p in proved}
-            for p in compiled.stamped
-        ],
-    }
-
-
-def _shared_array(op: Op) -> dict[str, Any]:
-    """Of an access to an array that a block shares: its name and number of axes."""
-    t = op.operands[0].type if op.operands else None
-    shared = isinstance(t, Array) and t.layout == SHARED
-    return {"shared": {"name": op.operands[0].name, "ndim": t.ndim}} if shared else {}  # type: ignore[union-attr]
-
-
-def _accesses(fn: Function) -> dict[str, list[int]]:
-    position = {p: k for k, p in enumerate(fn.params)}
-    reads, writes = set(), set()
-    for op in walk(fn.body):
-        if op.operands[:1] and op.operands[0] not in position:
-            continue  # memory of a block
-        if op.name in LOADS | ATOMICS:
-            reads.add(position[op.operands[0]])
-        if op.name in WRITES:
-            writes.add(position[op.operands[0]])
-    return {"reads": sorted(reads), "writes": sorted(writes)}
-
-
-def _parameter(p: Value, role: str, of: int, arguments: Sequence[int]) -> dict[str, Any]:
-    return {"name": p.name, "type": str(p.type), "role": role, "of": of, "argument": arguments[of]}
-
-
-def _arguments(types: Sequence[Argument]) -> list[int]:
-    """For each IR parameter of a kernel the argument it is, or is a field of."""
-    return [k for k, t in enumerate(types) for _ in leaves(t)]
-
-
-def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]:
-    arguments = _arguments(types)
-    manifest = {
-        "tid_arity": fn.tid_arity,
-        "cost": thread_cost(fn),
-        "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
-        **_accesses(fn),
-        "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
-    }
-    if extents := _extents(fn):
-        manifest["extents"] = extents
-    return {**manifest, "blockwise": True} if of_single_threads(fn) else manifest
-
-
-def _certain_facts(fn: Function, options: Options) -> dict[str, Any]:
-    """What a launch of a kernel is checked for before it runs; a debug program looks at each access itself."""
-    facts: dict[str, Any] = {} if options.get("mode") == "debug" else {"accesses": certain_extents(fn)}
-    common = update_by_all(fn)
-    return facts if common is None else {**facts, "alone": common.operands[0].name}
-
-
 def update_of_all_threads(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Loc | None:
     """Where all threads of a launch change one element that they have read, if they do."""
     found = update_by_all(forward_ir(pyfunc, types, options))
     return None if found is None else found.loc
-
-
-def _extents(fn: Function) -> list[int]:
-    """The parameters whose shape is read."""
-    position = {p: k for k, p in enumerate(fn.params)}
-    return sorted(
-        {position[op.operands[0]] for op in walk(fn.body) if op.name == "shape" and op.operands[0] in position}
-    )
-
-
-def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:
-    arguments = _arguments(types)
-    together = {"blockwise": True} if of_single_threads(d.fn) else {}
-    a, count = d.adjoint, len(primal.params)
-    roles = [("param", k) for k in range(count)]
-    roles += [("saved", k) for k in a.saved] + [("cotangent", k) for k in a.cotangents]
-    return {
-        "tid_arity": d.fn.tid_arity,
-        "cost": thread_cost(d.fn),
-        "params": [_parameter(p, role, of, arguments) for p, (role, of) in zip(d.fn.params, roles, strict=True)],
-        **_accesses(primal),
-        "saved": list(a.saved),
-        "post": [k for k in a.final if isinstance(d.fn.params[k].type, Array)],
-        "cotangents": list(a.cotangents),
-        "conflicts": {str(k): c.to_json() for k, c in zip(a.cotangents, d.conflicts, strict=True)},
-        **together,
-    }

@@ -12,7 +12,7 @@ The sweep visits each region's ops backwards. Statement forms that survive norma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.block_replay import BlockReplay, LiveReplay
@@ -161,10 +161,7 @@ class _Reverse:
     def finish(self) -> Adjoint:
         params = [self.params[p] for p in self.fn.params]
         everything = (*params, *self.saved.values(), *self.ct_params.values())
-        out = Function(
-            f"{self.fn.name}_adjoint", everything, self.b.region, self.fn.loc, self.fn.tid_arity,
-            self.fn.source_lines, self.fn.attrs,
-        )  # fmt: skip
+        out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
         if self.memory is not None:
             self.finish_memory(out, self.memory)
         eliminate(out)

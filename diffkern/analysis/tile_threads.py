@@ -21,11 +21,11 @@ __all__ = ["check_threads", "threads_of"]
 def threads_of(fn: Function) -> int:
     """The threads of a block that hold numbers of their own; 0 where a block is one thread to the kernel.
 
-    The function's attribute ``threads`` says it, where passes may have left out the ops that do.
+    ``Function.threads`` says it, where passes may have left out the ops that do.
     """
     ops = (op for op in walk(fn.body) if op.name in ("tile_fill", "tile_extract"))
     found = max((int(op.attrs.get("threads", 1)) for op in ops), default=1)
-    return int(fn.attrs.get("threads", 0)) or (found if found > 1 else 0)
+    return fn.threads or (found if found > 1 else 0)
 
 
 def check_threads(fn: Function) -> None:

@@ -21,8 +21,10 @@ __all__ = ["compiler_digest", "distribution_versions", "has_mathdx"]
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
     "abi.py",
+    "manifest.py",
     "pipeline.py",
     "platforms.py",
+    "program.py",
     "ad",
     "analysis",
     "frontend",

@@ -1,7 +1,7 @@
 """The verifier: what every valid function satisfies. The pipeline runs it after each stage in tests and in debug mode.
 
-Checked: each value is defined once and before its uses, in a visible region; operand and result types follow the
-operation table; regions have the parameters and yields that their op demands.
+Checked: each value is defined once and before its uses, in a visible region; attributes, operand and result types
+follow the operation table; regions have the parameters and yields that their op demands.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class _Verifier:
         if row.arity is not None and len(op.operands) != row.arity:
             raise InvalidIR(f"{where} has {len(op.operands)} operands, not {row.arity}")
         try:
+            row.check_attrs(op.attrs)
             want = row.infer([v.type for v in op.operands], op.attrs)
         except TypeRuleError as error:
             raise InvalidIR(f"{where}: {error}") from error

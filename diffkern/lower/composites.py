@@ -12,6 +12,7 @@ where a whole element is wanted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from diffkern.errors import CompileError
@@ -32,7 +33,7 @@ def expand_composites(fn: Function) -> Function:
         For an inverse or determinant of a matrix larger than 4×4.
     """
     body = _Expander(fn.params).function_body(fn)
-    return Function(fn.name, fn.params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    return replace(fn, body=body)
 
 
 class _Expander:

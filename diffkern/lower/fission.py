@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diffkern.analysis.blocks import (
     MAX_BLOCK_DIM,
@@ -89,7 +89,7 @@ class _Blocks:
                 loc=fn.loc,
                 remedy="keep fewer values across barriers, above all matrices",
             )
-        return Function(fn.name, fn.params, self.top, fn.loc, 0, fn.source_lines, fn.attrs)
+        return replace(fn, body=self.top, tid_arity=0)
 
     # -- what is kept across barriers --------------------------------------------------------------------------------
 

@@ -49,16 +49,16 @@ for _row in (
     OpDef("block_dim", "block", 0, _index, diff=Diff.ZERO, py="block_dim()"),  # threads of a block
     OpDef("block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()"),  # the thread's index in its block
     OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()"),  # which block of the launch
-    OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})"),  # of the launch. attrs: axis
-    # Memory of a block, with undefined contents. attrs: type, shape, number (no two arrays have the same)
-    OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL),
-    # Every thread of the block waits for all others; what they wrote before is seen after it. attrs: replay, in
-    # an adjoint, of one that orders nothing but accesses of primal values.
-    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.SPECIAL),
+    OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})", attrs={"axis": int}),  # of the launch
+    # Memory of a block, with undefined contents; no two arrays have the same number
+    OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL, attrs={"type": Array, "shape": tuple, "number": int}),
+    # Every thread of the block waits for all others; what they wrote before is seen after it. replay: in an adjoint,
+    # of one that orders nothing but accesses of primal values
+    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.SPECIAL, optional={"replay": bool}),
     # What the thread that is `distance` before in the warp has as the operand, its own value in the first `distance`
-    # threads. All threads of the block execute it together. attrs: distance
-    OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.INTERNAL),
-    # Whether an array begins at an address that is a multiple of so many bytes. attrs: bytes
-    OpDef("aligned", "block", 1, _aligned, diff=Diff.INTERNAL, py="aligned({0}, {bytes})"),
+    # threads. All threads of the block execute it together
+    OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.INTERNAL, attrs={"distance": int}),
+    # Whether an array begins at an address that is a multiple of so many bytes
+    OpDef("aligned", "block", 1, _aligned, diff=Diff.INTERNAL, py="aligned({0}, {bytes})", attrs={"bytes": int}),
 ):
     register(_row)

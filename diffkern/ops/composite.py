@@ -163,9 +163,9 @@ def _inverse(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 for _row in (
-    OpDef("construct", "composite", None, _construct),
-    OpDef("extract", "composite", 1, _extract),
-    OpDef("insert", "composite", 2, _insert),
+    OpDef("construct", "composite", None, _construct, attrs={"type": Composite}),
+    OpDef("extract", "composite", 1, _extract, attrs={"index": int}),
+    OpDef("insert", "composite", 2, _insert, attrs={"index": int}),
     OpDef("extract_dyn", "composite", 2, _extract_dyn, py="extract({0}, {1})"),
     OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})"),
     OpDef("scale", "composite", 2, _scale, py="{0} * {1}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Kind, Mat, Scalar, Stack, Type, Vec
+from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Element, Kind, Mat, Scalar, Stack, Type, Vec
 from diffkern.ops.table import Diff, Infer, OpDef, TypeRuleError, register
 
 
@@ -85,12 +85,14 @@ def _next_checkpoint(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[T
     return (types[0],)
 
 
-register(OpDef("const", "scalar", 0, _const, diff=Diff.ZERO))
-register(OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})"))
+register(OpDef("const", "scalar", 0, _const, diff=Diff.ZERO, attrs={"value": bool | int | float, "type": Scalar}))
+register(OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})", attrs={"to": Element}))
 register(OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})"))
 
 for _name, _py in (("add", "{0} + {1}"), ("sub", "{0} - {1}")):
-    register(OpDef(_name, "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py=_py))
+    register(
+        OpDef(_name, "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py=_py, optional={"reassoc": bool})
+    )
 register(OpDef("neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}"))
 register(OpDef("mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}"))
 register(OpDef("div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}"))
@@ -118,7 +120,9 @@ for _name in ROUNDING:
 
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 for _name, _sign in COMPARISONS.items():
-    register(OpDef(_name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {_sign} {{1}}"))
+    register(
+        OpDef(_name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {_sign} {{1}}", optional={"range_step": bool})
+    )
 
 for _name, _sign in (("and", "&"), ("or", "|"), ("xor", "^")):  # on bools the eager logical operations
     register(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import UnionType
 from typing import Any
 
 from diffkern.ir.types import Type
@@ -38,14 +39,20 @@ class Diff(enum.Enum):
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]
+Schema = Mapping[str, type | UnionType]
+"""Attributes by name, each with the Python type of its values."""
+
+_OF_RULES: Schema = {"guarded": bool}
+"""What any op with a derivative rule may say: the rule multiplies nothing by a cotangent that is exactly zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpDef:
-    """One row: name, family, arity (None: any), type rule, effect, differentiability, Python spelling.
+    """One row: name, family, arity (None: any), type rule, effect, differentiability, Python spelling, attributes.
 
     ``py`` is a format string over the operands' spellings ``{0}``, ``{1}``, … and attributes by name; the empty string
-    means that the code generator spells the op itself.
+    means that the code generator spells the op itself. ``attrs`` are those every such op has, ``optional`` those it
+    may have.
     """
 
     name: str
@@ -55,6 +62,28 @@ class OpDef:
     effect: Effect = Effect.PURE
     diff: Diff = Diff.RULE
     py: str = ""
+    attrs: Schema = field(default_factory=dict)
+    optional: Schema = field(default_factory=dict)
+
+    def check_attrs(self, attrs: Mapping[str, Any]) -> None:
+        """Check attributes against the schema.
+
+        Raises
+        ------
+        TypeRuleError
+            If one is missing, undeclared or of another type.
+        """
+        for name in self.attrs:
+            if name not in attrs:
+                raise TypeRuleError(f"has no attribute {name!r}")
+        for name, value in attrs.items():
+            want = self.attrs.get(name) or self.optional.get(name)
+            if want is None and self.diff is Diff.RULE:
+                want = _OF_RULES.get(name)
+            if want is None:
+                raise TypeRuleError(f"declares no attribute {name!r}")
+            if not isinstance(value, want):
+                raise TypeRuleError(f"takes {want} as attribute {name!r}, not {value!r}")
 
 
 class TypeRuleError(Exception):

@@ -7,6 +7,7 @@ changed. ``diffkern.testing`` differentiates the widened function to tell a wron
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from diffkern.ir.builder import Builder
@@ -83,4 +84,4 @@ def widen(fn: Function) -> Function:
     params = tuple(Value(widened(p.type), p.name) for p in fn.params)
     cloner = _Widener(Builder(), dict(zip(fn.params, params, strict=True)))
     body = cloner.region(fn.body)
-    return Function(fn.name, params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    return replace(fn, params=params, body=body)

@@ -153,7 +153,7 @@ class _CudaWriter(Writer):
             self.per_thread(scalar_of(op.result.type))
         total = " * ".join(f"dim[{k}]" for k in range(4))
         # Blocks that work on tiles have one index each.
-        first, step = ("blockIdx.x", "gridDim.x") if self.fn.attrs.get("tiled") else ("grid(1)", "gridsize(1)")
+        first, step = ("blockIdx.x", "gridDim.x") if self.fn.tiled else ("grid(1)", "gridsize(1)")
         self.emit(f"for flat in range(cuda.{first}, {total}, cuda.{step}):")
         self.nested(self.fn.body)
         if shared:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from diffkern.ad.loops import StackBudget
-from diffkern.analysis.conflicts import Conflict
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.manifest import Conflict, GpuResources
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule
 
@@ -97,9 +97,11 @@ class Compiled:
     stamped : tuple of Value
         The array parameters in which the writing threads are noted, in the order of the record.
     alignments : tuple of (int or None)
-        For each parameter the bytes to which a launch must align an array; empty if any address will do.
-    facts : mapping
-        What the run time must know of it besides: what it takes of the machine.
+        For each parameter the bytes of which an array's address has to be a multiple; None if any address will do.
+    block_dim : int or None
+        The only number of threads in a block for which the code is right; None if any is.
+    gpu : GpuResources or None
+        What it takes of a GPU.
     files : mapping of str to bytes
         What else came of it and is kept, by file name.
     """
@@ -108,11 +110,12 @@ class Compiled:
     symbols: tuple[str, ...]
     llvm_ir: Callable[[], str]
     assembly: Callable[[], str]
-    sites: int = 0
-    check_sites: tuple[Op, ...] = ()
-    stamped: tuple[Value, ...] = ()
-    alignments: tuple[int | None, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    sites: int
+    check_sites: tuple[Op, ...]
+    stamped: tuple[Value, ...]
+    alignments: tuple[int | None, ...]
+    block_dim: int | None = None
+    gpu: GpuResources | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -29,6 +29,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.manifest import Conflict
 from diffkern.ops.memory import WRITES
 from diffkern.opt.widen import widen
 from diffkern.runtime.grid_checks import check_axes, check_extents, named
@@ -169,10 +170,10 @@ class Vjp:
         other.adjoint_program = adjoint(self.adjoint.fn)
         return other
 
-    def declared_conflicts(self) -> dict[str, dict[str, Any]]:
-        """What the adjoint's manifest says of threads that meet, by name of the cotangent."""
+    def declared_conflicts(self) -> dict[str, Conflict]:
+        """What the adjoint's manifest says of threads that race, by name of the cotangent."""
         found = zip(self.adjoint.buffers, self.adjoint.conflicts, strict=True)
-        return {buffer.name: conflict.to_json() for buffer, conflict in found}
+        return {buffer.name: conflict for buffer, conflict in found}
 
     def arguments(self, args: Sequence[Any]) -> list[Any]:
         """Copies of arguments in the parameters' types."""
@@ -325,7 +326,7 @@ def _check_grid(kernel: str, fn: Function, dims: Sequence[int], args: Sequence[A
     shapes = {k: np.shape(a) for k, a in enumerate(args)}
     entries = certain_extents(pipeline.optimise(clone_function(fn)))
     try:
-        check_axes({"tid_arity": fn.tid_arity}, dims)
+        check_axes(fn.tid_arity, dims)
         check_extents(entries, fn.param_names, dims, shapes)
     except LaunchError as error:
         raise named(kernel, error) from None

@@ -12,6 +12,7 @@ for the whole loop.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from diffkern.analysis.tile_products import TileProduct
@@ -41,7 +42,7 @@ def lower_tiles(fn: Function) -> Function:
     with low.b.into(region):
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    return Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    return replace(fn, body=region)
 
 
 class Lowering(Cloner):

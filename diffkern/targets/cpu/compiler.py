@@ -13,11 +13,12 @@ from typing import ClassVar
 
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import of_single_threads
-from diffkern.analysis.conflicts import Conflict, settle_blocks, use_atomics
+from diffkern.analysis.conflicts import settle_blocks, use_atomics
 from diffkern.ir.nodes import Function, Value
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
 from diffkern.lower.tiles.serial import lower_tiles
+from diffkern.manifest import Conflict
 from diffkern.opt.dce import eliminate
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
@@ -70,6 +71,7 @@ class CpuTarget:
             kernel.sites,
             kernel.check_sites,
             kernel.stamped,
+            (None,) * len(fn.params),
         )
 
     def products(self, fn: Function, settings: Settings) -> tuple[()]:

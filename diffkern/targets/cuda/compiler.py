@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from diffkern.ad.loops import StackBudget
-from diffkern.analysis.conflicts import Conflict
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
@@ -26,6 +25,7 @@ from diffkern.ir.types import Array
 from diffkern.lower.cuda_form import cuda_form
 from diffkern.lower.cuda_plan import settle_updates
 from diffkern.lower.tiles.block import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.manifest import Conflict, GpuResources
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.body import called
@@ -88,7 +88,7 @@ class CudaTarget:
         for step in self.lowering(settings):
             fn = step(fn)
         multiplies = any(op.name == "buffer_product" for op in walk(fn.body))
-        fixed = fn.attrs.get("threads") or (settings.block_dim if multiplies else None)
+        fixed = fn.threads or (settings.block_dim if multiplies else None)
         if fixed:
             fewest = settings.launch_bounds[1] if settings.launch_bounds else 0
             settings = dataclasses.replace(settings, launch_bounds=(fixed, fewest))
@@ -96,7 +96,7 @@ class CudaTarget:
         kernel = emit()
         if kernel.shared_bytes > SHARED_BYTES and not kernel.dynamic_shared_bytes:
             # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
-            fn.attrs = {**fn.attrs, "dynamic_shared": True}
+            fn.dynamic_shared = True
             kernel = emit()
         dynamic = kernel.dynamic_shared_bytes
         if dynamic and kernel.shared_bytes > self.shared_limit:
@@ -133,7 +133,8 @@ class CudaTarget:
             kernel.check_sites,
             kernel.stamped,
             alignments=tuple(alignment(p.type) if isinstance(p.type, Array) else None for p in fn.params),
-            facts={"target": arch, **_taken(cubin, ptx, kernel)},
+            block_dim=kernel.block_dim,
+            gpu=_taken(cubin, ptx, kernel),
             files={"kernel.ptx": ptx.encode()},
         )
 
@@ -152,18 +153,16 @@ class CudaTarget:
         toolchain.warm_up(self.name)
 
 
-def _taken(cubin: bytes, ptx: str, kernel: CudaModule) -> dict[str, Any]:
-    """What a kernel takes of the machine, and what its launches must keep to."""
+def _taken(cubin: bytes, ptx: str, kernel: CudaModule) -> GpuResources:
     taken = resources(cubin)[kernel.symbols[0]]
-    return {
-        "registers": taken.registers,
-        "stack_bytes": taken.stack_bytes,
-        "spill_bytes": max(0, taken.stack_bytes - declared_local_bytes(ptx)),
-        "shared_bytes": taken.shared_bytes + kernel.dynamic_shared_bytes,
-        "dynamic_shared_bytes": kernel.dynamic_shared_bytes,
-        "block_dim": kernel.block_dim,
-        "products": [product.symbol for product in kernel.products],
-    }
+    return GpuResources(
+        registers=taken.registers,
+        stack_bytes=taken.stack_bytes,
+        spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(ptx)),
+        shared_bytes=taken.shared_bytes + kernel.dynamic_shared_bytes,
+        dynamic_shared_bytes=kernel.dynamic_shared_bytes,
+        products=tuple(product.symbol for product in kernel.products),
+    )
 
 
 @dataclass(frozen=True)

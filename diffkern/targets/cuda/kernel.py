@@ -121,7 +121,7 @@ def emit_kernel(
         _annotate(module, kernel.function, settings.launch_bounds)
     text = _TYPED_POINTER.sub(r"ptr\1", str(module))
     sites = len(kernel.facts.reduced)
-    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
+    dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
     products = tuple(kernel.products)
     return CudaModule(text, (symbol,), sites, *kernel.checked, kernel.shared_bytes, dynamic, products, block_dim)
 
@@ -172,7 +172,7 @@ class _Kernel(KernelFrame):
         self.arrays = {p: dataclasses.replace(a, align=alignment(a.type)) for p, a in self.arrays.items()}
         self.lines: Lines | None = None
         self.together = blockwise_op(fn) is not None
-        self.tiled = bool(fn.attrs.get("tiled"))
+        self.tiled = fn.tiled
         self.shared_bytes = shared_bytes(fn)
         self.position: Any = None
 
@@ -201,7 +201,7 @@ class _Kernel(KernelFrame):
             body.tid = tid
             if self.together:
                 body.launch = self.in_block(tid)
-            if self.fn.attrs.get("dynamic_shared"):
+            if self.fn.dynamic_shared:
                 body.dynamic_shared = self.dynamic_memory()
             yield
             b.debug_metadata = None

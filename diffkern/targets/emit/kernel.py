@@ -50,7 +50,7 @@ def float_flags(fn: Function, *, fast_math: bool) -> tuple[str, ...]:
 
     A replayed value that is compared with a stored one must be the same to the last bit, so there is none then.
     """
-    return () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
+    return () if fn.unfused else ("fast",) if fast_math else ("contract",)
 
 
 class KernelFrame(Frame, ABC):
