@@ -10,6 +10,7 @@ from conftest import require
 
 import diffkern as dk
 from diffkern import pipeline
+from diffkern.analysis.conflicts import use_atomics
 from diffkern.targets.cuda import disassembler
 from diffkern.targets.cuda.cubin import resources
 
@@ -47,7 +48,7 @@ def test_forward_and_adjoint_become_cubins(arch: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 def test_lto_code_links_to_the_same_kernel(arch: str) -> None:
     d = pipeline.adjoint_ir(spring.func, spring.argument_types(), frozenset({0, 2, 3}), {"target": arch})
-    pipeline.use_atomics(d.fn, d.buffers)
+    use_atomics(d.fn, d.buffers)
     compiled = compile_function(d.fn, "adjoint", arch)
     linked = by_nvidia(d.fn, "adjoint", arch)
     assert resources(linked).keys() == {"adjoint"}
@@ -97,7 +98,7 @@ def test_launch_bounds_reach_the_code() -> None:
 
 def test_the_same_function_gives_the_same_bytes() -> None:
     fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
-    assert compile_function(fn, "k", "sm_90").cubin == compile_function(fn, "k", "sm_90").cubin
+    assert compile_function(fn, "k", "sm_90").code == compile_function(fn, "k", "sm_90").code
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
