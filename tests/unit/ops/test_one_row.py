@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,24 +22,38 @@ from diffkern.ops.table import all_ops, lookup
 from diffkern.printing import prims
 
 ROOT = Path(__file__).parents[3]
-ROW = '    function("exp10", "10 to the power x.", lambda x: 10.0**x, None, f"{LN10}*r", singular=OVERFLOWING),\n'
+RECIPES = (ROOT / "docs" / "internals.rst").read_text(encoding="utf-8")
 CHECKS = re.findall(r"@check\ndef (\w+)", (Path(__file__).parent / "one_row.py").read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What went wrong with each check, in a process whose package has the row."""
+def _recipe(start: str) -> str:
+    """The code of a recipe in the documentation."""
+    found = re.search(rf"^   {re.escape(start)}.*\n(    .*\n)*", RECIPES, re.MULTILINE)
+    assert found is not None
+    return textwrap.dedent(found[0])
+
+
+def _insert(path: Path, before: str, text: str) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert source.count(before) == 1
+    path.write_text(source.replace(before, text), encoding="utf-8")
+
+
+def _wrong(copy: Path, checks: Sequence[str], *, with_rule: bool) -> dict[str, str]:
+    """What went wrong with each check, in a process whose package has the row of the recipe, and its rule if wanted."""
     if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "exp10"):
         pytest.skip("this C library has no exp10")
-    copy = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "diffkern", copy / "diffkern")
-    table = copy / "diffkern" / "ops" / "scalar.py"
-    text = table.read_text(encoding="utf-8")
-    assert text.count("\nROWS: Final = (\n") == 1
-    table.write_text(text.replace("\nROWS: Final = (\n", f"\nROWS: Final = (\n{ROW}"), encoding="utf-8")
+    table = "\nROWS: Final = (\n"
+    _insert(copy / "diffkern/ops/scalar.py", table, f"{table}    {_recipe('function(')}")
+    if with_rule:
+        rules, line = "\nSCALAR_RULES: dict[str, Rule] = {\n", '    "copysign": _copysign,\n'
+        path = copy / "diffkern/ad/rules/scalar.py"
+        _insert(path, rules, f"\n{_recipe('def _exp10')}\n{rules}")
+        _insert(path, line, f'{line}    "exp10": _exp10,\n')
     where = os.pathsep.join(map(str, (copy, ROOT / "tests", ROOT / "tools")))
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "one_row.py"), str(copy / "wrong.json")],
+        [sys.executable, str(Path(__file__).parent / "one_row.py"), str(copy / "wrong.json"), *checks],
         env={**os.environ, "PYTHONPATH": where, "NUMBA_ENABLE_CUDASIM": "1", "DIFFKERN_CACHE_DIR": str(copy)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -47,9 +62,19 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return _wrong(tmp_path_factory.mktemp("row"), CHECKS, with_rule=False)
+
+
 @pytest.mark.parametrize("name", CHECKS)
 def test_one_row_is_enough(name: str, wrong: dict[str, str]) -> None:
     assert wrong[name] == ""
+
+
+def test_one_rule_is_enough(tmp_path: Path) -> None:
+    checks = ["rule_is_a_function", "adjoint_against_central_differences"]
+    assert _wrong(tmp_path, checks, with_rule=True) == dict.fromkeys(checks, "")
 
 
 FORMULAS = {name: row for name, row in all_ops().items() if row.partials}
