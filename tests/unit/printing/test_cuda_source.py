@@ -140,7 +140,7 @@ def test_every_primitive_has_a_device_function() -> None:
         "accumulate",
         "shape",
         "cast",
-        "checkpoint_split",
+        "schedule",
         "block_dim",
         "thread_index",
         "block_index",
