@@ -8,8 +8,6 @@ functions of libm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import is_simt
@@ -23,7 +21,7 @@ from diffkern.opt.dce import eliminate
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
-from diffkern.targets.target import USUAL, Compiled, Lowering, Settings
+from diffkern.targets.target import USUAL, Compiled, Lowering, Settings, Target
 
 __all__ = ["CpuTarget", "target"]
 
@@ -32,13 +30,11 @@ TILE_STACK_BYTES = 2 * 1024 * 1024
 """For loops that carry tiles."""
 
 
-@dataclass(frozen=True)
-class CpuTarget:
+class CpuTarget(Target):
     """A processor: ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4`` or ``aarch64``."""
 
-    name: str
-    simt: ClassVar[bool] = False
-    shared_bytes: ClassVar[int | None] = None
+    simt = False
+    shared_bytes = None
 
     def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
         return StackBudget(given or STACK_BYTES, slots, given or TILE_STACK_BYTES)
@@ -56,9 +52,7 @@ class CpuTarget:
         return (lower_tiles, to_blocks, expand_composites, eliminate)
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
-        for step in self.lowering(settings):
-            fn = step(fn)
-        return emit_kernel(fn, symbol, object_code.machine(self.name).isa, settings)
+        return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)
 
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         kernel, machine = self.emit(fn, symbol, settings), object_code.machine(self.name)
@@ -73,9 +67,6 @@ class CpuTarget:
             kernel.stamped,
             (None,) * len(fn.params),
         )
-
-    def products(self, fn: Function, settings: Settings) -> tuple[()]:
-        return ()
 
     def source(self, fn: Function, header: Sequence[str]) -> str:
         return to_python(fn, header=header)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import SHARED_BYTES
@@ -36,7 +36,7 @@ from diffkern.targets.cuda.math import PREFIX
 from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.types import Isa
-from diffkern.targets.target import USUAL, Compiled, Lowering, ProductLibrary, Settings
+from diffkern.targets.target import USUAL, Compiled, Lowering, ProductLibrary, Settings, Target
 
 __all__ = ["CudaTarget", "target"]
 
@@ -49,13 +49,11 @@ _SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items
 _LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 
 
-@dataclass(frozen=True)
-class CudaTarget:
+class CudaTarget(Target):
     """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_120``."""
 
-    name: str
-    simt: ClassVar[bool] = True
-    shared_bytes: ClassVar[int | None] = SHARED_BYTES
+    simt = True
+    shared_bytes = SHARED_BYTES
 
     @property
     def shared_limit(self) -> int:
@@ -86,8 +84,7 @@ class CudaTarget:
         return _Wanted(library, self.name, threads)
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CudaModule:
-        for step in self.lowering(settings):
-            fn = step(fn)
+        fn = self.lowered(fn, settings)
         multiplies = any(op.name == "buffer_product" for op in walk(fn.body))
         fixed = fn.threads or (settings.block_dim if multiplies else None)
         if fixed:
