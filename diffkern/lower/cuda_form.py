@@ -1,16 +1,18 @@
 """The form in which a program for CUDA is compiled, and in which its readable source is printed: one and the same.
 
-In: a function as differentiation or the optimiser leaves it; the modes of an adjoint's accumulations are settled. Out:
+In: a function as differentiation or the optimiser leaves it; the modes of an adjoint's accumulations are final. Out:
 a function whose tiles are shared arrays and whose composites are scalars. Nothing in it is dead: a component that
 nobody reads would make an atomic operation return its old value, and keep a sum from being added up in the block.
 """
 
 from __future__ import annotations
 
+from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.ir.nodes import Function
 from diffkern.lower.composites import expand_composites
-from diffkern.lower.tiles.block import SHARED_BYTES, HasLibrary, lower_tiles_for_blocks
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.lower.tiles.block_lowering import HasLibrary
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.siblings import hoist_common

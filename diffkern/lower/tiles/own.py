@@ -1,21 +1,19 @@
 """Tiles of what the threads of a block hold, and what threads take of tiles.
 
-In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: ops in the current region that each thread does for
+In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: ops in the current region that each thread does for
 itself. Ops that have nothing to do with single threads are left to the lowering for one thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import INT64
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import shapes as tile_shapes
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
+from diffkern.lower.tiles.block_lowering import BlockLowering
 
 __all__ = ["OPS"]
 

@@ -18,6 +18,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from diffkern.runtime.native.loader import load_object
 from diffkern.targets.cpu import object_code as target
 from diffkern.targets.cuda.kernel import emit_kernel
 from diffkern.targets.cuda.mathdx import Product
+from diffkern.targets.target import Settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
 import cpu_harness
@@ -278,16 +280,18 @@ class HostCuda:
         Number of blocks.
     threads
         Threads of a block.
-    options
-        What :func:`emit_kernel` takes.
+    arch
+        The architecture whose libraries it calls.
+    settings
+        Of the program.
     """
 
-    def __init__(self, fn: Function, grid: int = 1, threads: int = 1, **options: Any) -> None:
+    def __init__(self, fn: Function, grid: int = 1, threads: int = 1, arch: str = "sm_90", **settings: Any) -> None:
         self.grid, self.threads = grid, threads
         symbol = f"cuda_on_host_{next(_serial)}"
-        t = target.target()
-        fn = cuda_form(fn, checked="checking" in options)
-        self.module = emit_kernel(fn, symbol, triple=t.triple, data_layout=t.data_layout, **options)
+        t = target.machine()
+        fn = cuda_form(fn, checked="checking" in settings)
+        self.module = emit_kernel(fn, symbol, replace(t.isa, halves=True), Settings(**settings), arch=arch)
         text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)
         addresses = load_object(code, [symbol, f"{symbol}.set", f"{symbol}.meet"])
