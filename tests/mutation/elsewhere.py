@@ -1,12 +1,16 @@
-"""Faults outside of differentiation, each with the tests that must notice it.
+"""Faults that the corpus does not show, each with the tests that must notice it.
 
-They stand in analyses of indices, in the frontend, the CPU's backend, the run time and the cache. The tests named run
-in a process of their own, into which the fault is put before any of them is imported; one of them has to fail.
+They stand in guards of zero cotangents, analyses of indices, the frontend, the CPU's backend, the run time and the
+cache. The tests named run in a process of their own, into which the fault is put before any of them is imported; one of
+them has to fail.
 """
 
 from __future__ import annotations
 
+import math
+
 from diffkern import specialize
+from diffkern.ad import singular
 from diffkern.backends.cuda import kernel as cuda_kernel
 from diffkern.backends.cuda import registers, toolchain
 from diffkern.backends.llvm import facts, memory, scalars
@@ -26,7 +30,29 @@ _TWO_NAMES = f"{_INDICES}::test_two_names_of_one_element"
 _PTX = "tests/unit/backends/cuda/test_ptx_invariants.py"
 _KEY = "tests/unit/cache/test_key.py"
 
+_ZERO = "tests/grad/test_singular.py::test_a_zero_cotangent_stays_zero"
+_OVERFLOW = "tests/grad/test_singular.py::test_zero_times_a_derivative_that_overflows"
+
 TARGETED = [
+    # guards of zero cotangents
+    Fault("a sum with one positive term is positive",
+          edit(singular, "Guards._least", "least(a) if self._not_negative(b, depth) else 0.0", "least(a)"),
+          (f"{_ZERO}[dk.sqrt(1.0 + a) at (-1.0, 1.0)-dtype0]",)),
+    Fault("any product is not negative",
+          edit(singular, "Guards._not_negative", "op.operands[0] is op.operands[1]", "True"),
+          (f"{_ZERO}[dk.log(a * b + 1.0) at (1.0, -1.0)-dtype0]",)),
+    Fault("a minimum is as far from zero as either number",
+          edit(singular, "Guards._least", 'case "max"', 'case "max" | "min"'),
+          (f"{_ZERO}[dk.log(dk.min(a, 0.5)) at (0.0, 1.0)-dtype0]",)),
+    Fault("an exponential is far from zero",
+          edit(singular, "Guards._least", 'case "cosh"', 'case "cosh" | "exp"'),
+          (f"{_ZERO}[dk.sqrt(dk.exp(a)) at (-10000.0, 1.0)-dtype0]",)),
+    Fault("a literal divides by what it is in the source",
+          edit(singular, "Guards._literal", 'rounded(op.attrs["value"], v.type)', 'op.attrs["value"]'),
+          (f"{_ZERO}[a / 1e-60 at (0.0, 1.0)-dtype0]",)),
+    Fault("subnormal numbers are far from zero", edit(singular, "_normal", "2.0**-126", "0.0"), (_OVERFLOW,)),
+    Fault("what is bounded away from zero has a finite inverse square",
+          constant(singular, "_LARGEST", math.inf), (_OVERFLOW,)),
     # analyses
     Fault("a remainder of a negative divisor is never negative",
           edit(ranges, "_Ranges.bound", "return 0 if b is not None and b >= 0 else None", "return 0"),
