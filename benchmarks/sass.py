@@ -24,8 +24,8 @@ from typing import Any
 import sass_kernels
 
 import diffkern as dk
-from diffkern.backends.cuda import cubin, disassembler, sass
-from diffkern.passes.unroll import MAX_TRIPS
+from diffkern.opt.unroll import MAX_TRIPS
+from diffkern.targets.cuda import cubin, disassembler, sass
 
 COLUMNS = ("instructions", "trip", "registers", "stack", "loads", "stores", "atomics", "special")
 _WIDTHS = {"load128": 4, "load64": 2}

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import diffkern as dk
-from diffkern.backends.cuda import mathdx
+from diffkern.build.ship import compile_ahead
 from diffkern.cache.maintenance import artifacts
-from diffkern.ship import compile_ahead
+from diffkern.targets.cuda import mathdx
 
 ROWS, COLUMNS, INNER = dk.constant(64), dk.constant(64), dk.constant(32)
 half, wide = dk.array2d(dtype=dk.float16), dk.array2d(dtype=float)

@@ -6,8 +6,10 @@ import importlib
 from typing import Any
 
 from diffkern._version import __version__
-from diffkern.build import compile_kernels as compile  # noqa: A004, F401  (`import *` keeps the built-in)
-from diffkern.build import force_load
+from diffkern.build.ahead import compile_kernels as compile  # noqa: A004, F401  (`import *` keeps the built-in)
+from diffkern.build.ahead import force_load
+from diffkern.build.ship import load_directory as load
+from diffkern.build.specialize import clear_kernel_cache, clear_lto_cache
 from diffkern.errors import (
     AutodiffError,
     CompileError,
@@ -105,8 +107,6 @@ from diffkern.runtime.stream import (
 from diffkern.runtime.structs import struct
 from diffkern.runtime.tape import Tape
 from diffkern.runtime.timer import ScopedTimer
-from diffkern.ship import load_directory as load
-from diffkern.specialize import clear_kernel_cache, clear_lto_cache
 
 
 def _elementwise(name: str, ndim: int) -> Kernel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.cli import main
+from diffkern.cli.command import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -7,97 +7,60 @@
     differentiate  normalised IR + active parameters -> adjoint IR         (ad)
     build          IR -> object code, readable source, manifest            (codegen, backends)
 
-Everything up to ``differentiate`` is target-free. A :class:`Program` is all that the run time ever sees of it.
+Everything up to ``differentiate`` is target-free. A
+:class:`~diffkern.program.Program` is all that the run time ever sees of it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from diffkern import abi
-from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.backends import cpu, cuda
-from diffkern.backends.cuda.cubin import declared_local_bytes, resources
-from diffkern.backends.cuda.mathdx import Product
-from diffkern.codegen.cuda import to_cuda_python
-from diffkern.codegen.python import to_python
+from diffkern.analysis.blocks import check_adjoint, check_blocks, with_blocks_of_one
+from diffkern.analysis.conflicts import analyse_conflicts
+from diffkern.analysis.extents import update_by_all
+from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError, Loc, compiling
-from diffkern.frontend import lower
+from diffkern.frontend.lowering import lower
 from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.printer import to_text
-from diffkern.ir.structs import Argument, leaves
-from diffkern.ir.types import SHARED, Array, is_differentiable
-from diffkern.ops.memory import ATOMICS, LOADS, WRITES
-from diffkern.passes.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
-from diffkern.passes.conflicts import Conflict, analyse_conflicts, settle_blocks, use_atomics
-from diffkern.passes.cost import thread_cost
-from diffkern.passes.coverage import overwritten_whole
-from diffkern.passes.cse import eliminate_common
-from diffkern.passes.cuda_plan import settle_updates
-from diffkern.passes.dce import eliminate
-from diffkern.passes.extents import certain_extents, update_by_all
-from diffkern.passes.fold import fold
-from diffkern.passes.hoist import hoist_integers
-from diffkern.passes.promote import promote
-from diffkern.passes.ranges import clear_wraps
-from diffkern.passes.reference import values_by_reference
-from diffkern.passes.sink import sink_singular
-from diffkern.passes.tile_lower import has_tiles
-from diffkern.passes.tile_threads import threads_of
-from diffkern.passes.unroll import unroll
-from diffkern.passes.updates import settle_element_updates
-from diffkern.passes.widen import widen
-from diffkern.passes.writers import one_writer_each
+from diffkern.ir.structs import Argument
+from diffkern.ir.types import is_differentiable
+from diffkern.lower.tiles.serial import has_tiles
+from diffkern.lower.updates import settle_element_updates
+from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, Manifest
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.dce import eliminate
+from diffkern.opt.fold import fold
+from diffkern.opt.hoist import hoist_integers
+from diffkern.opt.promote import promote
+from diffkern.opt.ranges import clear_wraps
+from diffkern.opt.reference import values_by_reference
+from diffkern.opt.sink import sink_singular
+from diffkern.opt.unroll import unroll
+from diffkern.opt.widen import widen
+from diffkern.platforms import NATIVE
+from diffkern.printing.python import to_python
+from diffkern.program import Program, adjoint_manifest, certain_facts, checks, forward_manifest
+from diffkern.targets import target_named
+from diffkern.targets.emit.checks import Checking
+from diffkern.targets.target import ProductLibrary, Settings, Target
+
+if TYPE_CHECKING:
+    from diffkern.targets.cuda.mathdx import Product
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
 P = ParamSpec("P")
 R = TypeVar("R")
-Flavour = Literal["cpu", "cuda"]
-"""How the readable source is spelled."""
-
-DEFAULT_STACK_BYTES = 32 * 1024
-CUDA_STACK_BYTES = 2 * 1024
-DEFAULT_TILE_STACK_BYTES = 2 * 1024 * 1024
-CUDA_TILE_STACK_BYTES = 16 * 1024
-"""For loops that carry tiles; on CUDA in the shared memory of a block."""
-PRINTED_ARCHITECTURE = "sm_90"
-"""The GPU for which source is printed where no architecture is named: it decides on how much memory a block has."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """Compiled code and what the run time must know to call it.
-
-    Attributes
-    ----------
-    object_code
-        A relocatable object that exports ``symbols``, or a cubin.
-    symbols
-        The kernel's symbol and, where there are uniform sums, ``<symbol>_finish``.
-    source
-        The readable Python form of the same IR.
-    manifest
-        JSON-able facts: parameters in the order of the argument block, each with its argument; arrays read and written,
-        cost, conflicts; of a GPU program also what it takes of the machine.
-    files
-        What else came of it, by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
-    """
-
-    object_code: bytes
-    symbols: tuple[str, ...]
-    source: str
-    manifest: dict[str, Any]
-    files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -140,17 +103,17 @@ def _checked(step: Callable[Concatenate[PyFunction, P], R]) -> Callable[Concaten
 
 def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
-    threads = options.get("threads") or (options.get("block_dim") if _is_cuda(options) else None)
+    simt = _target(options).simt
+    threads = options.get("threads") or (options.get("block_dim") if simt else None)
     fn = lower(pyfunc, types, block_dim=threads or 1)
     check_blocks(fn)
     settle_element_updates(fn)
-    if threads_of(fn):
-        fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
-    if not _is_cuda(options):
+    fn.threads = threads_of(fn)
+    if not simt:
         with_blocks_of_one(fn)
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
-        fn.attrs = {**fn.attrs, "unfused": True}
+        fn.unfused = True
     return _verified(widen(fn) if options.get("widen") else fn, options)
 
 
@@ -179,17 +142,13 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
-    default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
-    tiles = CUDA_TILE_STACK_BYTES if _is_cuda(options) else DEFAULT_TILE_STACK_BYTES
-    own = options.get("stack_bytes")
-    budget = StackBudget(own or default, options.get("stack_slots"), own or tiles)
-    if _is_cuda(options):
-        budget = replace(budget, block_bytes=CUDA_TILE_STACK_BYTES, thread_bytes=budget.bytes)
+    target = _target(options)
+    budget = target.stack_budget(options.get("stack_bytes"), options.get("stack_slots"))
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     adjoint = reverse(_verified(fn, options), chosen, budget)
     _verified(adjoint.fn, options)
     eliminate(eliminate_common(fold(adjoint.fn), loads=True))
-    check_adjoint(adjoint.fn, cuda=_is_cuda(options))
+    check_adjoint(adjoint.fn, target.shared_bytes)
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
     return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
 
@@ -198,9 +157,9 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
 def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
     fn = forward_ir(pyfunc, types, options)
-    certain = _certain_facts(fn, options)
-    manifest = {**_forward_manifest(_passed(fn, options), types), **certain}
-    return _build(fn, fn.name, symbol, options, manifest, cpu.Checking.ALL)
+    certain = certain_facts(fn, debug=options.get("mode") == "debug")
+    manifest = replace(forward_manifest(_passed(fn, options), types), **certain)
+    return _build(fn, fn.name, symbol, options, manifest, Checking.ALL)
 
 
 @_checked
@@ -217,18 +176,13 @@ def build_adjoint(
     d = settle(differentiate(prepare(primal), active, options), accumulate, options)
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
-    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+    manifest = adjoint_manifest(primal, d.adjoint, d.conflicts, types)
+    return _build(d.fn, primal.name, symbol, options, manifest, Checking.MEMORY)
 
 
 def settle(d: Derivative, accumulate: Literal["plain", "atomic"], options: Options) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
-    if _is_cuda(options):
-        settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
-    elif accumulate == "atomic":
-        use_atomics(d.fn, d.buffers)
-    elif of_single_threads(d.fn):
-        return replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
-    return d
+    return replace(d, conflicts=_target(options).settle(d.fn, d.buffers, d.conflicts, accumulate))
 
 
 def _passed(fn: Function, options: Options) -> Function:
@@ -247,11 +201,10 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
 
 
 @_checked
-def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
+def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> str:
     """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
-    options = _printed(options, flavour)
     fn = _verified(forward_ir(pyfunc, types, options), options)
-    return _spell(fn, options, _header(fn, types, "forward"))
+    return _target(options).source(fn, _header(fn, types, "forward"))
 
 
 @_checked
@@ -260,23 +213,10 @@ def adjoint_source(
     types: Sequence[Argument],
     active: frozenset[int],
     options: Options,
-    flavour: Flavour = "cpu",
 ) -> str:
     """Readable Python form of a kernel's adjoint."""
-    options = _printed(options, flavour)
     d = adjoint_ir(pyfunc, types, active, options)
-    return _spell(d.fn, options, _header(d.fn, types, "adjoint"))
-
-
-def _printed(options: Options, flavour: Flavour) -> Options:
-    """The options with the target whose program is printed: source and machine code come from one IR."""
-    return {"target": PRINTED_ARCHITECTURE, **options} if flavour == "cuda" else options
-
-
-def _spell(fn: Function, options: Options, header: list[str]) -> str:
-    if not _is_cuda(options):
-        return to_python(fn, header=header)
-    return to_cuda_python(fn, header=header, limit=cuda.shared_limit(options["target"]))
+    return _target(options).source(d.fn, _header(d.fn, types, "adjoint"))
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
@@ -304,57 +244,46 @@ def ir_text(
 
 
 def _build(
-    fn: Function, kernel: str, symbol: str, options: Options, manifest: dict[str, Any], debug_checks: cpu.Checking
+    fn: Function, kernel: str, symbol: str, options: Options, manifest: Manifest, debug_checks: Checking
 ) -> Program:
     source = to_python(_verified(fn, options))
-    checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
-    compiled: cpu.CompiledObject | cuda.CudaObject
-    files: dict[str, bytes] = {}
-    if has_tiles(fn):
-        manifest["blockwise" if threads_of(fn) else "tiled"] = True  # what is launched are threads, or blocks
-    bounds = _launch_bounds(options)
-    if bounds is not None:
-        manifest["launch_bounds"] = bounds
-    if "block_dim" in options:
-        manifest["usual_block_dim"] = options["block_dim"]
-    if _is_cuda(options):
-        compiled = _compile_cuda(fn, symbol, options, checking)
-        code = compiled.cubin
-        files["kernel.ptx"] = compiled.ptx.encode()
-        taken = resources(code)[symbol]
-        manifest.update(
-            symbol=symbol,
-            target=compiled.arch,
-            registers=taken.registers,
-            stack_bytes=taken.stack_bytes,
-            spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
-            shared_bytes=taken.shared_bytes + compiled.dynamic_shared_bytes,
-            dynamic_shared_bytes=compiled.dynamic_shared_bytes,
-            block_dim=compiled.block_dim,
-            products=[product.symbol for product in compiled.products],
-            sites=compiled.sites,
-        )
-        for entry, p in zip(manifest["params"], fn.params, strict=True):
-            entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
-    else:
-        fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
-        compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
-        code = compiled.object_code
-        if options.get("assembly"):
-            files["kernel.s"] = compiled.asm().encode()
-        manifest.update(symbol=symbol, sites=compiled.sites)
-    if checking is not cpu.Checking.NONE:
-        manifest["checks"] = _checks_manifest(fn, kernel, compiled)
-    return Program(code, compiled.symbols, source, manifest, files)
+    settings = _settings(options, debug_checks if options.get("mode") == "debug" else Checking.NONE)
+    most = settings.launch_bounds[0] if settings.launch_bounds else DEFAULT_BLOCK_DIM
+    compiled = _target(options).compile(fn, symbol, settings)
+    manifest = replace(
+        manifest,
+        launch_bounds=settings.launch_bounds,
+        block_dim=compiled.block_dim or options.get("block_dim") or min(DEFAULT_BLOCK_DIM, most),
+        block_dim_fixed=compiled.block_dim is not None,
+        params=tuple(replace(p, align=align) for p, align in zip(manifest.params, compiled.alignments, strict=True)),
+        sites=compiled.sites,
+        gpu=compiled.gpu,
+        target=options.get("target", NATIVE),
+    )
+    if has_tiles(fn):  # what is launched are threads, or blocks
+        manifest = replace(manifest, blockwise=True) if threads_of(fn) else replace(manifest, tiled=True)
+    if settings.checking is not Checking.NONE:
+        manifest = replace(manifest, checks=checks(fn, kernel, compiled.check_sites, compiled.stamped))
+    files = {**compiled.files, "kernel.s": compiled.assembly().encode()} if options.get("assembly") else compiled.files
+    return Program(compiled.code, compiled.symbols, source, manifest, files)
 
 
-def _is_cuda(options: Options) -> bool:
-    return str(options.get("target", "native")).startswith("sm_")
+def _target(options: Options) -> Target:
+    return target_named(options.get("target", NATIVE))
 
 
-def _launch_bounds(options: Options) -> tuple[int, int] | None:
-    bounds = options.get("launch_bounds")
-    return None if bounds is None else (bounds, 0) if isinstance(bounds, int) else (bounds[0], bounds[1])
+def _settings(options: Options, checking: Checking = Checking.NONE) -> Settings:
+    """What of the options a target's compiler must know."""
+    bounds, wish, obtain = (options.get(name) for name in ("launch_bounds", "mathdx_gemm", "obtain"))
+    return Settings(
+        fast_math=bool(options.get("fast_math", False)),
+        checking=checking,
+        may_alias=bool(options.get("may_alias", True)),
+        lineinfo=bool(options.get("lineinfo", False)),
+        launch_bounds=None if bounds is None else (bounds, 0) if isinstance(bounds, int) else (bounds[0], bounds[1]),
+        block_dim=options.get("block_dim"),
+        products=ProductLibrary(obtain, wish == "required") if wish and obtain else None,
+    )
 
 
 @_checked
@@ -362,133 +291,11 @@ def products_for_gpu(
     pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int] | None, options: Options
 ) -> tuple[Product, ...]:
     """The matrix products that a program for a GPU takes from a library, without compiling it or making them."""
-    library = _library(options)
-    if library is None:
-        return ()
     fn = forward_ir(pyfunc, types, options) if active is None else adjoint_ir(pyfunc, types, active, options).fn
-    return cuda.products_of(fn, options["target"], options["block_dim"], library)
-
-
-def _library(options: Options) -> cuda.ProductLibrary | None:
-    wish, obtain = options.get("mathdx_gemm"), options.get("obtain")
-    return cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None
-
-
-def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
-    return cuda.compile_function(
-        fn,
-        symbol,
-        arch=options["target"],
-        fast_math=bool(options.get("fast_math", False)),
-        checking=checking,
-        lineinfo=bool(options.get("lineinfo", False)),
-        launch_bounds=_launch_bounds(options),
-        may_alias=bool(options.get("may_alias", True)),
-        block_dim=options.get("block_dim"),
-        products=_library(options),
-    )
-
-
-def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject | cuda.CudaObject) -> dict[str, Any]:
-    """Where each check stands in the source, and the arrays in which the writing threads are noted."""
-    position = {p: k for k, p in enumerate(fn.params)}
-    fields, _ = abi.layout([p.type for p in fn.params])
-    proved = one_writer_each(fn)
-    return {
-        "kernel": kernel,
-        "sites": [
-            {
-                "loc": None if op.loc is None else asdict(op.loc),
-                "array": position.get(op.operands[0]) if op.operands else None,
-                **_shared_array(op),
-            }
-            for op in compiled.check_sites
-        ],
-        "stamps": [
-            {"array": position[p], "offset": fields[position[p]].offset - abi.HEADER_SIZE, "proved": p in proved}
-            for p in compiled.stamped
-        ],
-    }
-
-
-def _shared_array(op: Op) -> dict[str, Any]:
-    """Of an access to an array that a block shares: its name and number of axes."""
-    t = op.operands[0].type if op.operands else None
-    shared = isinstance(t, Array) and t.layout == SHARED
-    return {"shared": {"name": op.operands[0].name, "ndim": t.ndim}} if shared else {}  # type: ignore[union-attr]
-
-
-def _accesses(fn: Function) -> dict[str, list[int]]:
-    position = {p: k for k, p in enumerate(fn.params)}
-    reads, writes = set(), set()
-    for op in walk(fn.body):
-        if op.operands[:1] and op.operands[0] not in position:
-            continue  # memory of a block
-        if op.name in LOADS | ATOMICS:
-            reads.add(position[op.operands[0]])
-        if op.name in WRITES:
-            writes.add(position[op.operands[0]])
-    return {"reads": sorted(reads), "writes": sorted(writes)}
-
-
-def _parameter(p: Value, role: str, of: int, arguments: Sequence[int]) -> dict[str, Any]:
-    return {"name": p.name, "type": str(p.type), "role": role, "of": of, "argument": arguments[of]}
-
-
-def _arguments(types: Sequence[Argument]) -> list[int]:
-    """For each IR parameter of a kernel the argument it is, or is a field of."""
-    return [k for k, t in enumerate(types) for _ in leaves(t)]
-
-
-def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]:
-    arguments = _arguments(types)
-    manifest = {
-        "tid_arity": fn.tid_arity,
-        "cost": thread_cost(fn),
-        "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
-        **_accesses(fn),
-        "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
-    }
-    if extents := _extents(fn):
-        manifest["extents"] = extents
-    return {**manifest, "blockwise": True} if of_single_threads(fn) else manifest
-
-
-def _certain_facts(fn: Function, options: Options) -> dict[str, Any]:
-    """What a launch of a kernel is checked for before it runs; a debug program looks at each access itself."""
-    facts: dict[str, Any] = {} if options.get("mode") == "debug" else {"accesses": certain_extents(fn)}
-    common = update_by_all(fn)
-    return facts if common is None else {**facts, "alone": common.operands[0].name}
+    return _target(options).products(fn, _settings(options))
 
 
 def update_of_all_threads(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Loc | None:
     """Where all threads of a launch change one element that they have read, if they do."""
     found = update_by_all(forward_ir(pyfunc, types, options))
     return None if found is None else found.loc
-
-
-def _extents(fn: Function) -> list[int]:
-    """The parameters whose shape is read."""
-    position = {p: k for k, p in enumerate(fn.params)}
-    return sorted(
-        {position[op.operands[0]] for op in walk(fn.body) if op.name == "shape" and op.operands[0] in position}
-    )
-
-
-def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:
-    arguments = _arguments(types)
-    together = {"blockwise": True} if of_single_threads(d.fn) else {}
-    a, count = d.adjoint, len(primal.params)
-    roles = [("param", k) for k in range(count)]
-    roles += [("saved", k) for k in a.saved] + [("cotangent", k) for k in a.cotangents]
-    return {
-        "tid_arity": d.fn.tid_arity,
-        "cost": thread_cost(d.fn),
-        "params": [_parameter(p, role, of, arguments) for p, (role, of) in zip(d.fn.params, roles, strict=True)],
-        **_accesses(primal),
-        "saved": list(a.saved),
-        "post": [k for k in a.final if isinstance(d.fn.params[k].type, Array)],
-        "cotangents": list(a.cotangents),
-        "conflicts": {str(k): c.to_json() for k, c in zip(a.cotangents, d.conflicts, strict=True)},
-        **together,
-    }

@@ -16,17 +16,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from support.simulated import kernel_argument
 
 from diffkern import pipeline
-from diffkern.backends import device_library
-from diffkern.codegen.cuda import to_cuda_python
-from diffkern.codegen.python import function_name
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
-from diffkern.passes.cuda_plan import settle_updates
-from diffkern.passes.widen import widen
+from diffkern.lower.cuda_plan import settle_updates
+from diffkern.opt.widen import widen
+from diffkern.printing.cuda import to_cuda_python
+from diffkern.printing.python import function_name
+from diffkern.targets.cuda import device_library
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.simulated import kernel_argument
 
 __all__ = ["InTurns", "RaceError", "for_gpu"]
 

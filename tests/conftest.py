@@ -21,11 +21,11 @@ from hypothesis import HealthCheck, core, settings
 
 os.environ.setdefault("DIFFKERN_VERIFY_IR", "1")  # before diffkern is imported; processes of the tests inherit it
 
+from support.fake_driver.driver import FakeDriver, fake_cuda
 from support.seeds import run_seed
 
 from diffkern.cache.maintenance import artifacts
 from diffkern.runtime.config import config as runtime_config
-from diffkern.testing.fake_cuda import FakeDriver, fake_cuda
 
 DEFAULT_EXAMPLES = 50
 LTO_LIMIT = 12

@@ -1,6 +1,6 @@
-"""Derive the constants of ``diffkern.backends.vecmath``.
+"""Derive the constants of ``diffkern.vecmath``.
 
-In: nothing.  Out: ``diffkern/backends/vecmath/coefficients.py``, written whole.
+In: nothing.  Out: ``diffkern/vecmath/coefficients.py``, written whole.
 
 Every polynomial is a minimax fit by the Remez exchange, in 110-digit arithmetic, over a fine Chebyshev grid.  The
 coefficients are then rounded one at a time, lowest order first, and the rest is fitted again with the rounded ones held
@@ -21,7 +21,7 @@ from pathlib import Path
 from mpmath import mp, mpf
 
 mp.dps = 110
-TARGET = Path(__file__).resolve().parent.parent / "diffkern/backends/vecmath/coefficients.py"
+TARGET = Path(__file__).resolve().parent.parent / "diffkern/vecmath/coefficients.py"
 ERFCX_CENTRE = 4
 TINY = mpf(10) ** -20
 

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from diffkern import cli
+from diffkern.cli import command as cli
 from diffkern.lang import INTRINSICS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -30,8 +30,8 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
-from diffkern.passes.dce import eliminate_region
-from diffkern.passes.replays import find_needs, remove_dead_replays
+from diffkern.opt.dce import eliminate_region
+from diffkern.opt.replays import find_needs, remove_dead_replays
 
 Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
 """Emit one primal iteration: (iteration number, carried state) -> next carried state."""

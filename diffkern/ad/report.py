@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from diffkern.ad.reverse import Adjoint
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Stack
-from diffkern.passes.conflicts import Conflict
+from diffkern.manifest import Conflict
 
 _SYNCHRONISATION = {
     "none": "plain additions, no two threads meet",

@@ -4,7 +4,7 @@ In: the primal. Out: :class:`Guards`, which says of an operation whether its con
 its cotangent is. That is asked of operations whose partial derivatives are unbounded where the value is defined or at
 the border of where it is, unless the operand that decides is bounded away from the singularity for all inputs: a
 literal, ``x * x + 1``, ``max(x, 0.1)`` and what is made of such. The test is a comparison and a selection beside a
-division. Operations marked ``guarded`` (:mod:`diffkern.passes.sink`) are guarded as well.
+division. Operations marked ``guarded`` (:mod:`diffkern.opt.sink`) are guarded as well.
 
 The derivative of ``rsqrt`` and ``1 / y`` is guarded as well where it can overflow: it is a product of equal factors,
 which LLVM may multiply first where it adds to a sum.
@@ -19,21 +19,12 @@ from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import FLOAT64, Scalar, Tile
-from diffkern.passes.fold import rounded
+from diffkern.ir.types import FLOAT64, Scalar, Tile, is_differentiable
+from diffkern.ops.table import lookup
+from diffkern.opt.fold import rounded
 
 __all__ = ["Guards", "kept_zero"]
 
-DECIDING: Final = {
-    "div": 1, "unscale": 1, "cw_div": 1, "pow": 0, "sqrt": 0, "rsqrt": 0, "cbrt": 0, "log": 0, "log2": 0, "log10": 0,
-    "log1p": None, "asin": None, "acos": None, "acosh": None, "atanh": None,
-}  # fmt: skip
-"""Operations with unbounded partial derivatives, and the operand that makes them bounded where it is positive."""
-
-_BY_COMPONENT: Final = frozenset({"add", "sub", "neg", "scale", "unscale", "cw_mul", "cw_div"})
-"""Operations on composites in which a component depends on the same component alone; others mix them."""
-
-_NOT_NEGATIVE: Final = frozenset({"abs", "exp", "exp2", "cosh", "sqrt", "length", "length_sq", "hypot"})
 _DEPTH: Final = 8
 _LARGEST: Final = 2.0**100
 """Derivatives of at most this are finite in every type, in whatever way their factors were rounded."""
@@ -49,13 +40,14 @@ class Guards:
         """Whether a contribution of the op may not be finite while its cotangent is zero."""
         if op.attrs.get("guarded"):
             return True
-        if op.name not in DECIDING:
+        singular = lookup(op.name).singular
+        if singular is None or not singular.guarded:
             return False
-        bound, deciding = self._bound(op), DECIDING[op.name]
-        if bound is not None or deciding is None:
+        bound = self._bound(op)
+        if bound is not None or singular.operand is None:
             return bound is None or bound > _LARGEST
-        v = op.operands[deciding]
-        return not (self._least(v, _DEPTH) or (deciding == 1 and self._literal(v)))
+        v = op.operands[singular.operand]
+        return not (self._least(v, _DEPTH) or (singular.nonzero and self._literal(v)))
 
     def finite(self, op: Op) -> bool:
         """Whether the op has one derivative, which is finite for all inputs."""
@@ -98,10 +90,8 @@ class Guards:
                 return max(map(least, op.operands))
             case "sqrt":
                 return 0.99 * math.sqrt(least(op.operands[0]))
-            case "cosh":
-                return 0.99
-            case _:
-                return 0.0
+            case name:
+                return 0.99 * max(lookup(name).least or 0.0, 0.0)
 
     def _not_negative(self, v: Value, depth: int) -> bool:
         op = self._producers.get(v)
@@ -114,7 +104,7 @@ class Guards:
         if op.name in ("add", "mul", "div", "max", "cast"):
             tests = [self._not_negative(x, depth - 1) for x in op.operands]
             return any(tests) if op.name == "max" else all(tests)
-        return op.name in _NOT_NEGATIVE
+        return is_differentiable(v.type) and lookup(op.name).least is not None
 
 
 def _normal(v: Value) -> float:
@@ -126,7 +116,7 @@ def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value) -> Value:
     """A contribution of an op, exactly zero where its cotangent is: by component if the op works by component."""
     if isinstance(ct.type, Tile) or isinstance(contribution.type, Tile):
         return contribution
-    if isinstance(ct.type, Scalar) or ct.type != contribution.type or op.name not in _BY_COMPONENT:
+    if isinstance(ct.type, Scalar) or ct.type != contribution.type or not lookup(op.name).by_component:
         tests = [b.one("eq", c, b.zero(c.type)) for c in b.components(ct)]
         zero = functools.reduce(lambda x, y: b.one("and", x, y), tests)
         return b.select(zero, b.zero(contribution.type), contribution)

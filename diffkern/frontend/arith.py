@@ -63,7 +63,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     left, right = coerce.unify(cx, a, b, node, SIGN[op])
     _check_kinds(cx, op, left, node)
     out = cx.b.one(op, left, right)
-    # Sums and products may wrap around: what can be said of them is the business of ``passes.ranges``.
+    # Sums and products may wrap around: what can be said of them is the business of ``opt.ranges``.
     if left in cx.nonneg and right in cx.nonneg and op in ("floordiv", "mod", "and", "shr"):
         cx.nonneg.add(out)
     elif op == "mod" and right in cx.nonneg:

@@ -1,7 +1,7 @@
 """Threads of a block that work together: shared arrays, barriers, indices within the launch's blocks.
 
 In: a call of one of the built-ins. Out: an op of the family ``block``. What must hold of a whole kernel (a barrier that
-all threads of a block reach) is checked on its IR, in ``diffkern.passes.blocks``.
+all threads of a block reach) is checked on its IR, in ``diffkern.analysis.blocks``.
 """
 
 from __future__ import annotations

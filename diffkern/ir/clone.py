@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -62,7 +63,7 @@ def clone_function(fn: Function) -> Function:
     params = tuple(Value(p.type, p.name) for p in fn.params)
     c = Cloner(Builder(), dict(zip(fn.params, params, strict=True)))
     body = c.region(fn.body)
-    return Function(fn.name, params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    return replace(fn, params=params, body=body)
 
 
 def substitute(region: Region, mapping: dict[Value, Value]) -> None:

@@ -1,7 +1,7 @@
 """The verifier: what every valid function satisfies. The pipeline runs it after each stage in tests and in debug mode.
 
-Checked: each value is defined once and before its uses, in a visible region; operand and result types follow the
-operation table; regions have the parameters and yields that their op demands.
+Checked: each value is defined once and before its uses, in a visible region; attributes, operand and result types
+follow the operation table; regions have the parameters and yields that their op demands.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL
-from diffkern.ops.table import TypeRuleError, lookup
+from diffkern.ops.row import TypeRuleError
+from diffkern.ops.table import lookup
 
 ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
 """Whether every function is verified after every stage, not only those that are compiled in debug mode."""
@@ -54,6 +55,7 @@ class _Verifier:
         if row.arity is not None and len(op.operands) != row.arity:
             raise InvalidIR(f"{where} has {len(op.operands)} operands, not {row.arity}")
         try:
+            row.check_attrs(op.attrs)
             want = row.infer([v.type for v in op.operands], op.attrs)
         except TypeRuleError as error:
             raise InvalidIR(f"{where}: {error}") from error

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from diffkern import pipeline
-from diffkern.codegen.executor import load_source
-from diffkern.codegen.python import function_name, to_python
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
+from diffkern.printing.executor import load_source
+from diffkern.printing.python import function_name, to_python
 from diffkern.runtime.array import array
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.fuzz import load_module
 
 import diffkern as dk
 from diffkern.lang import COMPOSITES
-from diffkern.testing.fuzz import load_module
 
 N = 6
 REALS, INTEGERS = ("float32", "float64"), ("int32", "int64")

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.fuzz import load_module
 
 import diffkern as dk
 from diffkern.lang import COMPOSITES, public_names
-from diffkern.testing.fuzz import load_module
 from tests.e2e import test_builtins
 
 RNG = np.random.default_rng(0)

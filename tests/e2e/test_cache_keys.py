@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.build.specialize import Specialization, artifact_key
 from diffkern.ir.types import FLOAT32, FLOAT64, Array, Mat, Vec
-from diffkern.specialize import Specialization, artifact_key
 
 FACTOR = 1.0
 

@@ -143,8 +143,9 @@ import sys
 from pathlib import Path
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
+from diffkern.manifest import Manifest
 store = Store(Path(sys.argv[1]))
-entry = Entry(b"x" * 20_000_000, ("f",), "source", {"title": "big", "sites": 0})
+entry = Entry(b"x" * 20_000_000, ("f",), "source", Manifest(1, 1.0, (), title="big"))
 print("ready", flush=True)
 k = 0
 while True:
@@ -232,16 +233,16 @@ print(x.grad.numpy().tolist())
 
 
 def test_a_shipped_directory_needs_no_compiler_and_is_not_written(tmp_path):
-    if not diffkern.ship.runnable_targets()[2:]:
+    if not diffkern.build.ship.runnable_targets()[2:]:
         pytest.skip("no named target for this machine")
     model = tmp_path / "model.py"
     model.write_text(MODEL)
     program = tmp_path / "program.py"
     program.write_text(SHIPPED + MODEL + USE)
-    target = diffkern.ship.runnable_targets()[-1]
+    target = diffkern.build.ship.runnable_targets()[-1]
     out = Path(f"{program}.out")
     env = {**os.environ, "PYTHONPATH": PACKAGES}
-    command = "import sys; from diffkern.cli import main; sys.exit(main())"
+    command = "import sys; from diffkern.cli.command import main; sys.exit(main())"
     subprocess.run(
         [sys.executable, "-c", command, "compile", model, "--target", target, "--out", out], env=env, check=True
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from diffkern import demo
+from diffkern.cli import demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

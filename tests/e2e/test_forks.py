@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -51,7 +52,7 @@ def run(tmp_path, program: str) -> None:
     path.write_text(PRELUDE + textwrap.dedent(program))
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", str(path)],
-        env={**os.environ, "DIFFKERN_NUM_THREADS": "2"},
+        env={**os.environ, "DIFFKERN_NUM_THREADS": "2", "PYTHONPATH": str(Path(__file__).parent.parent)},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -214,11 +215,40 @@ def test_multiprocessing_by_fork(tmp_path):
     )
 
 
+def test_a_fork_waits_for_what_another_thread_does_in_llvm(tmp_path):
+    run(
+        tmp_path,
+        """
+        scale[1000](x, 3.0, y)
+        from diffkern.llvm_lock import llvm_lock
+
+        inside, left = threading.Event(), threading.Event()
+
+        def compiles():
+            with llvm_lock():
+                inside.set()
+                time.sleep(0.5)
+                left.set()
+
+        def work():
+            assert left.is_set()
+            with llvm_lock():
+                pass
+
+        thread = threading.Thread(target=compiles)
+        thread.start()
+        assert inside.wait(60)
+        in_child(work)
+        thread.join()
+        """,
+    )
+
+
 def test_a_gpu_that_was_used_is_refused_in_the_child(tmp_path):
     run(
         tmp_path,
         """
-        from diffkern.testing.fake_cuda import fake_cuda
+        from support.fake_driver.driver import fake_cuda
 
         with fake_cuda():
             a = dk.ones(4, device="cuda:0")

@@ -31,6 +31,16 @@ def slow(x: dk.array(dtype=float), rounds: int, y: dk.array(dtype=float)):
 
 
 @dk.kernel
+def slow_at_the_end(x: dk.array(dtype=float), rounds: int, y: dk.array(dtype=float)):
+    i = dk.tid()
+    s = x[i]
+    if i > x.shape[0] // 4:
+        for _ in range(rounds):
+            s = s * 0.5 + dk.sin(s)
+    y[i] = 1.0 + s
+
+
+@dk.kernel
 def double(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     i = dk.tid()
     y[i] = 2.0 * x[i]
@@ -77,6 +87,15 @@ def test_a_long_launch_ends():
     assert (y.numpy() == 0.0).all()
 
 
+def test_a_launch_that_begins_quickly_ends():
+    x, y = dk.zeros(N), dk.zeros(N)
+    slow_at_the_end[N](x, 1, y)
+    y.zero_()
+    interrupted(lambda: slow_at_the_end[N](x, ROUNDS, y))
+    assert y.numpy()[0] == 1.0
+    assert y.numpy()[-1] == 0.0
+
+
 def test_a_long_record_ends_and_takes_parameters():
     x, y = dk.array(np.ones(N, np.float32)), dk.zeros(N)
     cmd = dk.launch(slow, N, [x, ROUNDS], [y], record_cmd=True)
@@ -95,6 +114,21 @@ def test_a_long_sequence_ends():
     sequence.set_param("rounds", 1)
     sequence.replay()
     assert (y.numpy() == 2.0).all()
+
+
+def test_slow_launches_behind_many_quick_ones_end():
+    x, y, z = dk.array(np.ones(1, np.float32)), dk.zeros(1), dk.zeros(1)
+    with dk.record(run=False) as sequence:
+        for _ in range(2000):
+            double[1](x, y)
+        for _ in range(4000):
+            slow[1](x, 500_000, y)
+        double[1](x, z)
+    interrupted(sequence.replay)
+    assert z.numpy()[0] == 0.0
+    sequence.set_param("rounds", 1)
+    sequence.replay()
+    assert z.numpy()[0] == 2.0
 
 
 def test_waiting_for_a_stream_ends_and_its_work_goes_on():

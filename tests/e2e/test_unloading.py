@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import specialize
+from diffkern.build import specialize
 
 SOURCE = """
 import diffkern as dk

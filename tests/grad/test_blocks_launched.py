@@ -11,7 +11,7 @@ from block_gradients import GRADIENTS
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
 

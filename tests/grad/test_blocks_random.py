@@ -12,7 +12,7 @@ from simulator.block_fuzz import THREADS, kernel_text
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled
 

@@ -6,7 +6,8 @@ from diffkern.ad import activity, cotangents, loops, replay, reverse
 from diffkern.ad.rules import RULES
 from diffkern.ad.rules import composite as composite_rules
 from diffkern.ad.rules import scalar as scalar_rules
-from diffkern.passes import conflicts, cse, dce, dependence, promote, sink, threads, unroll
+from diffkern.analysis import conflicts, dependence, threads
+from diffkern.opt import cse, dce, promote, sink, unroll
 
 from .edits import Fault, edit, formula, rule_edit
 
@@ -85,7 +86,7 @@ FAULTS = [
     Fault("loads are shared across stores",
           edit(cse, "eliminate_common", "written = written_arrays(fn.body) if loads else set()", "written = set()")),
     Fault("computations stay outside of the branches that use them",
-          edit(sink, "_singular", "any(op.name in SINGULAR for op in cone)", "False")),
+          edit(sink, "_singular", "any(lookup(op.name).singular for op in cone)", "False")),
     Fault("the last trip of an unrolled loop is missing",
           edit(unroll, "_Unroller.expand", "for i in trips:", "for i in trips[:-1]:")),
     Fault("an if without live results loses its stores",

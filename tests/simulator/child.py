@@ -22,14 +22,14 @@ from block_threads import InTurns, for_gpu
 from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
+from support.simulated import Simulated
 from thread_tiles import softmax
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.passes.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import settle_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import as_double
-from diffkern.testing.simulated import Simulated
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
 from .selection import BLOCK_GRADIENTS, CORPUS, OF_THREADS

@@ -100,7 +100,7 @@ def test_the_number_of_threads_is_complained_about_in_the_line_that_launches(tmp
 
 def test_output_that_nobody_reads_on_is_no_fault():
     code = (
-        "import sys, diffkern.cli_cache as cache\n"
+        "import sys, diffkern.cli.cache as cache\n"
         "from diffkern import cli\n"
         "def many(options):\n    for _ in range(100_000): print('artifact')\n"
         "cache._list = many\n"

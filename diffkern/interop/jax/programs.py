@@ -7,26 +7,11 @@ machine; entries in the cache that tell a process which never traced what to loa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from diffkern.cache.key import key
-from diffkern.cache.maintenance import artifacts
-from diffkern.cache.manifest import Entry
-from diffkern.cache.store import Store
-from diffkern.cache.targets import NATIVE
-from diffkern.errors import LaunchError
-from diffkern.interop.jax import cuda
-from diffkern.interop.jax.call import Call
-from diffkern.interop.jax.registry import CPU
-from diffkern.interop.jax.table import Code
-from diffkern.ir.structs import Argument
-from diffkern.kernel import Kernel
-from diffkern.runtime.generation import Generation
-from diffkern.runtime.schedule import usual_block_dim
-from diffkern.runtime.type_keys import type_of_key
-from diffkern.specialize import (
+from diffkern.build.specialize import (
     Specialization,
     artifact_key,
     current_store,
@@ -34,8 +19,25 @@ from diffkern.specialize import (
     load_entry,
     load_stored,
 )
+from diffkern.cache.key import key
+from diffkern.cache.maintenance import artifacts
+from diffkern.cache.manifest import Entry
+from diffkern.cache.store import Store
+from diffkern.errors import LaunchError
+from diffkern.interop.jax import cuda
+from diffkern.interop.jax.call import Call
+from diffkern.interop.jax.registry import CPU
+from diffkern.interop.jax.table import Code
+from diffkern.ir.structs import Argument
+from diffkern.kernel import Kernel
+from diffkern.manifest import Manifest
+from diffkern.platforms import NATIVE
+from diffkern.runtime.derivative import DerivativePlan
+from diffkern.runtime.generation import Generation
+from diffkern.runtime.program import Executable
+from diffkern.runtime.type_keys import type_of_key
 
-__all__ = ["Program", "enter_stored", "forward", "keep", "reverse"]
+__all__ = ["Program", "Programs", "enter_stored", "forward", "keep", "reverse"]
 
 _WHAT = "JAX call"
 _STATIC_SHARED = 48 << 10  # what a block has without being asked for more
@@ -51,45 +53,66 @@ class Program:
     code: Code
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
+    def manifest(self) -> Manifest:
         """Its facts."""
         return self.code.manifest
 
 
-def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Program:
-    """Return the forward program for types of arguments, built if need be, for the CPU or a GPU.
+@dataclass(frozen=True)
+class Programs:
+    """What runs in a launch: on the CPU, there where accumulation has to be atomic, and on a GPU."""
+
+    plain: Program
+    atomic: Program | None
+    on_gpu: Program | None
+
+    @property
+    def derivative(self) -> DerivativePlan:
+        """What they read and accumulate into, of an adjoint."""
+        assert isinstance(self.plain.code, Executable)
+        return self.plain.code.derivative
+
+
+def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
+    """Return the forward programs for types of arguments, built if need be.
 
     `of` is what the kernel meant when the call was traced.
     """
-    function = kernel.function_of(of)
+    gpu = cuda.present()
+    on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, Specialization(*_meant(kernel, of, keys, gpu)))
+    code = kernel.forward(keys, of=of)
+    return Programs(_program(code, Specialization(*_meant(kernel, of, keys))), None, on_gpu)
+
+
+def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
+    """Return the adjoint programs for active parameters and launches of so many axes; as :func:`forward`."""
+
+    def made(accumulate: Literal["plain", "atomic"]) -> Program:
+        code = kernel.adjoint(keys, active, accumulate, of=of)
+        return _program(code, Specialization(*_meant(kernel, of, keys), active, accumulate))
+
+    plain, gpu = made("plain"), cuda.present()
+    found = Programs(plain, None, None)
+    atomic = made("atomic") if found.derivative.may_race(axes) else None
+    if gpu is None:
+        return replace(found, atomic=atomic)
+    # There it accumulates atomically wherever threads may race, so that only the axes of the launch matter.
+    how: Literal["plain", "atomic"] = "atomic" if axes > found.derivative.axes else "plain"
+    specialization = Specialization(*_meant(kernel, of, keys, gpu), active, how)
+    return replace(found, atomic=atomic, on_gpu=_on_gpu(gpu, kernel, of, specialization))
+
+
+def _meant(
+    kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None
+) -> tuple[Callable[..., Any], tuple[Argument, ...], dict[str, Any]]:
+    """Function, types and options of a specialization.
+
+    On a GPU the handler cannot read values, and no debug program's record is looked at.
+    """
+    options = dict(of.options)
     if gpu is not None:
-        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _options(of)))
-    return _program(kernel.forward(keys, of=of), Specialization(function, _types(keys), of.options))
-
-
-def reverse(
-    kernel: Kernel,
-    of: Generation,
-    keys: tuple[str, ...],
-    active: frozenset[int],
-    accumulate: Literal["plain", "atomic"],
-    gpu: cuda.Gpu | None = None,
-) -> Program:
-    """Return the adjoint program for types of arguments and active parameters, built if need be; as :func:`forward`."""
-    function = kernel.function_of(of)
-    if gpu is not None:
-        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _options(of), active, accumulate))
-    executable = kernel.adjoint(keys, active, accumulate, of=of)
-    return _program(executable, Specialization(function, _types(keys), of.options, active, accumulate))
-
-
-def _types(keys: tuple[str, ...]) -> tuple[Argument, ...]:
-    return tuple(type_of_key(k) for k in keys)
-
-
-def _options(of: Generation) -> dict[str, Any]:
-    """A kernel's options on a GPU, where the handler cannot read values and no debug program's record is looked at."""
-    return {**{name: value for name, value in of.options.items() if name != "mode"}, "by_reference": True}
+        options = {**{name: value for name, value in options.items() if name != "mode"}, "by_reference": True}
+    return kernel.function_of(of), tuple(type_of_key(k) for k in keys), options
 
 
 def _program(code: Code, specialization: Specialization) -> Program:
@@ -102,23 +125,23 @@ def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, of: Generation, specialization: Speci
     specialization = specialization.for_block(kernel.block_dim, of.library, gpu.target)
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
-    _check_blocks(entry.program, specialization)
-    _check_device(entry.program, specialization)
+    _check_blocks(entry.manifest, specialization)
+    _check_device(entry.manifest, specialization)
     return Program(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
 
 
-def _check_blocks(manifest: Mapping[str, Any], specialization: Specialization) -> None:
-    if manifest.get("blockwise"):
+def _check_blocks(manifest: Manifest, specialization: Specialization) -> None:
+    if manifest.blockwise:
         raise LaunchError(
             f"{specialization.pyfunc.__qualname__!r} works in blocks of threads, which calls from JAX do not have yet",
             remedy="launch it with dk.launch, or write it without blocks",
         )
 
 
-def _check_device(manifest: Mapping[str, Any], specialization: Specialization) -> None:
+def _check_device(manifest: Manifest, specialization: Specialization) -> None:
     """Refuse what the driver would, while the function is traced and not when it runs."""
-    name, threads = specialization.pyfunc.__qualname__, usual_block_dim(manifest)
-    needed = int(manifest["shared_bytes"])
+    name, threads = specialization.pyfunc.__qualname__, manifest.block_dim
+    needed, registers = manifest.resources.shared_bytes, manifest.resources.registers
     if needed > _STATIC_SHARED:
         raise LaunchError(
             f"{name!r} needs {needed} bytes of shared memory for each block; calls from JAX have {_STATIC_SHARED}",
@@ -126,9 +149,9 @@ def _check_device(manifest: Mapping[str, Any], specialization: Specialization) -
         )
     # Registers are handed out to four warps at a time, each in pieces of 256.
     warps = -(-threads // 128) * 4
-    if warps * (-(-32 * int(manifest["registers"]) // 256) * 256) > _REGISTERS:
+    if warps * (-(-32 * registers // 256) * 256) > _REGISTERS:
         raise LaunchError(
-            f"{name!r} takes {manifest['registers']} registers for each thread, too many for blocks of {threads}",
+            f"{name!r} takes {registers} registers for each thread, too many for blocks of {threads}",
             remedy=f"make it with @dk.kernel(launch_bounds={threads}), or with a smaller block_dim",
         )
 
@@ -142,7 +165,7 @@ def keep(call: Call, programs: Mapping[str, Program], gpu: cuda.Gpu | None = Non
     if store.get(place) is None:
         found = {identity: p.artifact for identity, p in programs.items()}
         facts = {"what": _WHAT, "title": f"JAX call {call.name}", "call": call.to_json(), "programs": found}
-        store.put(place, Entry(b"", program=facts, ingredients={"call": name, "platform": platform}))
+        store.put(place, Entry(b"", facts=facts, ingredients={"call": name, "platform": platform}))
     return name
 
 
@@ -168,14 +191,14 @@ def enter_stored(directory: Path) -> tuple[int, int]:
     for artifact in found:
         name, platform = artifact.ingredients.get("call"), artifact.ingredients.get("platform")
         entry = None if name is None else store.get(artifact.key)
-        if entry is None or entry.program.get("what") != _WHAT:
+        if entry is None or entry.facts.get("what") != _WHAT:
             continue
         programs: dict[str, Code] | None = None
         if platform == CPU.platform:
             programs = _load(entry, lambda k: load_stored(store, k) if k in usable else None)
         elif gpu is not None and platform == gpu.target:
             programs = _load(entry, lambda k: None if (e := store.get(k)) is None else gpu.code(e))
-        call = Call.from_json(entry.program["call"])
+        call = Call.from_json(entry.facts["call"])
         if programs is None or call.key != name:
             foreign += 1
         else:
@@ -187,7 +210,7 @@ def enter_stored(directory: Path) -> tuple[int, int]:
 
 def _load(entry: Entry, load: Callable[[str], Code | None]) -> dict[str, Code] | None:
     programs: dict[str, Code] = {}
-    for identity, artifact in entry.program["programs"].items():
+    for identity, artifact in entry.facts["programs"].items():
         code = load(artifact)
         if code is None:
             return None

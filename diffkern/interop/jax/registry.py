@@ -14,6 +14,7 @@ from array import array as words
 from collections.abc import Mapping
 from typing import Any
 
+from diffkern.build.specialize import current_store
 from diffkern.cache.manifest import Entry
 from diffkern.forks import free_in_child
 from diffkern.interop.jax import layout
@@ -22,7 +23,6 @@ from diffkern.interop.jax.table import Code, Description
 from diffkern.interrupts import interruptible
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
-from diffkern.specialize import current_store
 
 __all__ = ["CPU", "TARGET", "Registry", "key_words", "load_handler"]
 
@@ -131,7 +131,7 @@ def load_handler(text: str, symbols: tuple[str, ...]) -> dict[str, int]:
             pass
     code = interruptible(lambda: _compile(text))
     addresses = load_object(code, symbols, _ALLOWED)
-    store.put(name, Entry(code, program={"what": "handler of JAX calls"}))
+    store.put(name, Entry(code, facts={"what": "handler of JAX calls"}))
     return addresses
 
 

@@ -2,7 +2,7 @@
 
 In: calls with integers (handles, addresses, sizes). Out: integers, or a :class:`CudaError` that names the call. Two
 classes have this interface: :class:`diffkern.runtime.cuda.bindings.Bindings` over ``cuda.bindings``, and
-:class:`diffkern.testing.fake_cuda.FakeDriver` in host memory, with which the run time is tested where there is no GPU.
+one in host memory (``tests/support/fake_driver``), with which the run time is tested where there is no GPU.
 """
 
 from __future__ import annotations

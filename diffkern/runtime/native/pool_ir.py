@@ -184,16 +184,28 @@ entry:
   %ok.1 = and i1 %n.ok, %chunk.ok
   %ok.2 = and i1 %first.ok, %step.ok
   %ok = and i1 %ok.1, %ok.2
-  br i1 %ok, label %cut, label %invalid
+  br i1 %ok, label %size, label %invalid
 invalid:
   ret i32 1
+
+size:                                               ; most launches are one chunk, and quickly done
+  %one = icmp sle i64 %n, %chunk
+  br i1 %one, label %at.once, label %cut
+at.once:
+  %begins = icmp eq i64 %first, 0
+  %threads = icmp ne i64 %n, 0
+  %here = and i1 %begins, %threads
+  br i1 %here, label %call, label %called
+call:
+  call void %fn(i64 %blocks, i64 0, i64 %n)
+  br label %called
+called:
+  ret i32 0
 
 cut:                                                ; total = ceil(n / chunk), without overflow
   %n.1 = add i64 %n, -1
   %quotient = sdiv i64 %n.1, %chunk
-  %total.1 = add i64 %quotient, 1
-  %empty = icmp eq i64 %n, 0
-  %total = select i1 %empty, i64 0, i64 %total.1
+  %total = add i64 %quotient, 1
   %some = icmp slt i64 %first, %total
   br i1 %some, label %fill, label %finish
 
@@ -382,11 +394,10 @@ define internal void @come_back(ptr %watch) uwtable {
 }
 
 ; Let Python handle signals if it is time to. Returns whether a handler has raised an exception, which is pending then.
-define internal i1 @interrupted(ptr %watch) uwtable {
+define internal i1 @interrupted(ptr %watch, i64 %time) uwtable {
 entry:
   %p.due = getelementptr %Watch, ptr %watch, i32 0, i32 1
   %due = load i64, ptr %p.due
-  %time = call i64 @now()
   %wait = icmp slt i64 %time, %due
   br i1 %wait, label %no, label %look
 no:
@@ -412,6 +423,16 @@ ask:
   ret i1 %yes
 }
 
+; How many pieces of work to do between two looks at the clock: more of quick ones, that %between took from %before on.
+define internal i64 @until_next_look(i64 %between, i64 %before, i64 %time, i64 %least, i64 %most) {
+  %spent = sub i64 %time, %before
+  %quick = icmp slt i64 %spent, 1000000
+  %twice = shl i64 %between, 1
+  %more = call i64 @llvm.umin.i64(i64 %twice, i64 %most)
+  %next = select i1 %quick, i64 %more, i64 %least
+  ret i64 %next
+}
+
 ; Draw chunks of a job and run them until none is left. Returns whether a handler of signals has ended it.
 define internal i1 @draw(ptr %job, ptr %watch) uwtable {
 entry:
@@ -433,6 +454,10 @@ entry:
   %cursor = getelementptr %Job, ptr %job, i32 0, i32 11
   br label %next
 next:
+  %skip = phi i64 [ 0, %entry ], [ 0, %run ], [ %skip, %more.left ], [ %skip.less, %skipped ], [ %skip.next, %listen ]
+  %between = phi i64 [ 1, %entry ], [ 1, %run ], [ %between, %more.left ], [ %between, %skipped ],
+                     [ %between.next, %listen ]
+  %before = phi i64 [ 0, %entry ], [ 0, %run ], [ %before, %more.left ], [ %before, %skipped ], [ %time, %listen ]
   %k = atomicrmw add ptr %cursor, i64 1 monotonic
   %more = icmp slt i64 %k, %count
   br i1 %more, label %run, label %exhausted
@@ -451,9 +476,18 @@ run:
 more.left:
   %drawn = load atomic i64, ptr %cursor monotonic, align 8
   %left = icmp slt i64 %drawn, %count
-  br i1 %left, label %listen, label %next
+  br i1 %left, label %due, label %next
+due:
+  %listens = icmp eq i64 %skip, 0
+  br i1 %listens, label %listen, label %skipped
+skipped:
+  %skip.less = add i64 %skip, -1
+  br label %next
 listen:
-  %raised = call i1 @interrupted(ptr %watch)
+  %time = call i64 @now()
+  %raised = call i1 @interrupted(ptr %watch, i64 %time)
+  %between.next = call i64 @until_next_look(i64 %between, i64 %before, i64 %time, i64 1, i64 16)
+  %skip.next = add i64 %between.next, -1
   br i1 %raised, label %stop, label %next
 stop:
   %at = atomicrmw xchg ptr %cursor, i64 %count monotonic

@@ -1,4 +1,4 @@
-from diffkern.codegen.prims import accumulate
+from diffkern.printing.prims import accumulate
 
 
 def step_adjoint(tid, x, y, ct_x, ct_y):

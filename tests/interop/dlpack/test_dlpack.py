@@ -12,10 +12,10 @@ import weakref
 
 import numpy as np
 import pytest
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.runtime import dlpack
-from diffkern.testing.fake_cuda import fake_cuda
 
 NATIVE_TYPES = [
     dk.bool_, dk.int8, dk.int16, dk.int32, dk.int64, dk.uint8, dk.uint16, dk.uint32, dk.uint64, dk.float16, dk.float32,

@@ -35,6 +35,8 @@ class Indices:
         w = self.w
         found = ["0", "-1", str(w.below(length)), str(-1 - w.below(length)), "n - 1"]
         for name, below in [*w.thread * 2, *w.counters, *([(w.flat, w.number_of_threads)] * 2)]:
+            if below > length:
+                continue
             found += [name, f"-{name} - 1", f"{name} - n", f"n - 1 - {name}", f"dk.int32(dk.int64({name}))"]
             found += [f"{name} - {k}" for k in (1, 2) if k <= length]
             found += [f"{name} + {k}" for k in (1, 2) if below + k <= length]

@@ -15,7 +15,7 @@ PROGRAM = """
 import hashlib
 import diffkern as dk
 from diffkern.lang import definition_of
-from diffkern.specialize import Specialization
+from diffkern.build.specialize import Specialization
 from diffkern.cache.key import key
 from diffkern.runtime.arguments import bind
 from diffkern.runtime.type_keys import type_of_key

@@ -1,7 +1,7 @@
 import numpy as np
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.testing.fake_cuda import fake_cuda
 
 cleanup.enter_context(fake_cuda())
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 import diffkern as dk
-from diffkern import frontend
-from diffkern.codegen import executor
+from diffkern.frontend import lowering
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import SCALARS, Array, Type
 from diffkern.ir.verify import verify
-from diffkern.passes.widen import widen
+from diffkern.opt.widen import widen
+from diffkern.printing import executor
 
 
 class HostLibrary(types.SimpleNamespace):
@@ -51,7 +51,7 @@ def type_of(value: Any) -> Type:
 
 def lower(function: Callable[..., Any], *args: Any) -> Function:
     """Lower for the given arguments and verify."""
-    fn = frontend.lower(function, [type_of(a) for a in args])
+    fn = lowering.lower(function, [type_of(a) for a in args])
     verify(fn)
     return fn
 

@@ -7,9 +7,9 @@ import pytest
 from device_checks import check_case
 from grad.corpus import CASES
 from runtime_cuda_kernels import square
+from support.fake_driver import driver as fake_cuda
 
 import diffkern as dk
-from diffkern.testing import fake_cuda
 from diffkern.testing.gradcheck import GradientError, gradcheck
 
 NAMES = [name for name in sorted(CASES) if not CASES[name].options and name != "loops.long_contraction"]

@@ -7,9 +7,9 @@ import gc
 import numpy as np
 import pytest
 from runtime_cuda_kernels import accumulate, beyond, countdown, square, total
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.testing.fake_cuda import fake_cuda
 
 G = "cuda:0"
 

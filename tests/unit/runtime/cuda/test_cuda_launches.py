@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from conftest import require
 from runtime_cuda_kernels import Pair, accumulate, beyond, neighbours, reversed_blocks, scale, square, total
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern import abi
-from diffkern.testing.fake_cuda import fake_cuda
 
 G = "cuda:0"
 
@@ -226,7 +226,7 @@ def test_kernels_that_work_in_blocks(driver):
 def test_cubins_and_their_parameters():
     """With a GPU's target the driver gets a real cubin, whose kernel takes just the bytes that are passed."""
     require("cuda.bindings.nvjitlink", "numba_cuda")
-    from diffkern.backends.cuda.cubin import resources
+    from diffkern.targets.cuda.cubin import resources
 
     with fake_cuda(target="sm_90") as driver:
         x = dk.zeros(100, device=G, requires_grad=True)

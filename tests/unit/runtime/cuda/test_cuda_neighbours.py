@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from runtime_cuda_kernels import accumulate
+from support.fake_driver.driver import FakeDriver, fake_cuda
 
 import diffkern as dk
-from diffkern.testing.fake_cuda import FakeDriver, fake_cuda
 
 OTHER = 7  # a context of another library
 

@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 from runtime_cuda_kernels import accumulate, countdown, neighbours, square, total
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.testing.fake_cuda import fake_cuda
 
 G = "cuda:0"
 N = 32

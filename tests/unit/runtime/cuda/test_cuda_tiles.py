@@ -7,12 +7,12 @@ import struct
 import numpy as np
 import pytest
 from conftest import require
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern import abi
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
-from diffkern.testing.fake_cuda import fake_cuda
 
 G = "cuda:0"
 TILE = 8

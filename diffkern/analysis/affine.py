@@ -1,0 +1,162 @@
+"""Index expressions as affine forms: integer combinations of thread index components, invariants and loop variables.
+
+In: a function. Out: for each integer value a form ``const + sum(coefficient * term)``; what is not affine is a term of
+its own. Terms are canonical: two ``tid`` ops of one axis are one term, and so are two ``shape`` ops of one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from diffkern.analysis.uniformity import is_pure
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Kind, Scalar
+from diffkern.ir.views import For, is_loop
+from diffkern.ops.row import Uniformity
+from diffkern.ops.table import lookup
+
+Term = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """``const + sum(terms[t] * t)``; no coefficient is zero."""
+
+    terms: Mapping[Term, int]
+    const: int
+
+    def __add__(self, other: Affine) -> Affine:
+        terms = dict(self.terms)
+        for t, c in other.terms.items():
+            total = terms.get(t, 0) + c
+            if total:
+                terms[t] = total
+            else:
+                terms.pop(t, None)
+        return Affine(terms, self.const + other.const)
+
+    def scaled(self, factor: int) -> Affine:
+        if factor == 0:
+            return Affine({}, 0)
+        return Affine({t: c * factor for t, c in self.terms.items()}, self.const * factor)
+
+    def __sub__(self, other: Affine) -> Affine:
+        return self + other.scaled(-1)
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+
+def tid_term(axis: int) -> Term:
+    """The term that stands for one component of the thread index."""
+    return ("tid", axis)
+
+
+class AffineForms:
+    """Affine forms of the values of one function, computed on demand."""
+
+    def __init__(self, fn: Function) -> None:
+        self.producer: dict[Value, Op] = {}
+        self.loop_of: dict[Value, Op] = {}
+        self.params = set(fn.params)
+        for op in walk(fn.body):
+            for r in op.results:
+                self.producer[r] = op
+            for sub in op.regions:
+                for p in sub.params:
+                    self.loop_of[p] = op
+        self._forms: dict[Value, Affine] = {}
+        self._invariant: dict[Value, bool] = {}
+
+    def of(self, v: Value) -> Affine:
+        """The form of an integer value."""
+        known = self._forms.get(v)
+        if known is None:
+            known = self._forms[v] = self._compute(v)
+        return known
+
+    def _compute(self, v: Value) -> Affine:
+        op = self.producer.get(v)
+        if op is None:
+            return Affine({v: 1}, 0)
+        if op.name == "const" and not isinstance(op.attrs["value"], float):
+            return Affine({}, int(op.attrs["value"]))
+        if op.name == "tid":
+            return Affine({tid_term(op.attrs["axis"]): 1}, 0)
+        if op.name == "shape":
+            return Affine({("shape", op.operands[0], op.attrs["axis"]): 1}, 0)
+        if op.name == "cast" and _widens(op):
+            return self.of(op.operands[0])
+        if op.name == "neg":
+            return self.of(op.operands[0]).scaled(-1)
+        if op.name in ("add", "sub", "mul") and isinstance(v.type, Scalar) and v.type.kind is Kind.INT:
+            a, b = (self.of(x) for x in op.operands)
+            if op.name == "add":
+                return a + b
+            if op.name == "sub":
+                return a - b
+            if b.is_constant:
+                return a.scaled(b.const)
+            if a.is_constant:
+                return b.scaled(a.const)
+        return Affine({v: 1}, 0)
+
+    def invariant(self, term: Term | Value) -> bool:
+        """Whether a term has the same value for all threads of a launch (constants, parameters, shapes of arrays)."""
+        if isinstance(term, tuple):
+            return bool(term[0] == "shape")
+        if not isinstance(term, Value):
+            return False
+        known = self._invariant.get(term)
+        if known is None:
+            known = self._invariant[term] = self._is_invariant(term)
+        return known
+
+    def constant(self, v: Value) -> int | None:
+        """The value of an integer that is a constant."""
+        form = self.of(v)
+        return form.const if form.is_constant else None
+
+    def loop_bounds(self, term: Term) -> tuple[int, int] | None:
+        """Least and greatest value of the variable of a ``for`` whose bounds and step are constants."""
+        loop = self.loop_of.get(term) if isinstance(term, Value) else None
+        if loop is None or loop.name != "for" or term is not For(loop).index:
+            return None
+        trips = For(loop).trips(self.constant)
+        return (min(trips[0], trips[-1]), max(trips[0], trips[-1])) if trips else None
+
+    def _is_invariant(self, v: Value) -> bool:
+        if v in self.params:
+            return True
+        op = self.producer.get(v)
+        if op is None or not is_pure(op) or lookup(op.name).uniformity is not Uniformity.LAUNCH:
+            return False
+        return all(self.invariant(x) for x in op.operands)
+
+
+def _widens(op: Op) -> bool:
+    source, to = op.operands[0].type, op.results[0].type
+    return (
+        isinstance(source, Scalar)
+        and isinstance(to, Scalar)
+        and source.kind is Kind.INT
+        and to.kind is Kind.INT
+        and to.bits >= source.bits
+    )
+
+
+def enclosing_loops(fn: Function) -> dict[Op, tuple[Op, ...]]:
+    """For every op the ``for`` and ``while`` ops around it, outermost first."""
+    out: dict[Op, tuple[Op, ...]] = {}
+
+    def visit(region: Region, loops: tuple[Op, ...]) -> None:
+        for op in region.ops:
+            out[op] = loops
+            inner = (*loops, op) if is_loop(op) else loops
+            for sub in op.regions:
+                visit(sub, inner)
+
+    visit(fn.body, ())
+    return out

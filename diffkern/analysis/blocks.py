@@ -1,0 +1,184 @@
+"""Blocks of threads: barriers are checked, and what is the same for all threads of a block is found.
+
+``check_blocks`` refuses a barrier that some threads of a block may miss: it may stand only under conditions and in
+loops whose course is the same for all threads of a block.
+"""
+
+from __future__ import annotations
+
+import math
+
+from diffkern.analysis.uniformity import tells_threads_apart, varying_values
+from diffkern.errors import AutodiffError, KernelTypeError
+from diffkern.ir.clone import defined_in
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import INT32
+from diffkern.ir.views import Slot, control
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+
+__all__ = [
+    "MAX_BLOCK_DIM",
+    "SHARED_BYTES",
+    "blockwise_op",
+    "check_adjoint",
+    "check_blocks",
+    "decided_for_all",
+    "has_barrier",
+    "of_single_threads",
+    "shared_bytes",
+    "stacks_of_blocks",
+    "uniform_values",
+    "with_blocks_of_one",
+]
+
+MAX_BLOCK_DIM = 1024
+SHARED_BYTES = 48 * 1024
+"""What every GPU gives a block without being asked."""
+
+
+def blockwise_op(fn: Function) -> Op | None:
+    """The first op by which threads of a block work together, if there is one."""
+    return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
+
+
+def has_barrier(op: Op) -> bool:
+    """Whether there is a barrier in the regions of an op."""
+    return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
+
+
+def of_single_threads(fn: Function) -> bool:
+    """Whether the threads of a block work together, and one by one rather than on tiles."""
+    families = {lookup(op.name).family for op in walk(fn.body)}
+    return "block" in families and "tile" not in families
+
+
+def shared_bytes(fn: Function) -> int:
+    """Bytes of the shared arrays of a block, each beginning at a multiple of 16."""
+    arrays = [op for op in fn.body.ops if op.name == "shared_new"]
+    return sum((math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize + 15) // 16 * 16 for op in arrays)
+
+
+def check_blocks(fn: Function) -> None:
+    """Check that barriers are reached by all threads of a block, and that shared arrays are made once.
+
+    Raises
+    ------
+    KernelTypeError
+        With the line of the barrier or array.
+    """
+    if blockwise_op(fn) is None:
+        return
+    _check_tiles(fn)
+    if fn.tid_arity > 3:
+        raise KernelTypeError(
+            f"kernel {fn.name} works in blocks and asks for 4 axes; at most 3 are possible", loc=fn.loc
+        )
+    top = set(fn.body.ops)
+    for op in walk(fn.body):
+        if op.name == "shared_new" and op not in top:
+            raise KernelTypeError(
+                "a shared array is made inside a loop or under a condition",
+                loc=op.loc,
+                remedy="make it at the beginning of the kernel",
+            )
+    size = shared_bytes(fn)
+    if size > SHARED_BYTES:
+        raise KernelTypeError(
+            f"kernel {fn.name} has shared arrays of {size} bytes; a block has {SHARED_BYTES}",
+            loc=fn.loc,
+            remedy="make them smaller",
+        )
+    _check_region(fn.body, uniform_values(fn), None)
+
+
+def check_adjoint(fn: Function, limit: int | None) -> None:
+    """Check that the adjoint of such a kernel has barriers for all threads of a block, and room in shared memory.
+
+    Parameters
+    ----------
+    fn : Function
+        The adjoint.
+    limit : int or None
+        Bytes of shared memory that a block of the target has; None without a limit.
+
+    Raises
+    ------
+    AutodiffError
+        If it has not.
+    """
+    if not of_single_threads(fn):
+        return
+    _check_region(fn.body, uniform_values(fn), None)
+    size = shared_bytes(fn)
+    if limit is not None and size > limit:
+        raise AutodiffError(
+            f"the adjoint of kernel {fn.name.removesuffix('_adjoint')} needs {size} bytes of shared memory, for "
+            f"cotangents and for contents that it restores; a block has {limit}",
+            loc=fn.loc,
+            remedy="make the shared arrays smaller, or overwrite them less often in one launch",
+        )
+
+
+def _check_tiles(fn: Function) -> None:
+    ops = list(walk(fn.body))
+    tile = next((op for op in ops if lookup(op.name).family == "tile"), None)
+    single = next((op for op in ops if lookup(op.name).family == "block" and op.name != "block_dim"), None)
+    if tile is not None and single is not None:
+        where = f" in line {tile.loc.line}" if tile.loc is not None else ""
+        raise KernelTypeError(
+            f"threads of a block work one by one here, and as a whole on the tile{where}",
+            loc=single.loc,
+            remedy="use either tiles or shared arrays and barriers in a kernel",
+        )
+
+
+def with_blocks_of_one(fn: Function) -> Function:
+    """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
+    ops = list(walk(fn.body))
+    if any(lookup(op.name).family == "tile" for op in ops):
+        for op in ops:
+            if op.name == "block_dim":
+                op.name, op.attrs = "const", {"value": 1, "type": INT32}
+    return fn
+
+
+def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> None:
+    for op in region.ops:
+        if op.name == "barrier" and parting is not None:
+            where = f" in line {parting.loc.line}" if parting.loc is not None else ""
+            what = "the condition" if parting.name == "if" else "the loop"
+            raise KernelTypeError(
+                f"some threads of a block may miss this barrier: {what}{where} depends on the thread",
+                loc=op.loc,
+                remedy="let all threads reach it, and put what only some of them do under the condition",
+            )
+        for sub in op.regions:
+            _check_region(sub, uniform, parting or (None if decided_for_all(op, uniform) else op))
+
+
+def decided_for_all(op: Op, uniform: set[Value]) -> bool:
+    """Whether all threads of a block take the same way through a loop or branch."""
+    return uniform.issuperset(control(op).deciding)
+
+
+def uniform_values(fn: Function) -> set[Value]:
+    """Values that are the same for all threads of a block (greatest fixpoint)."""
+
+    def differs(op: Op) -> bool:
+        return tells_threads_apart(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+
+    return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
+
+
+def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
+    """Loop stacks that are used across barriers, with the ops that make them: those of loops around barriers."""
+    made = {op.result: op for op in walk(fn.body) if op.name == "stack_new"}
+    found: dict[Value, Op] = {}
+    for op in walk(fn.body) if made else ():
+        if has_barrier(op):
+            inside = [inner for sub in op.regions for inner in walk(sub)]
+            own = {inner.result for inner in inside if inner.name == "stack_new"}
+            used = (Slot(inner).stack for inner in inside if inner.name in ("stack_get", "stack_set"))
+            found.update((v, made[v]) for v in used if v not in own)
+    return found

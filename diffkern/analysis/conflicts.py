@@ -1,0 +1,87 @@
+"""Which accumulations of an adjoint may be plain additions, and what the launch must see to otherwise.
+
+In: an adjoint and its cotangent parameters. Out: a :class:`Conflict` per cotangent buffer, and accumulations to
+addresses that are the same for all threads in mode ``reduce``. The union of all sites of a buffer counts, not each
+site alone: ``ct_x[i - 1] += a`` and ``ct_x[i + 1] += b`` are each one-to-one, and together are not.
+
+``none``     no two threads touch one element
+``bounded``  only threads whose indices differ by a vector within ``reach`` do: two colours of chunks suffice
+``reduce``   only uniform addresses: partial sums per chunk
+``general``  anything may happen: private copies (where ``private`` is true) or atomics
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffkern.analysis.affine import AffineForms
+from diffkern.analysis.threads import Never, relate, uniform
+from diffkern.analysis.tile_access import shadow
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.views import Access
+from diffkern.manifest import Conflict
+from diffkern.ops.memory import ACCUMULATES
+
+
+def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
+    """Classify each cotangent buffer; sets the mode of uniform accumulations to ``reduce``."""
+    seen = shadow(fn)
+    forms = AffineForms(seen.fn)
+    sites: dict[Value, list[Op]] = {b: [] for b in buffers}
+    for op in walk(seen.fn.body):
+        if op.name in ("load", "store", "accumulate", "atomic") and Access(op).array in sites:
+            sites[Access(op).array].append(op)
+    found = [_classify(forms, fn.tid_arity, sites[b]) for b in buffers]
+    for access, op in seen.accesses.items():
+        if "mode" in access.attrs:
+            op.attrs = {**op.attrs, "mode": access.attrs["mode"]}
+    return found
+
+
+def use_atomics(fn: Function, buffers: Sequence[Value]) -> None:
+    """Make every plain accumulation into the given buffers atomic, in place."""
+    chosen = set(buffers)
+    for op in walk(fn.body):
+        if op.name in ACCUMULATES and Access(op).array in chosen and op.attrs["mode"] == "plain":
+            op.attrs = {**op.attrs, "mode": "atomic"}
+
+
+def settle_blocks(fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
+    """Make accumulations atomic, in place, where blocks of threads that work together on the CPU may meet.
+
+    A launch of whole blocks is not cut into chunks of two colours, and not into groups with copies.
+    """
+    meeting = [b for b, c in zip(buffers, conflicts, strict=True) if c.kind in ("bounded", "general")]
+    use_atomics(fn, meeting)
+    return tuple(c if b not in meeting else Conflict("none") for b, c in zip(buffers, conflicts, strict=True))
+
+
+def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
+    private = all(op.name == "accumulate" for op in sites)
+    if private:
+        for op in sites:
+            if uniform(forms, Access(op).index):
+                op.attrs = {**op.attrs, "mode": "reduce"}
+    left = [op for op in sites if op.attrs.get("mode") != "reduce"]
+    if not any(op.name == "accumulate" for op in left):
+        return Conflict("reduce" if len(left) < len(sites) else "none", private=private)
+    reach: list[list[int]] = [[0, 0] for _ in range(arity)]
+    meets = False
+    for k, a in enumerate(left):
+        for b in left[k:]:
+            if a.name != "accumulate" and (b.name != "accumulate" or Access(a).index == Access(b).index):
+                continue  # stores: one thread per element, by the language's precondition
+            if b.name != "accumulate" and Access(a).index == Access(b).index:
+                continue
+            relation = relate(forms, a, b)
+            if isinstance(relation, Never) or relation.same_thread(arity):
+                continue
+            if not relation.pins(arity):
+                return Conflict("general", private=private)
+            meets = True
+            for axis, (low, high) in relation.axes.items():
+                reach[axis][0] = min(reach[axis][0], low, -high)
+                reach[axis][1] = max(reach[axis][1], high, -low)
+    if meets:
+        return Conflict("bounded", tuple((lo, hi) for lo, hi in reach), private)
+    return Conflict("none", private=private)

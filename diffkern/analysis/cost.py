@@ -1,0 +1,42 @@
+"""A rough count of the work of one thread, in simple operations: what chunk sizes are chosen by."""
+
+from __future__ import annotations
+
+from diffkern.ir.nodes import Function, Op, Region
+from diffkern.ir.types import Tile
+from diffkern.ir.views import is_loop
+from diffkern.ops.table import lookup
+
+UNKNOWN_TRIPS = 16.0
+
+
+def thread_cost(fn: Function) -> float:
+    """Estimated operations per thread; loops of unknown length count as 16 trips."""
+    return max(1.0, _region(fn.body))
+
+
+def _tile(op: Op) -> float:
+    """The work of an operation on tiles, most of which is done in vectors."""
+    sizes = [v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
+    largest = float(max(sizes, default=1))
+    if op.name == "tile_map":
+        return largest * (1.0 + _region(op.attrs["body"])) / 4.0
+    if op.name in ("tile_matmul", "tile_cholesky", "tile_triangular_solve", "tile_sort"):
+        first = op.operands[0].type
+        inner = first.shape[-1] if isinstance(first, Tile) else 1
+        return largest * inner / 8.0
+    return 1.0 if op.name in ("tile_extract", "tile_reshape", "tile_permute", "tile_broadcast") else largest / 2.0
+
+
+def _region(region: Region) -> float:
+    total = 0.0
+    for op in region.ops:
+        if is_loop(op):
+            total += UNKNOWN_TRIPS * sum(map(_region, op.regions))
+        elif op.regions:
+            total += sum(map(_region, op.regions))
+        elif op.name.startswith("tile_"):
+            total += _tile(op)
+        else:
+            total += lookup(op.name).cost
+    return total

@@ -1,0 +1,207 @@
+"""What does a load from a written array see: the content before the launch, or the content after it?
+
+In: a function after promotion. Out: for each load from an array that the function writes, a :class:`Source`. A load
+sees the *entry* content if no store of the same thread may come before it to the same element, and the *final* content
+if none may come after it. Everything else is *unknown*: the adjoint cannot know the value again without re-executing
+the stores, which it never does. Loads that another thread may overwrite in the same launch are *racing*.
+
+The test is the classical dependence test: along each axis the two index expressions are compared as affine forms in
+the variables of common loops, which gives the distance, in iterations, between the two accesses of one element.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from diffkern.analysis.affine import Affine, AffineForms, enclosing_loops
+from diffkern.analysis.blocks import blockwise_op
+from diffkern.analysis.threads import Never, relate
+from diffkern.analysis.tile_access import shadow
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access, For
+
+
+class Source(enum.Enum):
+    """Where the value of a load from a written array can be had again."""
+
+    ENTRY = "entry"
+    FINAL = "final"
+    UNKNOWN = "unknown"
+    RACING = "racing"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFact:
+    """A load's source and, where that is bad news, the store that is the reason."""
+
+    source: Source
+    store: Op | None = None
+
+
+@dataclass(slots=True)
+class _Order:
+    """Whether a store may come before and after a load, for the same element and the same thread."""
+
+    before: bool = False
+    after: bool = False
+
+
+@dataclass(slots=True)
+class Positions:
+    """Program order: a number per op, and the branches of ifs around it."""
+
+    number: dict[Op, int] = field(default_factory=dict)
+    branches: dict[Op, tuple[tuple[Op, int], ...]] = field(default_factory=dict)
+
+    def visit(self, region: Region, branches: tuple[tuple[Op, int], ...] = ()) -> None:
+        for op in region.ops:
+            self.number[op] = len(self.number)
+            self.branches[op] = branches
+            for k, sub in enumerate(op.regions):
+                self.visit(sub, (*branches, (op, k)) if op.name == "if" else branches)
+
+    def exclusive(self, a: Op, b: Op) -> bool:
+        """Whether two ops stand in different branches of one if (within one iteration of every loop around both)."""
+        taken = dict(self.branches[b])
+        return any(op in taken and taken[op] != k for op, k in self.branches[a])
+
+    def implies(self, a: Op, b: Op) -> bool:
+        """Whether whoever executes ``a`` executes ``b``, as far as branches go."""
+        return set(self.branches[b]) <= set(self.branches[a])
+
+
+def classify_loads(fn: Function) -> dict[Op, LoadFact]:
+    """A fact for each load from an array parameter that the function stores to or updates atomically."""
+    seen = shadow(fn)
+    forms = AffineForms(seen.fn)
+    loops = enclosing_loops(seen.fn)
+    order = Positions()
+    order.visit(seen.fn.body)
+    writes: dict[Value, list[Op]] = {}
+    for op in walk(seen.fn.body):
+        if op.name in ("store", "atomic") and not is_shared(Access(op).array.type):
+            writes.setdefault(Access(op).array, []).append(op)
+    alone = fn.tid_arity == 0 and blockwise_op(fn) is None
+    return {
+        seen.original(op): _classify(op, writes[Access(op).array], forms, loops, order, fn.tid_arity, alone)
+        for op in walk(seen.fn.body)
+        if op.name == "load" and Access(op).array in writes
+    }
+
+
+def _classify(
+    load: Op,
+    writes: list[Op],
+    forms: AffineForms,
+    loops: dict[Op, tuple[Op, ...]],
+    order: Positions,
+    arity: int,
+    alone: bool,
+) -> LoadFact:
+    total = _Order()
+    for write in writes:
+        implied = load.attrs.get("carried") or (order.implies(load, write) and begins(loops[write], loops[load]))
+        if write.name == "atomic" or not (alone or _same_thread(forms, load, write, arity, implied)):
+            return LoadFact(Source.RACING, write)
+        found = _order(load, write, forms, loops, order)
+        total.before |= found.before
+        total.after |= found.after
+    if not total.before:
+        return LoadFact(Source.ENTRY)
+    if not total.after:
+        return LoadFact(Source.FINAL)
+    return LoadFact(Source.UNKNOWN, writes[0])
+
+
+def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
+    """Whether an op in the loops ``inner`` stands in the loops ``outer`` first of all."""
+    return inner[: len(outer)] == outer
+
+
+def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int, implied: bool) -> bool:
+    """Whether no other thread writes the element: proved, or because the thread that reads also stores there.
+
+    The latter rests on the precondition of stores (one thread per element), so it holds only where a thread that comes
+    to the load comes to the store as well, with the very same index. (A kernel that never asks for its index stores the
+    same elements in every thread, so it has only one: its caller does not ask.)
+    """
+    if implied and Access(load).index == Access(write).index:
+        return True
+    relation = relate(forms, load, write)
+    return isinstance(relation, Never) or relation.same_thread(arity)
+
+
+def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions) -> _Order:
+    """Solve for the iteration distance of the common loops, from the load to the store."""
+    common = [a for a, b in zip(loops[load], loops[write], strict=False) if a is b]
+    distance = _distances(load, write, forms, common)
+    if distance is None:
+        return _Order()
+    for loop in common:
+        d = distance.get(loop)
+        if d is None:
+            return _Order(True, True)
+        if d:
+            return _Order(before=d < 0, after=d > 0)
+    if order.exclusive(load, write):
+        return _Order()
+    earlier = order.number[write] < order.number[load]
+    return _Order(before=earlier, after=not earlier)
+
+
+def _distances(load: Op, write: Op, forms: AffineForms, common: list[Op]) -> dict[Op, int] | None:
+    """Iterations from the load to a store of the same element, per loop where it is determined; None if never."""
+    found: dict[Op, int] = {}
+    wraps = zip(Access(load).wrap, Access(write).wrap, strict=True)
+    for x, y, (wrap_x, wrap_y) in zip(Access(load).index, Access(write).index, wraps, strict=True):
+        if wrap_x or wrap_y:
+            continue
+        solved = _solve_axis(forms, forms.of(x), forms.of(y), common)
+        if solved is None:
+            return None
+        for loop, d in solved.items():
+            if found.setdefault(loop, d) != d:
+                return None
+    return found
+
+
+def _solve_axis(forms: AffineForms, x: Affine, y: Affine, common: list[Op]) -> dict[Op, int] | None:
+    variables = {For(loop).index: loop for loop in common if loop.name == "for"}
+    in_x = {t: c for t, c in x.terms.items() if t in variables}
+    in_y = {t: c for t, c in y.terms.items() if t in variables}
+    rest_x = {t: c for t, c in x.terms.items() if t not in variables}
+    rest_y = {t: c for t, c in y.terms.items() if t not in variables}
+    if in_x != in_y or rest_x != rest_y or not all(_fixed(forms, t, common) for t in rest_x):
+        return {}
+    if not in_x:
+        return {} if x.const == y.const else None
+    if len(in_x) > 1:
+        return {}
+    ((variable, c),) = in_x.items()
+    loop = variables[variable]
+    step = forms.of(For(loop).step)
+    if not step.is_constant or step.const == 0:
+        return {}
+    # c * k + x.const == c * k' + y.const; k' - k is a whole number of steps if both count from the same start
+    d, remainder = divmod(x.const - y.const, c * step.const)
+    if not remainder:
+        return {loop: d}
+    same_start = all(_fixed(forms, t, common) for t in forms.of(For(loop).start).terms)
+    return None if same_start or (x.const - y.const) % c else {}
+
+
+def _fixed(forms: AffineForms, term: object, common: list[Op]) -> bool:
+    """Whether a term keeps its value within one thread while the common loops run."""
+    if isinstance(term, tuple):
+        return True
+    inner: set[Value] = set()
+    for loop in common[:1]:
+        for sub in loop.regions:
+            inner.update(sub.params)
+            for op in walk(sub):
+                inner.update(op.results)
+                for nested in op.regions:
+                    inner.update(nested.params)
+    return term not in inner

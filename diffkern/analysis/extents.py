@@ -1,0 +1,160 @@
+"""What every launch does for certain: accesses that no condition guards, and updates that all of its threads make.
+
+In: a function. Out: facts that can be held against the dimensions and shapes of a launch before it runs.
+
+``accesses`` an access whose index is an affine form of the thread index, made by every thread of any launch. Along each
+             axis the least and the greatest index are attained in corners of the launch, so a launch is wrong if one of
+             them lies outside the array, and never otherwise refused.
+``alone``    a plain store to an element that is the same for all threads, of what was read from that very element: with
+             more than one thread the result depends on their order.
+
+An access under a condition, in a ``while`` or behind an early ``return`` is none of these; in a ``for`` it is if the
+bounds are literals and shapes, and counts where these make trips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from diffkern import manifest
+from diffkern.analysis.affine import Affine, AffineForms
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Array, Scalar, is_shared
+from diffkern.ir.views import Access, For
+from diffkern.ops.table import lookup
+
+__all__ = ["certain_extents", "update_by_all"]
+
+_ACCESSES = frozenset({"load", "store", "atomic"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A ``for`` that counts by one from ``lo`` to before ``hi``, both affine in shapes."""
+
+    lo: Affine
+    hi: Affine
+
+
+def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
+    """The accesses that every thread makes, one entry per axis of an array and form of the index."""
+    forms = AffineForms(fn)
+    position = {p: k for k, p in enumerate(fn.params)}
+    found: dict[manifest.Access, None] = {}
+    for op, loops in _executed(forms, fn.body, {}):
+        if op.name not in _ACCESSES or Access(op).array not in position:
+            continue
+        trips = tuple(_linear(loop.hi - loop.lo, position) for loop in loops.values() if not _trips(loop))
+        for axis, (v, wrap) in enumerate(zip(Access(op).index, Access(op).wrap, strict=True)):
+            bounds = _bounds(forms.of(v), loops) if _exact(forms, v) else None
+            if bounds is None:
+                continue
+            tids, low, high = bounds[0], _linear(bounds[1], position), _linear(bounds[2], position)
+            array = position[Access(op).array]
+            shapes = {array, *(t[0] for form in (low, high, *trips) for t in form.terms)}
+            ranks = tuple((k, _ndim(fn.params[k])) for k in sorted(shapes))
+            found[manifest.Access(array, axis, wrap, tids, low, high, trips, ranks)] = None
+    return tuple(found)
+
+
+def _ndim(p: Value) -> int:
+    assert isinstance(p.type, Array)
+    return p.type.ndim
+
+
+def update_by_all(fn: Function) -> Op | None:
+    """The first store by which all threads of a launch change one element they have read; None if there is none."""
+    forms = AffineForms(fn)
+    for op in walk(fn.body):
+        if op.attrs.get("alone"):
+            return op
+    for op, loops in _executed(forms, fn.body, {}):
+        if op.name == "store" and not is_shared(Access(op).array.type) and all(_trips(loop) for loop in loops.values()):
+            same = all(_same_for_all(forms, v, loops) for v in Access(op).index)
+            if same and _reads_element(forms, op):
+                return op
+    return None
+
+
+def _executed(forms: AffineForms, region: Region, loops: dict[Value, _Loop]) -> Iterator[tuple[Op, dict[Value, _Loop]]]:
+    """The ops that all threads execute, each with the loops around it by their variables."""
+    for op in region.ops:
+        yield op, loops
+        loop = _counted(forms, op) if op.name == "for" else None
+        if loop is not None:
+            yield from _executed(forms, For(op).body, {**loops, For(op).index: loop})
+
+
+def _counted(forms: AffineForms, op: Op) -> _Loop | None:
+    lo, hi, step = map(forms.of, For(op).bounds)
+    if not (step.is_constant and step.const == 1):
+        return None
+    if not all(isinstance(t, tuple) and t[0] == "shape" for t in (*lo.terms, *hi.terms)):
+        return None
+    trips = hi - lo
+    return None if trips.is_constant and trips.const < 1 else _Loop(lo, hi)
+
+
+def _trips(loop: _Loop) -> bool:
+    return (loop.hi - loop.lo).is_constant
+
+
+def _exact(forms: AffineForms, v: Value) -> bool:
+    """Whether an index is what its affine form says: sums of narrow integers may have wrapped before a cast."""
+    op = forms.producer.get(v)
+    if op is None or not (lookup(op.name).affine or op.name == "cast"):
+        return True
+    t = op.operands[0].type
+    if op.name == "cast" and isinstance(t, Scalar) and t.bits < 32:
+        inner = forms.producer.get(op.operands[0])
+        return inner is None or inner.name == "const"
+    return all(_exact(forms, x) for x in op.operands)
+
+
+def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, int], ...], Affine, Affine] | None:
+    """An index taken apart: coefficients of the thread index, and the least and greatest value of the rest."""
+    tids: list[tuple[int, int]] = []
+    low = high = Affine({}, form.const)
+    for term, c in form.terms.items():
+        if isinstance(term, tuple) and term[0] == "tid":
+            tids.append((term[1], c))
+        elif isinstance(term, tuple) and term[0] == "shape" and isinstance(term[1], Value):
+            low, high = low + Affine({term: c}, 0), high + Affine({term: c}, 0)
+        elif isinstance(term, Value) and term in loops:
+            first, last = loops[term].lo, loops[term].hi - Affine({}, 1)
+            low += (first if c > 0 else last).scaled(c)
+            high += (last if c > 0 else first).scaled(c)
+        else:
+            return None
+    return tuple(tids), low, high
+
+
+def _linear(form: Affine, position: dict[Value, int]) -> manifest.Linear:
+    terms = ((position[t[1]], t[2], c) for t, c in form.terms.items() if isinstance(t, tuple))
+    return manifest.Linear(form.const, tuple(terms))
+
+
+def _same_for_all(forms: AffineForms, v: Value, loops: dict[Value, _Loop]) -> bool:
+    return all(t in loops or forms.invariant(t) for t in forms.of(v).terms)
+
+
+def _reads_element(forms: AffineForms, store: Op) -> bool:
+    """Whether what is stored is computed from what the element held."""
+
+    def place(access: Op) -> list[Affine]:
+        return [forms.of(v) for v in Access(access).index]
+
+    seen: set[Value] = set()
+    left = [Access(store).value]
+    while left:
+        v = left.pop()
+        op = forms.producer.get(v)
+        if op is None or v in seen:
+            continue
+        seen.add(v)
+        if op.name == "load" and Access(op).array is Access(store).array and place(op) == place(store):
+            return True
+        if not op.regions:
+            left += op.operands
+    return False

@@ -1,0 +1,139 @@
+"""When can two accesses of one buffer, made by two different threads of a launch, meet in one element?
+
+The question behind plain accumulation in adjoints (no atomic needed) and behind the refusal of kernels in which a
+thread reads what another one writes. Given two index tuples, :func:`relate` bounds the difference ``t - t'`` of the
+thread indices under which they name the same element:
+
+``Never()``         no pair of threads, not even a thread with itself;
+``Distance(d)``     only if ``t - t'`` lies in the interval that ``d`` gives for an axis, whatever it is on others;
+``Distance({})``    nothing is known.
+
+Loop variables with constant bounds count with their range: ``x[8 * i + k]`` with ``k in range(8)`` is one thread's own,
+and ``x[i + k]`` with ``k in range(-9, 10)`` is shared with at most eighteen neighbours on each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diffkern.analysis.affine import Affine, AffineForms, tid_term
+from diffkern.ir.nodes import Op, Value
+from diffkern.ir.views import Access, For
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """The accesses never name the same element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Meeting threads differ by at least and at most this much on each named axis of the thread index."""
+
+    axes: Mapping[int, Interval]
+
+    def pins(self, arity: int) -> bool:
+        """Whether the difference is bounded on all axes of the thread index."""
+        return arity > 0 and all(axis in self.axes for axis in range(arity))
+
+    def same_thread(self, arity: int) -> bool:
+        """Whether only a thread and itself can meet."""
+        return self.pins(arity) and all(self.axes[axis] == (0, 0) for axis in range(arity))
+
+
+Relation = Never | Distance
+
+
+def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
+    """Relation of two accesses (see the module's text); indices that may be negative and wrap tell nothing."""
+    axes: dict[int, Interval] = {}
+    wraps = zip(Access(a).wrap, Access(b).wrap, strict=True)
+    for x, y, (wrap_x, wrap_y) in zip(Access(a).index, Access(b).index, wraps, strict=True):
+        if wrap_x or wrap_y:
+            continue
+        solved = _solve(forms, forms.of(x), forms.of(y))
+        if isinstance(solved, Never):
+            return solved
+        for axis, (low, high) in solved.axes.items():
+            known = axes.get(axis, (low, high))
+            axes[axis] = (max(low, known[0]), min(high, known[1]))
+            if axes[axis][0] > axes[axis][1]:
+                return Never()
+    return Distance(axes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """An index taken apart: coefficients of the thread index, invariant terms, and what varies otherwise, bounded."""
+
+    tids: dict[int, int]
+    invariant: dict[object, int]
+    low: int
+    high: int
+
+
+def _solve(forms: AffineForms, x: Affine, y: Affine) -> Relation:
+    """Solve ``x(t) = y(t')`` on one axis of the array for ``t - t'``."""
+    row = _row(forms, x)
+    if row is not None and row == _row(forms, y):
+        return Distance({row[0]: (0, 0)})
+    a, b = _split(forms, x), _split(forms, y)
+    if a is None or b is None or a.invariant != b.invariant or a.tids != b.tids:
+        return Distance({})
+    low, high = b.low - a.high, b.high - a.low  # the range of coefficient * (t - t')
+    if not a.tids:
+        return Distance({}) if low <= 0 <= high else Never()
+    if len(a.tids) > 1:
+        return Distance({})
+    ((axis, c),) = a.tids.items()
+    if c < 0:
+        low, high, c = -high, -low, -c
+    first, last = -(-low // c), high // c
+    return Never() if first > last else Distance({axis: (first, last)})
+
+
+def _row(forms: AffineForms, form: Affine) -> tuple[int, Affine] | None:
+    """Of an index ``t * n + j`` with ``0 <= j < n`` for the thread index ``t`` the axis and ``n``: a row of its own."""
+    variable = next((t for t in form.terms if isinstance(t, Value) and t in forms.loop_of), None)
+    product = next((t for t in form.terms if isinstance(t, Value) and t in forms.producer), None)
+    if variable is None or product is None or form.const or dict(form.terms) != {variable: 1, product: 1}:
+        return None
+    loop, op = forms.loop_of[variable], forms.producer[product]
+    if op.name != "mul" or loop.name != "for" or variable is not For(loop).index:
+        return None
+    lo, hi, step = map(forms.of, For(loop).bounds)
+    if not (lo.is_constant and lo.const >= 0 and step.is_constant and step.const > 0):
+        return None
+    for a, b in (op.operands, op.operands[::-1]):
+        index, width = forms.of(a), forms.of(b)
+        axis = next((t[1] for t in index.terms if isinstance(t, tuple) and t[0] == "tid"), None)
+        if axis is not None and index == Affine({tid_term(axis): 1}, 0) and width == hi:
+            return (axis, width) if all(forms.invariant(t) for t in width.terms) else None
+    return None
+
+
+def _split(forms: AffineForms, form: Affine) -> _Parts | None:
+    """The parts of an index; None if a term varies in a way that has no known bounds."""
+    tids: dict[int, int] = {}
+    invariant: dict[object, int] = {}
+    low = high = form.const
+    for term, c in form.terms.items():
+        if isinstance(term, tuple) and term[0] == "tid":
+            tids[term[1]] = c
+        elif forms.invariant(term):
+            invariant[term] = c
+        else:
+            bounds = forms.loop_bounds(term)
+            if bounds is None:
+                return None
+            low += min(c * bounds[0], c * bounds[1])
+            high += max(c * bounds[0], c * bounds[1])
+    return _Parts(tids, invariant, low, high)
+
+
+def uniform(forms: AffineForms, index: Sequence[Value]) -> bool:
+    """Whether an index tuple is the same for all threads of a launch."""
+    return all(forms.invariant(v) for v in index)

@@ -1,1 +1,0 @@
-"""IR to LLVM: scalar operations, memory, control flow, the loop over threads, and the compiler itself."""

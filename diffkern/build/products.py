@@ -1,0 +1,276 @@
+"""LTO code of matrix products: from the cache where it is known, otherwise made in parallel and kept.
+
+In: the products that kernels call. Out: their code. What a product is decides its key (with the versions of libmathdx
+and of the compiler it uses), so kernels share code, and so do processes. Making one takes seconds to a minute; several
+are made at once, each in a process of its own, with a progress bar on a terminal once that takes more than a second.
+
+They take about equally long, so that one after another for each processor would leave processors idle at the end: of
+three products on two processors, one for a third of the time. The last ones therefore share the processors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from diffkern.build.specialize import current_store
+from diffkern.cache.environment import distribution_versions
+from diffkern.cache.key import key
+from diffkern.cache.manifest import Entry
+from diffkern.cache.store import Store
+from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.platforms import MATHDX
+from diffkern.runtime.native.pool import processors
+from diffkern.targets.cuda.mathdx import Product, explain
+
+__all__ = ["Products", "codes", "generated", "obtain", "product_key"]
+
+_CODE = "kernel.ltoir"
+_BAR_AFTER_S = 1.0
+_MEMORY = 2 << 30
+"""Bytes that a process takes at most: 16 x 16 x 16 float16 takes 2.1 GB."""
+
+Command = Callable[[Product], list[str]]
+
+_generated = 0
+
+
+def generated() -> int:
+    """How many products this process has had made, the cache not knowing them."""
+    return _generated
+
+
+@dataclass(frozen=True)
+class Products:
+    """The code of some products.
+
+    Attributes
+    ----------
+    code
+        LTO code by product.
+    made
+        The products that were made for this, the others being known.
+    cpu_seconds
+        Processor time that making them took, all processes together.
+    """
+
+    code: dict[Product, bytes]
+    made: tuple[Product, ...] = ()
+    cpu_seconds: float = 0.0
+    symbols: tuple[str, ...] = field(default=())
+
+
+def codes(products: Sequence[Product]) -> list[bytes]:
+    """The code of each of some products.
+
+    Raises
+    ------
+    CompileError
+        If libmathdx is not installed, or one of them cannot be made.
+    """
+    found = obtain(products).code
+    return [found[product] for product in products]
+
+
+def product_key(product: Product) -> str:
+    """The key under which a product's code is kept."""
+    nvrtc = os.environ.get("DIFFKERN_NVRTC", "")
+    versions = [(name, version.encode()) for name, version in distribution_versions(MATHDX)]
+    return key([("kind", b"matrix product"), *product.fields, *versions, ("nvrtc", nvrtc.encode())])
+
+
+def obtain(
+    products: Iterable[Product],
+    *,
+    store: Store | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+    command: Command | None = None,
+) -> Products:
+    """Get the code of products.
+
+    Parameters
+    ----------
+    products : iterable of Product
+        What is wanted; the same one may come several times.
+    store : Store, optional
+        Where code is kept; the cache directory by default.
+    processes : int, optional
+        How many to make at once, the last ones excepted; by default as many as processors, and as fit into the memory.
+    progress : bool, optional
+        Whether to show a progress bar on standard error; by default where that is a terminal.
+    command : callable, optional
+        The command that makes a product's code.
+
+    Raises
+    ------
+    CompileError
+        If one of them cannot be made; the others are kept all the same.
+    """
+    wanted = list(dict.fromkeys(products))
+    for product in wanted:
+        product.check()
+    kept = current_store() if store is None else store
+    code: dict[Product, bytes] = {}
+    for product in wanted:
+        entry = kept.get(product_key(product))
+        if entry is not None and _CODE in entry.more:
+            code[product] = entry.more[_CODE]
+    symbols = tuple(p.symbol for p in wanted)
+    missing = [product for product in wanted if product not in code]
+    if not missing:
+        return Products(code, symbols=symbols)
+    shown = sys.stderr.isatty() if progress is None else progress
+    with contextlib.ExitStack() as building:
+        # In one order, so that two processes that want the same products never wait for each other.
+        for name, product in sorted({product_key(p): p for p in missing}.items()):
+            building.enter_context(kept.building(name))
+            entry = kept.get(name)
+            if entry is not None and _CODE in entry.more:  # made by another process while this one waited
+                code[product] = entry.more[_CODE]
+        missing = [product for product in missing if product not in code]
+        before = os.times()
+        errors = _Makers(missing, code, kept, processes or _processes(), shown, command or _command).run()
+        after = os.times()
+    _count(len(missing) - len(errors))
+    raise_all(errors)
+    spent = after.children_user - before.children_user + after.children_system - before.children_system
+    return Products(code, tuple(missing), spent, symbols)
+
+
+def _processes() -> int:
+    """One for each processor, as long as twice as many fit into the memory."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # only libmathdx's own systems can tell
+        return processors()
+    return max(1, min(processors(), memory // (2 * _MEMORY)))
+
+
+def _count(made: int) -> None:
+    global _generated
+    _generated += made
+
+
+def _command(product: Product) -> list[str]:
+    # It finds what this process finds, whose whole path it is given: nothing less, and no other installation.
+    return [sys.executable, "-S", "-m", "diffkern.targets.cuda.mathdx_child", json.dumps(asdict(product))]
+
+
+@dataclass
+class _Maker:
+    """A process that makes the code of one product."""
+
+    product: Product
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    log: IO[bytes]
+
+
+class _Makers:
+    """The processes, a few at a time."""
+
+    def __init__(
+        self,
+        missing: list[Product],
+        code: dict[Product, bytes],
+        store: Store,
+        limit: int,
+        shown: bool,
+        command: Command,
+    ) -> None:
+        self.waiting, self.code, self.store, self.limit, self.command = list(missing), code, store, limit, command
+        self.running: list[_Maker] = []
+        self.errors: list[KernelError] = []
+        self.bar = _progress(len(missing), shown)
+
+    def run(self) -> list[KernelError]:
+        try:
+            while self.waiting or self.running:
+                while self.waiting and len(self.running) < self.room():
+                    self.running.append(self.start(self.waiting.pop(0)))
+                for maker in [m for m in self.running if m.process.poll() is not None]:
+                    self.running.remove(maker)
+                    self.finish(maker)
+                    self.show(1)
+                self.show(0)
+                if self.running:
+                    time.sleep(0.02)
+        finally:
+            for maker in self.running:
+                maker.process.kill()
+                maker.process.communicate()
+            if self.bar is not None:
+                self.bar.close()
+        return self.errors
+
+    def room(self) -> int:
+        """How many processes there may be: all that are left, if the processors have no two for each."""
+        left = len(self.waiting) + len(self.running)
+        return left if left < 2 * self.limit else self.limit
+
+    def show(self, done: int) -> None:
+        if self.bar is not None:
+            self.bar.update(done)
+
+    def start(self, product: Product) -> _Maker:
+        out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
+        package = str(Path(__file__).parents[2])
+        path = [package, os.environ.get("PYTHONPATH", ""), *sys.path]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+        # The pipe ends when this process does, however: the other one then ends too.
+        process = subprocess.Popen(
+            self.command(product), stdin=subprocess.PIPE, stdout=out, stderr=log, env=environment
+        )
+        return _Maker(product, process, out, log)
+
+    def finish(self, maker: _Maker) -> None:
+        maker.process.communicate()
+        maker.out.seek(0)
+        maker.log.seek(0)
+        found, said = maker.out.read(), maker.log.read().decode(errors="replace").strip()
+        maker.out.close()
+        maker.log.close()
+        if maker.process.returncode or not found:
+            self.errors.append(_error(maker.product, said, maker.process.returncode))
+            return
+        self.code[maker.product] = found
+        ingredients = {name: value.decode() for name, value in maker.product.fields}
+        facts = {"what": "matrix product", "title": f"matrix product {maker.product}", "target": maker.product.arch}
+        entry = Entry(b"", (maker.product.symbol,), facts=facts, ingredients=ingredients, more={_CODE: found})
+        self.store.put(product_key(maker.product), entry)
+
+
+def _progress(total: int, shown: bool) -> Any:
+    """A bar that appears after a second; None where none is wanted or tqdm is not installed."""
+    if not shown:
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    # It is updated all the time, and a thread that does so would keep builds of kernels from forking.
+    bar = type("_Bar", (tqdm,), {"monitor_interval": 0})
+    return bar(total=total, desc="matrix products", unit="", delay=_BAR_AFTER_S, miniters=0, file=sys.stderr)
+
+
+def _error(product: Product, said: str, status: int) -> CompileError:
+    """What a process that failed has said, or how it ended."""
+    log, _, last = said.rpartition("\n")
+    try:
+        parts = json.loads(last)
+        error = CompileError(parts["message"], remedy=parts["remedy"])
+        nvrtc = parts["nvrtc"]
+        return explain(error, log, None if nvrtc is None else (nvrtc[0], nvrtc[1]))
+    except (ValueError, KeyError, TypeError):
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return CompileError(f"the process that makes the matrix product {product} {how}, without code: {said[-300:]}")

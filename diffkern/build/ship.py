@@ -1,0 +1,221 @@
+"""A directory of compiled kernels that can be shipped, and loading one.
+
+In: kernels and the names of targets. Out: artifacts in a directory, for processors and GPUs that need not be at hand;
+and, in another process, kernels that find them there. For each kernel these are all programs that launches choose from,
+so that the other machine needs no compiler.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from diffkern.build.ahead import Work, kernel_and_types, make, specializations, target_named
+from diffkern.build.specialize import Specialization, add_directory, runnable_targets
+from diffkern.cache.environment import compiler_digest
+from diffkern.cache.maintenance import Artifact, artifacts, publish
+from diffkern.cache.store import Store, absolute
+from diffkern.callers import warn
+from diffkern.errors import CompileError, KernelError
+from diffkern.ir.structs import leaves
+from diffkern.ir.types import Array, is_differentiable
+from diffkern.kernel import Kernel
+from diffkern.platforms import platform_named
+
+__all__ = ["Library", "Programs", "compile_ahead", "load_directory"]
+
+Programs = Literal["all", "least"]
+"""Which of the programs of a kernel to make."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A directory of shipped artifacts whose programs this process now finds.
+
+    Attributes
+    ----------
+    directory : Path
+        Where they are.
+    targets : tuple of str
+        Which of its targets this machine can run, best first; then its GPU architectures, whatever devices there are.
+    programs : tuple of str
+        What it has for them: direction, kernel, and argument types.
+    """
+
+    directory: Path
+    targets: tuple[str, ...]
+    programs: tuple[str, ...]
+
+
+def compile_ahead(
+    kernels: Iterable[Kernel | tuple[Any, ...]],
+    targets: Sequence[str],
+    directory: Path,
+    *,
+    adjoint: bool = True,
+    active: Sequence[str] | None = None,
+    programs: Programs = "all",
+    block_dim: int | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+) -> int:
+    """Compile kernels for targets into a directory that :func:`load_directory` takes; return how many programs.
+
+    For one kernel there are several programs in each direction, of which a launch takes one by its arrays.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel or (Kernel, type, …)
+        As for :func:`compile_kernels`.
+    targets : sequence of str
+        ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``; GPU architectures from ``sm_75`` on.
+    directory : Path
+        Where to. Everybody may read it afterwards.
+    active : sequence of str, optional
+        Names of the parameters to differentiate for, of each kernel those that it has; by default as for
+        :func:`compile_kernels`.
+    programs : {"all", "least"}, optional
+        Which of them. ``all``: what a machine needs which is to compile nothing. That is also programs for launches on
+        a GPU whose arrays overlap, adjoints with atomics for launches whose gradients overlap or in which several
+        threads have one index, and on GPUs diffkern's own programs that copy and add such arrays. ``least``: one in
+        each direction, the one that most launches run.
+    block_dim : int, optional
+        Threads of a block in launches on GPUs of kernels whose matrix products of tiles are libmathdx's, by default
+        each kernel's own number; other kernels are launched with any number.
+
+    Raises
+    ------
+    KernelError
+        If a kernel cannot be compiled or differentiated, or there is no such target.
+    OSError
+        If the directory cannot be written to.
+    """
+    chosen = [target_named(name) for name in dict.fromkeys(targets)]
+    is_new = not directory.exists()
+    store = Store(directory)
+    if not store.is_writable():
+        raise PermissionError(f"cannot write to {directory}, or others can")
+    wanted: list[Specialization] = []
+    pairs: list[tuple[Specialization, str]] = []
+    given = [kernel_and_types(item) for item in kernels]
+    names = _named_parameters([kernel for kernel, _ in given], active)
+    for kernel, types in given:
+        found = specializations(kernel, types, adjoint, names.get(kernel))
+        wanted += found
+        for s, target in product(found, chosen):
+            if platform_named(target).gpu:
+                s = s.for_block(block_dim or kernel.block_dim, kernel.enable_mathdx_gemm)
+            pairs += [(variant, target) for variant in _variants(s, target, programs)]
+    if programs != "least":
+        pairs += [(one, target) for target in chosen if platform_named(target).gpu for one in _moving(wanted)]
+    work = [_shipped(variant, target, store) for variant, target in pairs]
+    make(work, processes, progress)
+    for one in work:
+        one.do()
+    publish(directory, is_new)
+    return len(work)
+
+
+def _variants(wanted: Specialization, target: str, programs: Programs) -> list[Specialization]:
+    """Return the programs for a target that launches may run in the place of one, the usual one first."""
+    found = [wanted.for_arrays_apart(), wanted] if platform_named(target).gpu else [wanted]
+    if programs == "least":
+        return found[:1]
+    return found if wanted.active is None else [*found, *(one.with_atomics() for one in found)]
+
+
+def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
+    """Return the run time's own programs for GPUs by which arrays of some kernels are copied and added.
+
+    The driver copies what is contiguous on both sides.
+    """
+    from diffkern.elementwise import find  # not at every import of diffkern
+
+    found = []
+    every = [leaf for s in wanted if s.active is None for t in s.types for _, leaf in leaves(t)]
+    for element, ndim in dict.fromkeys((t.dtype, t.ndim) for t in every if isinstance(t, Array)):
+        for name in ("copy", "add") if is_differentiable(Array(element, ndim)) else ("copy",):
+            kernel = find(name, ndim)
+            layouts = [(goal, source) for goal in "CA" for source in "CA"]
+            for goal, source in layouts[1:] if name == "copy" else layouts:
+                types = (Array(element, ndim, goal), Array(element, ndim, source))
+                found.append(Specialization(kernel.func, types, kernel.options).for_arrays_apart())
+    return found
+
+
+def _shipped(wanted: Specialization, target: str, store: Store) -> Work:
+    return Work(wanted, wanted.fields(), target, store, shipped=True)
+
+
+def load_directory(directory: str | os.PathLike[str]) -> Library:
+    """Let this process find its kernels' programs in a directory of compiled ones; no compiler is needed for those.
+
+    Of several targets the best that this machine supports is taken; of GPU programs those for the architecture of the
+    device that a kernel is launched on, or a lesser one of the same major version. The directory is made by
+    ``diffkern compile`` or ``diffkern cache export`` and is only read. A program that is not in it is looked for in the
+    cache and compiled if need be, as always.
+
+    Parameters
+    ----------
+    directory : str or path
+        The directory.
+
+    Returns
+    -------
+    Library
+        What it has for this machine.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such directory.
+    CompileError
+        If it has nothing that this machine can run.
+    """
+    place = absolute(directory)
+    if not place.is_dir():
+        raise FileNotFoundError(f"there is no directory {place}")
+    found = [a for a in artifacts(place) if "types" in a.ingredients]
+    usable = [target for target in runnable_targets() if any(a.target == target for a in found)]
+    usable += sorted({a.target for a in found if _is_for_gpus(a)}, key=lambda name: (len(name), name))
+    if not usable:
+        has = ", ".join(sorted({a.target for a in found})) or "nothing"
+        raise CompileError(
+            f"{place} has no program for this machine; it has {has}",
+            remedy=f"compile for one of {', '.join(runnable_targets())}",
+        )
+    _warn_of_other_versions(place, found)
+    add_directory(place)
+    return Library(place, tuple(usable), tuple(dict.fromkeys(a.title for a in found if a.target in usable)))
+
+
+def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -> dict[Kernel, list[str]]:
+    """Return for each kernel those of the names that mean one of its parameters; each must mean one somewhere."""
+    if active is None:
+        return {}
+    found = {k: [name for name in active if name.partition(".")[0] in {p.name for p in k.parameters}] for k in kernels}
+    for name in active:
+        if not any(name in names for names in found.values()):
+            raise KernelError(f"no kernel has a parameter {name!r}", remedy="name parameters of the kernels")
+    return found
+
+
+def _is_for_gpus(artifact: Artifact) -> bool:
+    try:
+        return platform_named(artifact.target).gpu
+    except KeyError:  # of another version of diffkern, which has more targets
+        return False
+
+
+def _warn_of_other_versions(place: Path, found: Sequence[Artifact]) -> None:
+    here = compiler_digest().hex()
+    other = sum(a.ingredients.get("diffkern") != here for a in found)
+    if other:
+        warn(
+            f"{other} of the {len(found)} programs in {place} were made by another version of diffkern and are not "
+            "used; make the directory again with this one"
+        )

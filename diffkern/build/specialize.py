@@ -1,0 +1,460 @@
+"""From a kernel's specialization to code in memory: look in the cache, else compile, then load.
+
+In: a Python function, argument types, a direction, options. Out: an :class:`Executable`. The compiler is imported only
+when neither the cache nor a loaded directory has an artifact, so that a process whose kernels are all cached imports
+neither it nor numba.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
+from diffkern.cache.key import key
+from diffkern.cache.maintenance import artifacts, remove
+from diffkern.cache.manifest import Entry
+from diffkern.cache.store import NoDirectoryError, Store, default_directory
+from diffkern.callers import warn
+from diffkern.forks import free_in_child
+from diffkern.ir.structs import Argument
+from diffkern.platforms import HOST, NATIVE, native_fields, platform_named, runnable
+from diffkern.runtime.checked import CheckedExecutable
+from diffkern.runtime.config import config
+from diffkern.runtime.native import assemble
+from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
+from diffkern.runtime.program import Executable
+
+if TYPE_CHECKING:
+    from diffkern.program import Program
+    from diffkern.targets.cuda.mathdx import Product
+
+__all__ = [
+    "Specialization",
+    "add_directory",
+    "artifact_key",
+    "build_entry",
+    "cache_directory",
+    "clear_kernel_cache",
+    "clear_lto_cache",
+    "current_store",
+    "is_for_this_machine",
+    "load",
+    "load_entry",
+    "load_stored",
+    "runnable_targets",
+]
+
+# A program that nothing can run any more leaves memory, with its machine code.
+_loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
+_entries: dict[str, Entry] = {}
+_store: Store | None = None
+_directories: list[Store] = []
+_lock = free_in_child(threading.Lock())
+
+
+class Specialization:
+    """One program of one kernel.
+
+    Parameters
+    ----------
+    pyfunc : callable
+        The kernel's Python function.
+    types : tuple of Argument
+        Types of its arguments.
+    options : mapping
+        The kernel's options.
+    active : frozenset of int or None
+        None for the forward; else the parameters to differentiate for.
+    accumulate : {"plain", "atomic"}
+        How the adjoint adds to cotangents.
+    """
+
+    def __init__(
+        self,
+        pyfunc: Callable[..., Any],
+        types: tuple[Argument, ...],
+        options: Mapping[str, Any],
+        active: frozenset[int] | None = None,
+        accumulate: Literal["plain", "atomic"] = "plain",
+    ) -> None:
+        self.pyfunc = pyfunc
+        self.types = types
+        self.options = options
+        self.active = active
+        self.accumulate = accumulate
+
+    def with_options(self, **options: Any) -> Specialization:
+        """Return the same program compiled with other options."""
+        own = {**self.options, **options}
+        if own.get("may_alias", False):
+            del own["may_alias"]  # as if nothing had been said: one program has one key
+        return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
+
+    def for_block(self, threads: int, library: bool | None, target: str = NATIVE) -> Specialization:
+        """Return the program for blocks of so many threads, if it depends on that; else itself.
+
+        It does where a library may make matrix products for it, and where it makes tiles of what threads hold.
+
+        Parameters
+        ----------
+        threads : int
+            Threads of a block.
+        library : bool or None
+            Whether products are libmathdx's: True, or an error; None where it is installed; False for loops.
+        target : str, optional
+            The architecture for which a program with such products, if there is one in a directory of shipped programs,
+            is taken without libmathdx too.
+        """
+        from diffkern.frontend.canonical import may_make_tiles_of_threads, may_multiply_tiles
+
+        multiplies = library is not False and may_multiply_tiles(self.pyfunc)
+        made = self.with_options(block_dim=threads) if may_make_tiles_of_threads(self.pyfunc) else self
+        if not multiplies:
+            return made
+        called = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
+        if library is None and not has_mathdx():
+            shipped = any(_shipped_entry(one.fields(), target) for one in (called.for_arrays_apart(), called))
+            return called if shipped else made
+        return called
+
+    def with_atomics(self) -> Specialization:
+        """Return the adjoint that adds to cotangents atomically wherever threads of any launch may meet."""
+        return Specialization(self.pyfunc, self.types, self.options, self.active, "atomic")
+
+    def for_arrays_apart(self) -> Specialization:
+        """Return the program for launches on a GPU in which no array that is written overlaps another one.
+
+        It is what nearly all launches run; the program without this option is made when arrays do overlap.
+        """
+        return self.with_options(may_alias=False)
+
+    def fields(self) -> list[tuple[str, bytes]]:
+        """Return everything that has a say in the code besides the target, in a fixed order."""
+        from diffkern.frontend.canonical import fingerprint, positions
+
+        direction = "forward" if self.active is None else f"adjoint {sorted(self.active)} {self.accumulate}"
+        fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
+        fields.append(("options", json.dumps(dict(self.options), sort_keys=True).encode()))
+        fields.extend(fingerprint(self.pyfunc))
+        if self.options.get("mode") == "debug":
+            fields.extend(positions(self.pyfunc))  # its errors say where
+        fields.append(("diffkern", compiler_digest()))
+        return fields
+
+    def build(self, symbol: str, target: str = NATIVE, assembly: bool = False) -> Program:
+        """Compile for a target, with the assembly beside the object code if that is wanted."""
+        from diffkern.pipeline import build_adjoint, build_forward
+
+        options = {**self.options, "target": target, "assembly": assembly, "obtain": _obtain}
+        if self.active is None:
+            return build_forward(self.pyfunc, self.types, symbol, options)
+        return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
+
+    def products(self, target: str) -> tuple[Product, ...]:
+        """Return the matrix products that its program for a GPU takes from a library, without making them."""
+        if not self.options.get("mathdx_gemm"):
+            return ()
+        from diffkern.pipeline import products_for_gpu
+
+        options = {**self.options, "target": target, "obtain": _obtain}
+        return products_for_gpu(self.pyfunc, self.types, self.active, options)
+
+    @property
+    def title(self) -> str:
+        """What it is, for messages and lists."""
+        types = ", ".join(map(str, self.types))
+        return f"{'forward' if self.active is None else 'adjoint'} of {self.pyfunc.__qualname__}({types})"
+
+    def title_for(self, target: str) -> str:
+        """What it is, with what tells it from the other programs of the kernel for the target."""
+        more = [", arrays may overlap"] if platform_named(target).gpu and self.options.get("may_alias", True) else []
+        more += [", with atomics"] if self.accumulate == "atomic" else []
+        return self.title + "".join(more)
+
+
+def _obtain(products: Sequence[Product]) -> list[bytes]:
+    from diffkern.build.products import codes
+
+    return codes(products)
+
+
+def load(specialization: Specialization) -> Executable:
+    """Return a program in memory, from the cache if it is there.
+
+    Raises
+    ------
+    KernelError
+        If the kernel cannot be compiled or differentiated. Nothing is cached then.
+    """
+    fields = specialization.fields()
+    name = artifact_key(fields, NATIVE)
+    found = _loaded.get(name)
+    if found is not None:
+        return found
+    store = current_store()
+    executable = _from_cache(store.get(name)) or _from_directories(fields)
+    if executable is None:
+        with store.building(name):
+            # Another process may have built it while this one waited.
+            executable = _from_cache(store.get(name))
+            if executable is None:
+                entry = build_entry(specialization, fields, NATIVE)
+                executable = _executable(entry)
+                store.put(name, entry)
+    with _lock:
+        # Another thread may have loaded the same program meanwhile; one of them is enough.
+        return _loaded.setdefault(name, executable)
+
+
+def load_stored(store: Store, name: str) -> Executable | None:
+    """Return a program by its key, from memory or a store; None if it is not there or not for this machine."""
+    found = _loaded.get(name) or _from_cache(store.get(name))
+    if found is None:
+        return None
+    with _lock:
+        return _loaded.setdefault(name, found)
+
+
+def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
+    """Whether an artifact for exactly one processor is for this one, by the ingredients in its manifest."""
+    return all(ingredients.get(name) == value.decode() for name, value in native_fields(_host_cpu()))
+
+
+def load_entry(specialization: Specialization, target: str) -> Entry:
+    """Return the artifact of a program for a target: of a GPU, to be loaded by its driver, or only to be looked at.
+
+    Of shipped programs one for a lesser architecture of the same major version serves too.
+
+    Parameters
+    ----------
+    specialization : Specialization
+        What to compile.
+    target : str
+        As in :func:`build_entry`.
+
+    Raises
+    ------
+    KernelError
+        If the kernel cannot be compiled or differentiated. Nothing is cached then.
+    """
+    fields = specialization.fields()
+    name = artifact_key(fields, target)
+    entry = _entries.get(name)
+    if entry is None:
+        store = current_store()
+        entry = store.get(name) or _shipped_entry(fields, target)
+        if entry is None:
+            with store.building(name):
+                entry = store.get(name)
+                if entry is None:
+                    entry = build_entry(specialization, fields, target)
+                    store.put(name, entry)
+        with _lock:
+            entry = _entries.setdefault(name, entry)
+    return entry
+
+
+def build_entry(
+    specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False
+) -> Entry:
+    """Compile a specialization for a target.
+
+    Parameters
+    ----------
+    specialization : Specialization
+        What to compile.
+    fields : sequence of (str, bytes)
+        Its fields.
+    target : str
+        ``native`` or the name of a target.
+    shipped : bool, optional
+        Whether it is for machines that may have other compilers, or none.
+
+    Raises
+    ------
+    KernelError
+        If it cannot be compiled or differentiated.
+    """
+    started = time.perf_counter()
+    symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
+    program = specialization.build(symbol, NATIVE if target == HOST else target)
+    title = specialization.title_for(target)
+    manifest = replace(program.manifest, title=title, target=target)
+    ingredients = _readable([*fields, *_target_fields(target, shipped)])
+    if config.verbose:
+        print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
+    name = platform_named(target).object_name
+    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, program.files)
+
+
+def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
+    """Return the key of a specialization's artifact for a target: that of its fields with those of the target."""
+    return key([*fields, *_target_fields(target, shipped)])
+
+
+def _symbol(specialization: Specialization, name: str, target: str) -> str:
+    """The function's name. On a GPU it says which kernel it is, because profilers show it."""
+    if not platform_named(target).gpu:
+        return f"dk_{name[:32]}"
+    readable = re.sub("[^0-9A-Za-z_]", "_", specialization.pyfunc.__name__)
+    return f"{readable}_{'forward' if specialization.active is None else 'adjoint'}_{name[:16]}"
+
+
+def cache_directory() -> Path:
+    """Return the cache directory: ``dk.config.cache_dir``, else DIFFKERN_CACHE_DIR, else the platform's place.
+
+    Raises
+    ------
+    NoDirectoryError
+        If it would be in a home directory, and there is none.
+    """
+    return config.cache_dir or default_directory()
+
+
+def current_store() -> Store:
+    """Return the store of the cache directory; of memory alone, after a warning, where no directory can be named."""
+    global _store
+    directory, problem = None, ""
+    try:
+        directory = cache_directory()
+    except NoDirectoryError as error:
+        problem = str(error)
+    with _lock:
+        store = Store(directory) if _store is None or _store.directory != directory else _store
+        is_new, _store = store is not _store, store
+    if is_new and directory is None:
+        warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory")
+    return store
+
+
+def clear_kernel_cache() -> int:
+    """Remove all artifacts from the cache directory, the code of matrix products too; return how many there were.
+
+    Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
+    """
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(artifacts(store.directory))[0]
+
+
+def clear_lto_cache() -> int:
+    """Remove the code of matrix products from the cache directory; return how many products there were."""
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(a for a in artifacts(store.directory) if a.what == "matrix product")[0]
+
+
+def add_directory(directory: Path) -> None:
+    """Let programs be found in a directory of shipped artifacts, which is only read."""
+    with _lock:
+        if all(store.directory != directory for store in _directories):
+            _directories.append(Store(directory))
+
+
+def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
+    """Return the best artifact that a shipped directory has for a GPU architecture."""
+    candidates = platform_named(target).runs() if _directories else []
+    if not candidates:
+        return None
+    # First what was copied from a cache of the same compilers.
+    names = [artifact_key(fields, target)]
+    names += [artifact_key(fields, candidate, shipped=True) for candidate in candidates]
+    found = (store.get(name) for name in names for store in _directories)
+    return next((entry for entry in found if entry is not None), None)
+
+
+def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
+    """Load the best artifact that a shipped directory has for this machine."""
+    if not _directories:
+        return None
+    for target in runnable_targets():
+        name = artifact_key(fields, target)
+        for store in _directories:
+            executable = _from_cache(store.get(name))
+            if executable is not None:
+                return executable
+    return None
+
+
+def _from_cache(entry: Entry | None) -> Executable | None:
+    """Load an artifact; None if it is not for this machine or not complete, so that it is built again."""
+    if entry is None:
+        return None
+    try:
+        return _executable(entry)
+    except (ObjectLoadError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _executable(entry: Entry) -> Executable:
+    symbols: Sequence[str] = entry.symbols
+    code = load_code(entry.object_code, symbols)
+    finish = code[symbols[1]] if entry.manifest.sites else 0
+    made = CheckedExecutable if entry.manifest.checks else Executable
+    return made(code[symbols[0]], finish, entry.manifest, code)
+
+
+@functools.cache
+def _host_cpu() -> tuple[str, str]:
+    return host_cpu()
+
+
+@functools.cache
+def runnable_targets() -> tuple[str, ...]:
+    """Return the targets whose programs this process can run, best first."""
+    return (NATIVE, HOST, *runnable(_host_cpu))
+
+
+@functools.cache
+def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]]:
+    platform = platform_named(target)
+    fields = platform.fields(_host_cpu, shipped=shipped)
+    if platform.by_compilers_here(shipped=shipped):
+        family = platform.family
+        versions = [*distribution_versions(family.compilers), *_settings(family.settings)]
+        fields += [(name, value.encode()) for name, value in versions]
+    return fields
+
+
+def _settings(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, os.environ[name]) for name in names if name in os.environ]
+
+
+def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:
+    """Return the fields as text for the manifest; a repeated label gets a number."""
+    shown: dict[str, str] = {}
+    for label, value in fields:
+        name, count = label, 1
+        while name in shown:
+            count += 1
+            name = f"{label} {count}"
+        try:
+            shown[name] = value.decode()
+        except UnicodeDecodeError:
+            shown[name] = value.hex()
+    return shown
+
+
+def _load_own(name: str) -> bytes | None:
+    entry = current_store().get(name)
+    return None if entry is None else entry.object_code
+
+
+def _store_own(name: str, code: bytes) -> None:
+    current_store().put(name, Entry(code, facts={"what": "native code of the run time"}))
+
+
+assemble.set_object_cache(_load_own, _store_own)

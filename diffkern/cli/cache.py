@@ -1,0 +1,155 @@
+"""``diffkern cache``: look into the artifact cache, and look after it.
+
+In: the parsed command line. Out: a report on standard output, or a :class:`UsageError`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from diffkern.build.specialize import cache_directory
+from diffkern.cache.compare import differences, nearest, shown
+from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, publish, remove, sweep
+from diffkern.cache.store import NoDirectoryError, Store
+from diffkern.cli.files import UsageError
+
+__all__ = ["add_cache_command"]
+
+_DAY = 86400.0
+_AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY, "w": 7 * _DAY}
+_SIZES = {"": 1, "b": 1, "k": 1e3, "kb": 1e3, "m": 1e6, "mb": 1e6, "g": 1e9, "gb": 1e9}
+
+
+def add_cache_command(commands: Any) -> None:
+    """Add ``cache`` to the commands of the parser."""
+    parser = commands.add_parser("cache", help="show the artifact cache, or look after it")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+
+    def action(name: str, text: str, run: Any) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run)
+        return added
+
+    action("info", "where the cache is and how much is in it", _info)
+    action("list", "one line for each artifact", _list)
+    why = action("why", "what went into a key, or why two keys differ", _why)
+    why.add_argument("keys", nargs="+", metavar="KEY", help="the first digits of one key or of two")
+    action("clear", "remove all artifacts", _clear)
+    less = action("prune", "remove what was not used for long, or what is too much", _prune)
+    less.add_argument("--size", metavar="SIZE", help="how much may stay, as in 500MB")
+    less.add_argument("--age", metavar="AGE", help="how long ago its last use may be, as in 30d (s, m, h, d, w)")
+    out = action("export", "copy the artifacts to a directory that can be shipped and loaded with dk.load", _export)
+    out.add_argument("directory", metavar="DIR", type=Path)
+    take = action("import", "copy the artifacts of such a directory into the cache", _import)
+    take.add_argument("directory", metavar="DIR", type=Path)
+
+
+def _directory() -> Path:
+    try:
+        return cache_directory()
+    except NoDirectoryError as error:
+        raise UsageError(f"{error}; set DIFFKERN_CACHE_DIR") from error
+
+
+def _info(_: argparse.Namespace) -> None:
+    directory = _directory()
+    found = artifacts(directory)
+    size = sum(artifact.size for artifact in found)
+    print(f"directory  {directory}\nartifacts  {len(found)}\nsize       {size / 1e6:.1f} MB")
+
+
+def _list(_: argparse.Namespace) -> None:
+    now = time.time()
+    for a in artifacts(_directory()):
+        print(f"{a.key[:12]}  {a.size / 1e3:8.1f} kB  {_ago(now - a.used):>9}  {a.target:10}  {a.title}")
+
+
+def _why(options: argparse.Namespace) -> None:
+    if len(options.keys) > 2:
+        raise UsageError(f"why takes one key or two, not {len(options.keys)}")
+    directory = _directory()
+    try:
+        chosen = [find(directory, prefix) for prefix in options.keys]
+    except LookupError as error:
+        raise UsageError(f"{error} (in {directory}; see diffkern cache list)") from error
+    first = chosen[0]
+    if len(chosen) == 1:
+        print(f"{first.key}\n{first.title}")
+        for label, value in first.ingredients.items():
+            print(f"  {label}: {shown(value)}")
+        others = {a.key: a for a in artifacts(directory) if a.key != first.key and _kind(a.title) == _kind(first.title)}
+        closest = nearest(first.ingredients, {key: a.ingredients for key, a in others.items()})
+        if closest is None:
+            return
+        print("the nearest other artifact of this kernel:")
+        chosen.append(others[closest])
+    second = chosen[1]
+    print(f"- {first.key[:12]}  {first.title}\n+ {second.key[:12]}  {second.title}")
+    for line in differences(first.ingredients, second.ingredients) or ["no ingredient differs"]:
+        print(line)
+
+
+def _kind(title: str) -> str:
+    """The kernel and the direction, without the types."""
+    return title.partition("(")[0]
+
+
+def _clear(_: argparse.Namespace) -> None:
+    directory = _directory()
+    count, _size = remove(artifacts(directory))
+    sweep(directory, 0.0)
+    print(f"removed {count} artifacts from {directory}")
+
+
+def _prune(options: argparse.Namespace) -> None:
+    if options.size is None and options.age is None:
+        raise UsageError("say what may stay: --size 500MB, --age 30d, or both")
+    size = None if options.size is None else int(_number(options.size, _SIZES, "size", "500MB"))
+    age = None if options.age is None else _number(options.age, _AGES, "age", "30d")
+    directory = _directory()
+    count, removed = prune(directory, size, age)
+    print(f"removed {count} artifacts ({removed / 1e6:.1f} MB) from {directory}")
+
+
+def _export(options: argparse.Namespace) -> None:
+    source = _directory()
+    is_new = not options.directory.exists()
+    destination = Store(options.directory)
+    if not destination.is_writable():
+        raise UsageError(f"cannot write to {options.directory}, or others can")
+    copied, damaged = copy_artifacts(source, destination)
+    publish(options.directory, is_new)
+    print(_copied(copied, damaged, options.directory))
+
+
+def _import(options: argparse.Namespace) -> None:
+    if not options.directory.is_dir():
+        raise UsageError(f"there is no directory {options.directory}")
+    directory = _directory()
+    destination = Store(directory)
+    if not destination.is_writable():
+        raise UsageError(f"cannot write to {directory}, or others can")
+    print(_copied(*copy_artifacts(options.directory, destination), directory))
+
+
+def _copied(copied: int, damaged: int, where: Path) -> str:
+    left_out = f"; left out {damaged} that are damaged" if damaged else ""
+    return f"copied {copied} artifacts to {where}{left_out}"
+
+
+def _number(text: str, units: dict[str, float] | dict[str, int], what: str, example: str) -> float:
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in units:
+        raise UsageError(f"{text!r} is not a {what}; write one like {example}")
+    return float(match[1]) * units[match[2]]
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("d", _DAY), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit} ago"
+    return "now"

@@ -1,0 +1,66 @@
+"""The ``diffkern`` command.
+
+In: the command line. Out: a report on standard output and exit status 0; or a message on standard error and status 2
+for whatever the user can put right. A traceback is shown only for a fault of diffkern's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from diffkern._version import __version__
+from diffkern.cli import demo
+from diffkern.cli.cache import add_cache_command
+from diffkern.cli.compile import add_compile_command
+from diffkern.cli.files import UsageError
+from diffkern.cli.inspect import add_inspect_command
+from diffkern.errors import KernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; those of the process by default.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["demo"]:
+        # The demo describes its own options, so everything behind its name is handed on.
+        return demo.main(arguments[1:])
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], None] = options.run
+    try:
+        run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough, as head has. What is left in the buffer must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13  # as a shell has it of a program that SIGPIPE ended
+    except (KernelError, UsageError) as error:
+        print(f"diffkern: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="diffkern", description="Differentiable kernels in Python.")
+    parser.add_argument("--version", action="version", version=f"diffkern {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    commands.add_parser("demo", help="recover a rainfall map from a flood by gradient descent", add_help=False)
+
+    add_inspect_command(commands)
+    add_compile_command(commands)
+    add_cache_command(commands)
+    return parser

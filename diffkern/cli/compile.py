@@ -1,0 +1,81 @@
+"""``diffkern compile``: compile the kernels of a file ahead of time.
+
+In: the parsed command line. Out: a directory of artifacts for :func:`diffkern.load`, or a :class:`UsageError`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from diffkern.build.ahead import is_annotated
+from diffkern.build.ship import compile_ahead
+from diffkern.cli.files import UsageError, find_kernel, import_file, kernels_of
+
+__all__ = ["add_compile_command"]
+
+
+def add_compile_command(commands: Any) -> None:
+    """Add ``compile`` to the commands of the parser."""
+    text = "compile the kernels of a file into a directory that can be shipped and loaded with dk.load"
+    parser = commands.add_parser("compile", help=text, description=text)
+    parser.add_argument("file", metavar="FILE.py", type=Path)
+    parser.add_argument(
+        "--target",
+        default="native",
+        metavar="TARGET[,TARGET…]",
+        help="processors: native (the default), x86-64-v2, x86-64-v3, x86-64-v4, aarch64; GPUs: sm_80, sm_90 and so on",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="where to; made if it does not exist")
+    parser.add_argument(
+        "--kernel", action="append", default=[], metavar="NAME", help="only this kernel; can be repeated"
+    )
+    parser.add_argument(
+        "--active", metavar="NAME[,NAME…]", help="parameters to differentiate for, instead of all that have gradients"
+    )
+    parser.add_argument("--no-adjoint", action="store_true", help="compile no adjoints")
+    parser.add_argument(
+        "--programs",
+        default="all",
+        choices=("all", "least"),
+        help="of each kernel all that any launch needs, such as one whose arrays overlap, or the least",
+    )
+    parser.add_argument(
+        "--block-dim",
+        type=int,
+        metavar="N",
+        help="threads of a block where libmathdx makes matrix products of tiles, instead of each kernel's own number",
+    )
+    parser.set_defaults(run=_compile)
+
+
+def _compile(options: argparse.Namespace) -> None:
+    module = import_file(options.file)
+    left_out: list[str] = []
+    if options.kernel:
+        kernels = [find_kernel(module, name) for name in options.kernel]
+    else:
+        every = kernels_of(module)
+        kernels = [kernel for kernel in every.values() if is_annotated(kernel)]
+        left_out = sorted(name for name, kernel in every.items() if not is_annotated(kernel))
+    if not kernels:
+        raise UsageError(f"{options.file} has no kernel whose parameters are all annotated")
+    targets = [name.strip() for name in options.target.split(",") if name.strip()]
+    active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
+    try:
+        count = compile_ahead(
+            kernels,
+            targets,
+            options.out,
+            adjoint=not options.no_adjoint,
+            active=active,
+            programs=options.programs,
+            block_dim=options.block_dim,
+        )
+    except OSError as error:
+        raise UsageError(str(error)) from error
+    many = "kernel" if len(kernels) == 1 else "kernels"
+    print(f"compiled {count} programs of {len(kernels)} {many} for {', '.join(targets)} into {options.out}")
+    if left_out:
+        print(f"left out, because parameters without annotations have no known types: {', '.join(left_out)}")

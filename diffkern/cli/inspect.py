@@ -1,0 +1,186 @@
+"""``diffkern inspect``: print what becomes of a kernel.
+
+In: the parsed command line. Out: Python source, intermediate representation, assembly, or counts of instructions on
+standard output; or a :class:`UsageError`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import diffkern
+from diffkern.build.ahead import compile_kernels
+from diffkern.build.compiled import Compiled, CompiledForGPU
+from diffkern.cli.files import UsageError, find_kernel, import_file
+from diffkern.kernel import Kernel
+
+__all__ = ["add_inspect_command"]
+
+_SHOWN_CLASSES = {
+    "load": "global loads",
+    "load128": "… of 128 bits",
+    "load_constant": "… through the read-only path",
+    "store": "global stores",
+    "store128": "… of 128 bits",
+    "atomic": "atomics",
+    "shared": "shared memory",
+    "shuffle": "shuffles",
+    "barrier": "barriers",
+    "special": "special functions",
+    "float64": "float64",
+    "tensor": "tensor cores",
+    "local": "local memory",
+    "branch": "branches",
+    "call": "calls",
+}
+
+
+def add_inspect_command(commands: Any) -> None:
+    """Add ``inspect`` to the commands of the parser."""
+    text = "print the source generated for a kernel, its machine code, or what it takes of the machine"
+    parser = commands.add_parser("inspect", help=text, description=text)
+    parser.add_argument("kernel", metavar="FILE.py:KERNEL")
+    parser.add_argument("--adjoint", action="store_true", help="the adjoint instead of the forward")
+    parser.add_argument(
+        "--target",
+        metavar="TARGET",
+        help="compile for cpu, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, or a GPU architecture such as sm_90",
+    )
+    what = parser.add_mutually_exclusive_group()
+    for name, help_text in (
+        ("source", "Python source; what is shown if nothing else is asked for"),
+        ("ir", "the intermediate representation"),
+        ("resources", "registers, memory and counts of instructions; what is shown with a target"),
+        ("sass", "the machine code of a GPU program"),
+        ("ptx", "the PTX of a GPU program"),
+        ("asm", "the assembly of a CPU program"),
+    ):
+        what.add_argument(f"--{name}", dest="what", action="store_const", const=name, help=help_text)
+    parser.add_argument("--fast-math", action="store_true", help="let the compiler reassociate, and assume no NaN")
+    parser.add_argument(
+        "--may-alias",
+        action="store_true",
+        help="of a GPU the program for launches in which arrays overlap, instead of that for all others",
+    )
+    parser.add_argument(
+        "--types",
+        nargs="+",
+        default=[],
+        metavar="TYPE",
+        help="argument types for a kernel without annotations, in order or by name: x='array1d(float32)' n=int32",
+    )
+    parser.set_defaults(run=_inspect)
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    path, separator, name = options.kernel.rpartition(":")
+    if not separator or not path or not name:
+        raise UsageError(
+            f"{options.kernel!r} does not name a kernel; write FILE.py:KERNEL, as in model.py:spring_energy"
+        )
+    kernel = find_kernel(import_file(Path(path)), name)
+    types = _argument_types(kernel, options.types)
+    what = options.what or ("resources" if options.target else "source")
+    if what == "ir":
+        print(kernel.ir(*types, adjoint=options.adjoint))
+    elif what == "source":
+        print(kernel.adjoint_source(*types) if options.adjoint else kernel.source(*types))
+    else:
+        print(_machine_code(kernel, types, what, options))
+
+
+def _machine_code(kernel: Kernel, types: Sequence[object], what: str, options: argparse.Namespace) -> str:
+    default = "sm_90" if what in ("sass", "ptx") else "cpu"
+    more = {name: True for name in ("fast_math", "may_alias") if getattr(options, name)}
+    made = compile_kernels(
+        kernel, types or None, target=options.target or default, adjoint=options.adjoint, active=None, **more
+    )
+    if what == "resources":
+        return _resources(made)
+    try:
+        text: str = getattr(made, what)
+    except AttributeError as error:
+        raise UsageError(f"{error}; --sass and --ptx are for GPUs, --asm is for CPUs") from error
+    return text
+
+
+def _resources(made: Compiled) -> str:
+    rows: list[tuple[str, object]] = [("target", made.target), ("compiled in", f"{made.compile_seconds:.2f} s")]
+    rows.append(("registers", made.registers))
+    if isinstance(made, CompiledForGPU):
+        rows.insert(1, ("arrays", "may overlap" if made.may_alias else "do not overlap"))
+        rows.append(("local memory", f"{made.stack_bytes} bytes a thread"))
+        rows.append(("shared memory", f"{made.shared_bytes} bytes a block"))
+    rows.append(("spilled", f"{made.spill_bytes} bytes"))
+    rows.append(("instructions", sum(made.instructions.values())))
+    if isinstance(made, CompiledForGPU):
+        code = made.code
+        rows += [(f"  {text}", code.count(name)) for name, text in _SHOWN_CLASSES.items() if code.count(name)]
+        # The outermost loop runs over the threads of a launch that is larger than the grid.
+        rows += [(f"  loop at {loop.start:#06x}", f"{loop.size} instructions") for loop in code.loops]
+    return "\n".join(f"{name:32}{value}" for name, value in rows)
+
+
+def _argument_types(kernel: Kernel, texts: Sequence[str]) -> list[object]:
+    """Return the argument types in the order of the kernel's parameters."""
+    names = list(inspect.signature(kernel.func).parameters)
+    given: dict[str, object] = {}
+    for position, text in enumerate(texts):
+        name, separator, expression = text.partition("=")
+        # The equals sign of `array(float32, ndim=2)` is not that of `x=float32`.
+        if not separator or not name.strip().isidentifier():
+            if position >= len(names):
+                raise UsageError(f"{len(texts)} types for the {len(names)} parameters of {kernel.key}")
+            name, expression = names[position], text
+        name = name.strip()
+        if name not in names:
+            raise UsageError(f"{kernel.key} has no parameter {name!r}; it has {', '.join(names)}")
+        if name in given:
+            raise UsageError(f"parameter {name!r} has two types")
+        given[name] = _parse_type(expression)
+    missing = [name for name in names if name not in given]
+    if given and missing:
+        raise UsageError(f"no type for {', '.join(missing)}; give all parameters a type, or none where annotated")
+    return [given[name] for name in names if name in given]
+
+
+def _parse_type(text: str) -> object:
+    """Evaluate a type such as ``float32``, ``vec3``, ``array2d(float32)`` or ``array(vec3, ndim=2)``."""
+    try:
+        return _type_of(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{text!r} is not a type ({error}); write one like float32, vec3, array1d(float32) or array(vec3, ndim=2)"
+        ) from error
+
+
+def _type_of(node: ast.expr) -> object:
+    match node:
+        case ast.Name(id="float" | "int" | "bool" as name):
+            return {"float": float, "int": int, "bool": bool}[name]
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="dk" | "wp" | "diffkern"), attr=name):
+            if name.startswith("_") or not hasattr(diffkern, name):
+                raise ValueError(f"diffkern has no type {name!r}")
+            found: object = getattr(diffkern, name)
+            return found
+        case ast.Call(func=function, args=args, keywords=keywords) if len(args) <= 1:
+            make = _type_of(function)
+            if not callable(make):
+                raise ValueError(f"{ast.unparse(function)} takes no arguments")
+            # `array(float32)` on the command line means the dtype; in a program the first argument is the data.
+            values = {"dtype": _type_of(args[0])} if args else {}
+            for keyword in keywords:
+                if keyword.arg is None:
+                    raise ValueError("** is not possible here")
+                values[keyword.arg] = _type_of(keyword.value)
+            made: object = make(**values)
+            return made
+        case ast.Constant(value=int() as value):
+            return value
+        case _:
+            raise ValueError(f"{ast.unparse(node)!r} is not understood")

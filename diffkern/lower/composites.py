@@ -1,0 +1,314 @@
+"""Expands the mathematics of vectors and matrices into scalar operations.
+
+In: any function. Out: an equivalent function in which the only operations on composites are ``construct`` and
+``extract``; every other operation computes scalars. Loads, stores, atomics, stacks and values carried by control flow
+keep their composite types, so that memory is still moved one whole element at a time.
+
+Each composite value of the old function is represented by the list of its components, all of them scalar values that
+dominate every use of the old value. An ``extract`` therefore never costs anything, and a ``construct`` is emitted only
+where a whole element is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from diffkern.errors import CompileError
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Mat, Scalar, Type, Vec
+
+Components: TypeAlias = "list[Value]"
+Rule: TypeAlias = Callable[[Builder, Op, "list[Components]"], "Components"]
+
+
+def expand_composites(fn: Function) -> Function:
+    """Return the function with its composite mathematics expanded; the argument is not changed.
+
+    Raises
+    ------
+    CompileError
+        For an inverse or determinant of a matrix larger than 4×4.
+    """
+    body = _Expander(fn.params).function_body(fn)
+    return replace(fn, body=body)
+
+
+class _Expander:
+    def __init__(self, params: Sequence[Value]) -> None:
+        self.builder = Builder()
+        self.values: dict[Value, Value] = {p: p for p in params}
+        self.parts: dict[Value, Components] = {}
+
+    def function_body(self, fn: Function) -> Region:
+        region = Region()
+        with self.builder.into(region):
+            for p in fn.params:
+                self.define(p, p)
+            self.ops(fn.body)
+            region.yields = tuple(self.whole(v) for v in fn.body.yields)
+        return region
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def define(self, old: Value, new: Value) -> None:
+        """``new`` stands for ``old``; a composite is taken apart at once, where it dominates all its uses."""
+        self.values[old] = new
+        if isinstance(old.type, (Vec, Mat)):
+            self.parts[old] = self.builder.components(new)
+
+    def components(self, v: Value) -> Components:
+        return self.parts[v] if isinstance(v.type, (Vec, Mat)) else [self.values[v]]
+
+    def whole(self, v: Value) -> Value:
+        known = self.values.get(v)
+        return known if known is not None else self.builder.construct(v.type, self.parts[v])
+
+    # -- ops ---------------------------------------------------------------------------------------------------------
+
+    def region(self, old: Region) -> Region:
+        new = Region(params=tuple(Value(p.type, p.name) for p in old.params))
+        with self.builder.into(new):
+            for a, b in zip(old.params, new.params, strict=True):
+                self.define(a, b)
+            self.ops(old)
+            new.yields = tuple(self.whole(v) for v in old.yields)
+        return new
+
+    def ops(self, region: Region) -> None:
+        for op in region.ops:
+            with self.builder.at(op.loc):
+                self.op(op)
+
+    def op(self, op: Op) -> None:
+        rule = _RULES.get(op.name)
+        touches = any(isinstance(v.type, (Vec, Mat)) for v in (*op.operands, *op.results))
+        if rule is not None and touches:
+            parts = rule(self.builder, op, [self.components(v) for v in op.operands])
+            if isinstance(op.result.type, (Vec, Mat)):
+                self.parts[op.result] = parts
+            else:
+                (self.values[op.result],) = parts
+            return
+        regions = tuple(self.region(r) for r in op.regions)
+        results = tuple(Value(r.type, r.name) for r in op.results)
+        operands = tuple(self.whole(v) for v in op.operands)
+        self.builder.region.ops.append(Op(op.name, operands, results, op.attrs, regions, op.loc))
+        for a, b in zip(op.results, results, strict=True):
+            self.define(a, b)
+
+
+# -- rules: components of the operands to components of the result -----------------------------------------------------
+
+
+def _elementwise(name: str) -> Rule:
+    def rule(b: Builder, op: Op, args: list[Components]) -> Components:
+        return [b.one(name, *column) for column in zip(*args, strict=True)]
+
+    return rule
+
+
+def _scaled(name: str) -> Rule:
+    def rule(b: Builder, op: Op, args: list[Components]) -> Components:
+        ((s,),) = args[1:]
+        return [b.one(name, a, s) for a in args[0]]
+
+    return rule
+
+
+def _select(b: Builder, op: Op, args: list[Components]) -> Components:
+    ((cond,), left, right) = args
+    return [b.select(cond, x, y) for x, y in zip(left, right, strict=True)]
+
+
+def _cast(b: Builder, op: Op, args: list[Components]) -> Components:
+    to = op.attrs["to"].dtype
+    return [b.cast(a, to) for a in args[0]]
+
+
+def _construct(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [a for (a,) in args]
+
+
+def _extract(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [args[0][op.attrs["index"]]]
+
+
+def _insert(b: Builder, op: Op, args: list[Components]) -> Components:
+    parts = list(args[0])
+    (parts[op.attrs["index"]],) = args[1]
+    return parts
+
+
+def _is_component(b: Builder, index: Value, k: int, size: int) -> Value:
+    """Whether a run-time index names component ``k``, counted from the front or, negative, from the end."""
+    t = index.type
+    assert isinstance(t, Scalar)
+    hit = b.one("eq", index, b.const(k, t))
+    if t.kind.value == "int":
+        hit = b.one("or", hit, b.one("eq", index, b.const(k - size, t)))
+    return hit
+
+
+def _extract_dyn(b: Builder, op: Op, args: list[Components]) -> Components:
+    parts, (index,) = args
+    out = parts[0]
+    for k in range(1, len(parts)):
+        out = b.select(_is_component(b, index, k, len(parts)), parts[k], out)
+    return [out]
+
+
+def _insert_dyn(b: Builder, op: Op, args: list[Components]) -> Components:
+    parts, (value,), (index,) = args
+    return [b.select(_is_component(b, index, k, len(parts)), value, p) for k, p in enumerate(parts)]
+
+
+def _sum_of_products(b: Builder, left: Sequence[Value], right: Sequence[Value]) -> Value:
+    total = b.mul(left[0], right[0])
+    for x, y in zip(left[1:], right[1:], strict=True):
+        total = b.add(total, b.mul(x, y))
+    return total
+
+
+def _dot(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [_sum_of_products(b, args[0], args[1])]
+
+
+def _length_sq(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [_sum_of_products(b, args[0], args[0])]
+
+
+def _length(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [b.one("sqrt", _sum_of_products(b, args[0], args[0]))]
+
+
+def _reciprocal_or_zero(b: Builder, x: Value, nonzero: str) -> Value:
+    t = x.type
+    assert isinstance(t, Scalar)
+    zero = b.const(0.0, t)
+    return b.select(b.one(nonzero, x, zero), b.div(b.const(1.0, t), x), zero)
+
+
+def _normalize(b: Builder, op: Op, args: list[Components]) -> Components:
+    norm = b.one("sqrt", _sum_of_products(b, args[0], args[0]))
+    inverse = _reciprocal_or_zero(b, norm, "gt")
+    return [b.mul(a, inverse) for a in args[0]]
+
+
+def _cross(b: Builder, op: Op, args: list[Components]) -> Components:
+    x, y = args
+    return [b.sub(b.mul(x[i], y[j]), b.mul(x[j], y[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
+
+
+def _rows(parts: Components, t: Type) -> list[Components]:
+    assert isinstance(t, Mat)
+    return [parts[r * t.cols : (r + 1) * t.cols] for r in range(t.rows)]
+
+
+def _columns(parts: Components, t: Type) -> list[Components]:
+    assert isinstance(t, Mat)
+    return [parts[c :: t.cols] for c in range(t.cols)]
+
+
+def _matmul(b: Builder, op: Op, args: list[Components]) -> Components:
+    rows, columns = _rows(args[0], op.operands[0].type), _columns(args[1], op.operands[1].type)
+    return [_sum_of_products(b, row, column) for row in rows for column in columns]
+
+
+def _matvec(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [_sum_of_products(b, row, args[1]) for row in _rows(args[0], op.operands[0].type)]
+
+
+def _vecmat(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [_sum_of_products(b, args[0], column) for column in _columns(args[1], op.operands[1].type)]
+
+
+def _outer(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [b.mul(x, y) for x in args[0] for y in args[1]]
+
+
+def _transpose(b: Builder, op: Op, args: list[Components]) -> Components:
+    return [part for column in _columns(args[0], op.operands[0].type) for part in column]
+
+
+def _trace(b: Builder, op: Op, args: list[Components]) -> Components:
+    rows = _rows(args[0], op.operands[0].type)
+    total = rows[0][0]
+    for k in range(1, len(rows)):
+        total = b.add(total, rows[k][k])
+    return [total]
+
+
+def _minor(b: Builder, rows: list[Components], row: int, column: int) -> Value:
+    return _det(b, [[x for c, x in enumerate(r) if c != column] for k, r in enumerate(rows) if k != row])
+
+
+def _det(b: Builder, rows: list[Components]) -> Value:
+    """Determinant by expansion along the first row."""
+    if len(rows) == 1:
+        return rows[0][0]
+    total = b.mul(rows[0][0], _minor(b, rows, 0, 0))
+    for c in range(1, len(rows)):
+        term = b.mul(rows[0][c], _minor(b, rows, 0, c))
+        total = b.sub(total, term) if c % 2 else b.add(total, term)
+    return total
+
+
+def _small(op: Op) -> None:
+    t = op.operands[0].type
+    if isinstance(t, Mat) and t.rows > 4:
+        raise CompileError(
+            f"{op.name} of a {t.rows}×{t.cols} matrix is not supported",
+            loc=op.loc,
+            remedy="matrices up to 4×4 have one; factorise larger ones in a loop over an array",
+        )
+
+
+def _determinant(b: Builder, op: Op, args: list[Components]) -> Components:
+    _small(op)
+    return [_det(b, _rows(args[0], op.operands[0].type))]
+
+
+def _inverse(b: Builder, op: Op, args: list[Components]) -> Components:
+    """Cofactors over the determinant; a singular matrix gives the zero matrix."""
+    _small(op)
+    rows = _rows(args[0], op.operands[0].type)
+    n = len(rows)
+    if n == 1:
+        return [_reciprocal_or_zero(b, rows[0][0], "ne")]
+    cofactors = [[b.neg(m) if (r + c) % 2 else m for c in range(n) for m in (_minor(b, rows, r, c),)] for r in range(n)]
+    scale = _reciprocal_or_zero(b, _sum_of_products(b, rows[0], cofactors[0]), "ne")
+    return [b.mul(cofactors[c][r], scale) for r in range(n) for c in range(n)]
+
+
+_RULES: Mapping[str, Rule] = {
+    "add": _elementwise("add"),
+    "sub": _elementwise("sub"),
+    "neg": _elementwise("neg"),
+    "cw_mul": _elementwise("mul"),
+    "cw_div": _elementwise("div"),
+    "scale": _scaled("mul"),
+    "unscale": _scaled("div"),
+    "select": _select,
+    "cast": _cast,
+    "construct": _construct,
+    "extract": _extract,
+    "insert": _insert,
+    "extract_dyn": _extract_dyn,
+    "insert_dyn": _insert_dyn,
+    "dot": _dot,
+    "length_sq": _length_sq,
+    "length": _length,
+    "normalize": _normalize,
+    "cross": _cross,
+    "matmul": _matmul,
+    "matvec": _matvec,
+    "vecmat": _vecmat,
+    "outer": _outer,
+    "transpose": _transpose,
+    "trace": _trace,
+    "determinant": _determinant,
+    "inverse": _inverse,
+}

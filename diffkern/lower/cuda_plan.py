@@ -1,0 +1,132 @@
+"""How the threads of a GPU launch share memory: decided once, for the LLVM code and for the readable source alike.
+
+In: a function, and for an adjoint what ``analysis.conflicts`` found about its cotangents. Out: a :class:`CudaPlan` that
+says of each update of an array element how it is made:
+
+``PLAIN``   load, add, store: no other thread of the launch touches the element
+``SUM``     the address is the same for all threads: each thread adds up its own, the block adds those up, and one
+            atomic addition per block goes to memory
+``RED``     an atomic whose old value nobody reads
+``ATOMIC``  an atomic whose old value is read
+
+On a GPU there are no chunks that run in order, so neither two colours nor private copies help: what may meet is atomic.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from diffkern.analysis.blocks import blockwise_op, of_single_threads
+from diffkern.analysis.conflicts import use_atomics
+from diffkern.analysis.shared_updates import settle_shared_updates
+from diffkern.analysis.sums import needed_for, uniform_sums, used_values
+from diffkern.analysis.uniformity import launch_values
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Array, Element, value_type
+from diffkern.ir.views import Access
+from diffkern.manifest import Conflict
+from diffkern.ops.memory import ACCUMULATES
+
+__all__ = ["CudaPlan", "Update", "cuda_plan", "settle_updates", "update_of"]
+
+
+class Update(enum.Enum):
+    """How a thread changes an element that has to be read for it."""
+
+    PLAIN = "plain"
+    SUM = "sum"
+    RED = "red"
+    ATOMIC = "atomic"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaPlan:
+    """The decisions about one function.
+
+    Attributes
+    ----------
+    sums
+        The ops that each thread adds up for itself, in the order of the program.
+    updates
+        How each ``atomic`` and ``accumulate`` op is made.
+    invariant
+        Values that are the same for all threads, definitions before uses, each with its op (None for a parameter).
+    blockwise
+        Whether threads of a block work together (barriers, shared arrays): a launch is then whole blocks of one size,
+        and a block's threads walk the grid together.
+    """
+
+    sums: tuple[Op, ...]
+    updates: Mapping[Op, Update]
+    invariant: Mapping[Value, Op | None]
+    blockwise: bool
+
+    def address_ops(self, op: Op) -> list[Op]:
+        """The ops by which the address of a sum is computed once more after the threads' loop."""
+        return needed_for(op, dict(self.invariant))
+
+
+def settle_updates(
+    fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str = "plain"
+) -> None:
+    """Set the modes of an adjoint's accumulations to what holds on a GPU, in place.
+
+    Parameters
+    ----------
+    fn
+        An adjoint after ``analyse_conflicts``.
+    buffers, conflicts
+        Its cotangent parameters and what was found about each.
+    accumulate
+        ``"atomic"`` if the launch makes the analysis void: buffers overlap, a stride is 0, or the launch has more
+        axes than the kernel asks for.
+    """
+    summed = {Access(op).array for op in walk(fn.body) if op.name in ACCUMULATES and op.attrs["mode"] == "reduce"}
+    meeting = [
+        b
+        for b, c in zip(buffers, conflicts, strict=True)
+        # A block that has ended adds its sum while other blocks still run.
+        if accumulate == "atomic" or c.kind in ("bounded", "general") or b in summed
+    ]
+    use_atomics(fn, meeting)
+    if of_single_threads(fn):
+        settle_shared_updates(fn)
+
+
+def cuda_plan(fn: Function) -> CudaPlan:
+    """The decisions about a function whose modes are settled."""
+    invariant, used = launch_values(fn), used_values(fn)
+    sums = tuple(uniform_sums(fn, invariant, used))
+    updates: dict[Op, Update] = {}
+    for op in walk(fn.body):
+        update = update_of(op, used)
+        if update is not None:
+            updates[op] = update
+    updates.update(dict.fromkeys(sums, Update.SUM))
+    return CudaPlan(sums, updates, invariant, blockwise_op(fn) is not None)
+
+
+def update_of(op: Op, used: Set[Value]) -> Update | None:
+    """How an update is made that is no sum; None for other ops.
+
+    Parameters
+    ----------
+    op
+        Any op of a function whose modes are settled.
+    used
+        The values that something reads.
+    """
+    if op.name == "accumulate":
+        return Update.PLAIN if op.attrs["mode"] == "plain" else Update.RED
+    if op.name == "atomic":
+        return Update.ATOMIC if op.result in used else Update.RED
+    return None
+
+
+def summed_type(op: Op) -> Element:
+    """The type in which the values of an update are added up."""
+    array = Access(op).array.type
+    assert isinstance(array, Array)
+    return value_type(array.dtype)

@@ -1,0 +1,1 @@
+"""Tiles taken apart, for a target that runs a block as one thread (``serial``) and for blocks (``block``)."""

@@ -1,0 +1,110 @@
+"""Takes tiles apart for a target with blocks of threads: tiles become shared arrays, their operations shared work.
+
+In: a function with tiles. Out: a function of the block language (family ``block``) that any number of threads per
+block runs: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
+threads, neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by
+the first thread. Numbers are computed by every thread alike.
+
+The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
+spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes
+tiles of what threads hold (:mod:`tile_threads`) the index is that of the thread instead, and each one does by itself
+what concerns no tile; the function's attribute ``threads`` says for how many in a block it is made.
+
+Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
+together: none of them may be at work on something else, so they meet before one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diffkern.analysis.blocks import SHARED_BYTES
+from diffkern.analysis.tile_threads import check_threads, threads_of
+from diffkern.errors import CompileError
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Region, Value, walk
+from diffkern.ir.types import SHARED, Array, Buffer
+from diffkern.lower.tiles import own as tile_own
+from diffkern.lower.tiles import ranks as tile_ranks
+from diffkern.lower.tiles import reductions as tile_fold
+from diffkern.lower.tiles import solve as tile_solve
+from diffkern.lower.tiles.block_lowering import BlockLowering, HasLibrary
+from diffkern.lower.tiles.serial import OPS, has_tiles
+from diffkern.lower.tiles.uses import uses
+
+__all__ = ["lower_tiles_for_blocks"]
+
+_TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS, **tile_own.OPS}
+"""The operations that the threads of a block share in ways of their own."""
+
+
+def lower_tiles_for_blocks(
+    fn: Function,
+    limit: int = SHARED_BYTES,
+    library: HasLibrary = lambda product: False,
+    *,
+    may_alias: bool = False,
+) -> Function:
+    """The function without tiles, for blocks of threads; the function itself if it has none.
+
+    A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
+    ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
+    products of the library. With `may_alias`, array parameters may overlap: threads wait between accesses of any two.
+
+    Raises
+    ------
+    CompileError
+        If its tiles do not fit into the shared memory of a block.
+    """
+    if not has_tiles(fn):
+        return fn
+    threads = threads_of(fn)
+    if threads:
+        check_threads(fn)
+    low = BlockLowering(uses(fn), OPS, _TOGETHER, library, threads)
+    low.m.one_memory = may_alias
+    region = Region()
+    with low.b.into(region):
+        low.threads()
+        low.region_ops(fn.body)
+    region.ops[:0] = low.allocations.ops
+    out = replace(fn, body=region, threads=threads, tiled=not threads)
+    out.dynamic_shared = _share(out, limit) > SHARED_BYTES
+    return out
+
+
+def _share(fn: Function, limit: int) -> int:
+    """Make buffers shared arrays, in place; return their bytes."""
+    arrays: dict[Value, Value] = {}
+    total = 0
+    largest: Value | None = None
+    for op in fn.body.ops:
+        if op.name != "buffer_new":
+            continue
+        t = op.attrs["type"]
+        assert isinstance(t, Buffer)
+        array = Value(Array(t.dtype, 1, SHARED), op.result.name)
+        arrays[op.result] = array
+        total += -(-t.itemsize // 16) * 16
+        if largest is None or t.itemsize > largest.type.itemsize:  # type: ignore[union-attr]
+            largest = op.result
+        op.name, op.results = "shared_new", (array,)
+        op.attrs = {"type": array.type, "shape": (t.size,), "number": len(arrays) - 1}
+    if total > limit and largest is not None:
+        name = largest.name or "a tile"
+        raise CompileError(
+            f"the tiles of kernel {fn.name} take {total} bytes of shared memory, and a block has {limit}; "
+            f"the largest is {name} with {largest.type.itemsize} bytes",  # type: ignore[union-attr]
+            loc=fn.loc,
+            remedy="use smaller tiles, or a loop over parts of them",
+        )
+    for op in walk(fn.body):
+        if op.name == "buffer_get":
+            op.name, op.attrs = "load", {**op.attrs, "wrap": (False,)}
+        elif op.name == "buffer_set":
+            op.name, op.attrs = "store", {**op.attrs, "wrap": (False,)}
+        elif op.name == "buffer_add":
+            op.name, op.results = "atomic", (Value(op.operands[2].type),)
+            op.attrs = {"wrap": (False,), "kind": "add"}
+    substitute(fn.body, arrays)
+    return total

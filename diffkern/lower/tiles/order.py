@@ -1,0 +1,309 @@
+"""Reductions, scans and sorts of tiles as loops.
+
+In: the lowering (:mod:`tile_lower`) and an op. Out: loops in the current region, and where the result's elements are.
+Sums have no promised order, so that a target may keep several partial sums. A sort counts for each of a few keys how
+many come before it, and merges sorted runs of more: equal keys keep their order, and keys that are not a number come
+last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Op, Value
+from diffkern.ir.types import INT32, INT64, Scalar, value_type
+from diffkern.lower.tiles.lowering import Lowering
+from diffkern.lower.tiles.source import Source, Stored, elements
+
+__all__ = ["OPS", "better", "combine", "comes_before", "counting_sort", "sort"]
+
+_COUNTED: Final = 32
+"""Up to so many keys each finds its place by counting."""
+_RUN: Final = 32
+"""Keys of a run that is sorted by counting."""
+
+
+def combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
+    """Two elements of a reduction."""
+    if kind != "add":
+        return low.b.one(kind, a, b)
+    return low.b.one("add", a, b, reassoc=True)
+
+
+def better(b: Builder, kind: str, value: Value, best: Value) -> Value:
+    """Whether a value is smaller, or greater, than the best; NaN is both."""
+    found = b.one("lt" if kind == "min" else "gt", value, best)
+    if isinstance(value.type, Scalar) and value.type.is_float:
+        first_nan = b.one("and", b.one("isnan", value), b.one("not", b.one("isnan", best)))
+        found = b.one("or", found, first_nan)
+    return found
+
+
+def _reduce(low: Lowering, op: Op) -> None:
+    source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
+    target = low.fresh(op.result)
+
+    def reduce() -> None:
+        if axis is None or source.shape == (source.shape[axis],):
+            total = _whole(low, source, kind)
+            low.b.op("buffer_set", target.buffer, low.m.i64(0), total)
+        elif axis == len(source.shape) - 1:
+            _last_axis(low, source, target, kind)
+        else:
+            _inner_axis(low, source, target, kind, axis)
+
+    low.m.alone(reduce)
+
+
+def _whole(low: Lowering, source: Source, kind: str) -> Value:
+    m = low.m
+    start = _start(low, source, kind, [m.i64(0)] * len(source.shape))
+    if source.is_flat:
+        size = elements(source.shape)
+
+        def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+            return (combine(low, kind, so_far[0], source.element_at(m, i)),)
+
+        return m.loop(0, size, one, (start,))[0]
+
+    def at(index: list[Value], so_far: list[Value]) -> Sequence[Value]:
+        return (combine(low, kind, so_far[0], source.element(m, index)),)
+
+    return m.nest(source.shape, at, (start,))[0]
+
+
+def _start(low: Lowering, source: Source, kind: str, index: list[Value]) -> Value:
+    """Where a reduction begins: 0, or an element itself, which changes neither a minimum nor a maximum."""
+    return low.b.zero(value_type(source.dtype)) if kind == "add" else source.element(low.m, index)
+
+
+def _last_axis(low: Lowering, source: Source, target: Stored, kind: str) -> None:
+    m, outer = low.m, source.shape[:-1]
+
+    def row(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        start = _start(low, source, kind, [*index, m.i64(0)])
+
+        def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+            return (combine(low, kind, so_far[0], source.element(m, [*index, i])),)
+
+        (total,) = m.loop(0, source.shape[-1], one, (start,))
+        low.b.op("buffer_set", target.buffer, m.flat(index, outer), total)
+        return ()
+
+    m.nest(outer, row)
+
+
+def _inner_axis(low: Lowering, source: Source, target: Stored, kind: str, axis: int) -> None:
+    """Rows are combined with rows, so that the innermost loop runs along memory."""
+    m = low.m
+    before, after = source.shape[:axis], source.shape[axis + 1 :]
+
+    def visit(combine: bool, k: Value) -> None:
+        def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
+            value = source.element(m, [*index[:axis], k, *index[axis:]])
+            place = m.flat(index, target.shape)
+            if combine:
+                value = low.b.one(
+                    "add" if kind == "add" else kind, low.b.one("buffer_get", target.buffer, place), value
+                )
+            low.b.op("buffer_set", target.buffer, place, value)
+            return ()
+
+        m.nest((*before, *after), at)
+
+    visit(False, m.i64(0))
+
+    def layer(k: Value, _: list[Value]) -> Sequence[Value]:
+        visit(True, k)
+        return ()
+
+    m.loop(1, source.shape[axis], layer)
+
+
+def _argreduce(low: Lowering, op: Op) -> None:
+    """The first position of the smallest or greatest element; NaN counts as both, as in the reductions."""
+    source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
+    target, m, b = low.fresh(op.result), low.m, low.b
+
+    def search(read: Callable[[Value], Value], size: int) -> Value:
+        def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+            value = read(i)
+            wins = better(b, kind, value, so_far[0])
+            return (b.select(wins, value, so_far[0]), b.select(wins, b.cast(i, INT32), so_far[1]))
+
+        return m.loop(0, size, one, (read(m.i64(0)), b.i32(0)))[1]
+
+    if axis is None:
+        whole, borrowed = low.stored(op.operands[0])
+        size = elements(whole.shape)
+        m.alone(
+            lambda: void(b.op("buffer_set", target.buffer, m.i64(0), search(lambda i: whole.element_at(m, i), size)))
+        )
+        low.give_back(borrowed)
+        return
+    rest = source.shape[:axis] + source.shape[axis + 1 :]
+
+    def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        found = search(lambda k: source.element(m, [*index[:axis], k, *index[axis:]]), source.shape[axis])
+        b.op("buffer_set", target.buffer, m.flat(index, rest) if index else m.i64(0), found)
+        return ()
+
+    m.alone(lambda: void(m.nest(rest, at)))
+
+
+def void(_: object) -> None:
+    """Nothing, of whatever."""
+
+
+def _scan(low: Lowering, op: Op) -> None:
+    source, borrowed = low.stored(op.operands[0])
+    target, m = low.fresh(op.result), low.m
+    exclusive, backwards = op.attrs["exclusive"], op.attrs["backwards"]
+
+    def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+        total = low.b.add(so_far[0], source.element_at(m, i))
+        low.b.op("buffer_set", target.buffer, i, so_far[0] if exclusive else total)
+        return (total,)
+
+    start = value_type(source.dtype)
+    m.alone(lambda: void(m.loop(0, elements(source.shape), one, (low.b.zero(start),), down=backwards)))
+    low.give_back(borrowed)
+
+
+def comes_before(b: Builder, x: Value, i: Value, y: Value, k: Value) -> Value:
+    """Whether a key x that was at position i comes before a key y from position k; NaN comes last."""
+    less, equal = sorts_before(b, x, y), b.one("eq", x, y)
+    if isinstance(x.type, Scalar) and x.type.is_float:
+        equal = b.one("or", equal, b.one("and", b.one("isnan", x), b.one("isnan", y)))
+    return b.one("or", less, b.one("and", equal, b.one("lt", i, k)))
+
+
+def sorts_before(b: Builder, x: Value, y: Value) -> Value:
+    """Whether a key belongs before another wherever they come from."""
+    less = b.one("lt", x, y)
+    if isinstance(x.type, Scalar) and x.type.is_float:
+        less = b.one("or", less, b.one("and", b.one("isnan", y), b.one("not", b.one("isnan", x))))
+    return less
+
+
+def _sort(low: Lowering, op: Op) -> None:
+    few = elements(op.results[2].type.shape) <= _COUNTED  # type: ignore[union-attr]
+    sort(low, op, counting_sort if few else _merge_sort)
+
+
+def sort(low: Lowering, op: Op, method: Callable[[Any, Stored, Stored, Sequence[Stored]], None]) -> None:
+    """Sort by a method, which writes the keys, the values and where they come from to three places."""
+    keys, borrowed = low.stored(op.operands[0])
+    values, borrowed_values = low.stored(op.operands[1])
+    method(low, keys, values, [low.fresh(r) for r in op.results])
+    low.give_back(borrowed)
+    low.give_back(borrowed_values)
+
+
+def counting_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[Stored]) -> None:
+    """A key goes to the place whose number is that of the keys before it."""
+    m, b, size = low.m, low.b, elements(keys.shape)
+
+    def put(k: Value) -> None:
+        place = _rank(low, keys, k, m.i64(0), m.i64(size))
+        b.op("buffer_set", targets[0].buffer, place, keys.element_at(m, k))
+        b.op("buffer_set", targets[1].buffer, place, values.element_at(m, k))
+        b.op("buffer_set", targets[2].buffer, place, b.cast(k, INT32))
+
+    m.cells(size, put, apart=True)
+
+
+def _rank(low: Lowering, keys: Stored, k: Value, first: Value, end: Value) -> Value:
+    """How many keys of a range come before one of them."""
+    m, b = low.m, low.b
+    key = keys.element_at(m, k)
+
+    def count(i: Value, so_far: list[Value]) -> Sequence[Value]:
+        comes = comes_before(b, keys.element_at(m, i), i, key, k)
+        return (b.add(so_far[0], b.select(comes, b.const(1, INT64), b.const(0, INT64))),)
+
+    return m.loop(first, end, count, (b.const(0, INT64),))[0]
+
+
+def _merge_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[Stored]) -> None:
+    """Runs that are sorted by counting are merged, to and fro between the halves of memory of twice the size."""
+    m, b, size = low.m, low.b, elements(keys.shape)
+    sorted_keys, order = low.allocate(keys.dtype, 2 * size), low.allocate(INT32, 2 * size)
+    whole, shift = m.i64(size), (_RUN - 1).bit_length()
+
+    def start(k: Value) -> None:
+        first = b.sub(k, b.one("and", k, m.i64(_RUN - 1)))
+        rank = _rank(low, keys, k, first, b.one("min", b.add(first, m.i64(_RUN)), whole))
+        b.op("buffer_set", sorted_keys, b.add(first, rank), keys.element_at(m, k))
+        b.op("buffer_set", order, b.add(first, rank), b.cast(k, INT32))
+
+    def passed(n: Value, _: list[Value]) -> Sequence[Value]:
+        odd = b.one("and", n, m.i64(1))
+        source = b.mul(odd, whole)
+        target = b.sub(whole, source)
+        width = b.one("shl", m.i64(_RUN), n)
+        pairs = b.one("shr", b.add(whole, b.sub(b.mul(width, m.i64(2)), m.i64(1))), b.add(n, m.i64(shift + 1)))
+
+        def pair(p: Value, _: list[Value]) -> Sequence[Value]:
+            first = b.mul(p, b.mul(width, m.i64(2)))
+            middle = b.one("min", b.add(first, width), whole)
+            end = b.one("min", b.add(middle, width), whole)
+
+            def one(out: Value, at: list[Value]) -> Sequence[Value]:
+                left, right = at
+                places = [b.add(source, b.one("min", i, m.i64(size - 1))) for i in at]
+                x, y = (b.one("buffer_get", sorted_keys, i) for i in places)
+                waits = b.one("and", b.one("lt", left, middle), b.one("not", sorts_before(b, y, x)))
+                takes = b.one("and", b.one("lt", right, end), b.one("not", waits))
+                place, step = b.select(takes, places[1], places[0]), b.select(takes, m.i64(1), m.i64(0))
+                b.op("buffer_set", sorted_keys, b.add(target, out), b.select(takes, y, x))
+                b.op("buffer_set", order, b.add(target, out), b.one("buffer_get", order, place))
+                return (b.sub(b.add(left, m.i64(1)), step), b.add(right, step))
+
+            m.loop(first, end, one, (first, middle))
+            return ()
+
+        m.loop(0, pairs, pair)
+        return ()
+
+    m.cells(size, start)
+    passes = (-(-size // _RUN) - 1).bit_length()
+    m.loop(0, passes, passed)
+    last = m.i64(size if passes % 2 else 0)
+
+    def put(i: Value) -> None:
+        place = b.add(last, i)
+        origin = b.one("buffer_get", order, place)
+        b.op("buffer_set", targets[0].buffer, i, b.one("buffer_get", sorted_keys, place))
+        b.op("buffer_set", targets[1].buffer, i, values.element_at(m, b.cast(origin, INT64)))
+        b.op("buffer_set", targets[2].buffer, i, origin)
+
+    m.cells(size, put)
+    low.release(sorted_keys)
+    low.release(order)
+
+
+def _scatter(low: Lowering, op: Op) -> None:
+    """Element ``order[k]`` is element k."""
+    source, borrowed = low.stored(op.operands[0])
+    order, borrowed_order = low.stored(op.operands[1])
+    target, m, b = low.fresh(op.result), low.m, low.b
+
+    def one(k: Value) -> None:
+        place = b.cast(order.element_at(m, k), INT64)
+        b.op("buffer_set", target.buffer, place, source.element_at(m, k))
+
+    m.cells(elements(source.shape), one)
+    low.give_back(borrowed)
+    low.give_back(borrowed_order)
+
+
+OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {
+    "tile_reduce": _reduce,
+    "tile_argreduce": _argreduce,
+    "tile_scan": _scan,
+    "tile_sort": _sort,
+    "tile_scatter": _scatter,
+}

@@ -1,0 +1,64 @@
+"""Tiles of what the threads of a block hold, and what threads take of tiles.
+
+In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: ops in the current region that each thread does for
+itself. Ops that have nothing to do with single threads are left to the lowering for one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from diffkern.ir.nodes import Op
+from diffkern.ir.types import INT64
+from diffkern.lower.tiles import reductions as tile_fold
+from diffkern.lower.tiles import shapes as tile_shapes
+from diffkern.lower.tiles.block_lowering import BlockLowering
+
+__all__ = ["OPS"]
+
+
+def _fill(low: BlockLowering, op: Op) -> None:
+    if not low.of_threads or "threads" not in op.attrs:
+        tile_shapes.OPS["tile_fill"](low, op)
+        return
+    m, target, value = low.m, low.fresh(op.result), low.value(op.operands[0])
+    m.own[m.thread] = 1
+    m.step(lambda: low.void(low.b.op("buffer_set", target.buffer, m.thread, value)))
+
+
+def _extract(low: BlockLowering, op: Op) -> None:
+    m, b, source = low.m, low.b, low.sources[op.operands[0]]
+    if low.of_threads and "threads" in op.attrs:
+        m.own[m.thread] = 1
+
+        def mine() -> None:
+            low.env[op.result] = tile_fold.reader(low, source)(m.thread)
+
+        m.step(mine)
+        return
+    tile_shapes.OPS["tile_extract"](low, op)
+    if op.attrs.get("first"):
+        first, found = b.one("eq", m.thread, b.const(0, INT64)), low.env[op.result]
+        low.env[op.result] = b.select(first, found, b.zero(found.type))
+
+
+def _add_at(low: BlockLowering, op: Op) -> None:
+    """Every thread adds what it has."""
+    if not op.attrs.get("each"):
+        tile_shapes.OPS["tile_add_at"](low, op)
+        return
+    target, value = tile_shapes.changed(low, op), low.value(op.operands[1])
+    index, condition = tile_shapes.checked(low, op.operands[2:], target.shape)
+
+    def add() -> None:
+        low.b.op("buffer_add", target.buffer, low.m.flat(index, target.shape), value)
+
+    low.m.step(add if condition is None else lambda: low.m.when(condition, add))
+
+
+OPS: Final[Mapping[str, Callable[[BlockLowering, Op], None]]] = {
+    "tile_fill": _fill,
+    "tile_extract": _extract,
+    "tile_add_at": _add_at,
+}

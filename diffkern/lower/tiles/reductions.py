@@ -1,0 +1,234 @@
+"""Reductions of tiles by the threads of a block.
+
+In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: shared work in the current region, and where the result
+is. A reduction of a whole tile is a value that all threads know: each combines every so-manieth element, the lanes of a
+warp combine what they have by shuffles, and then all threads go through the results of the warps. Along an axis, groups
+of threads share an element of the result and leave parts in memory, which one thread each combines.
+
+Sums have another order than on one thread, so floats may differ in their last digits. Of several smallest or greatest
+elements the first is found, whatever the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from diffkern.ir.nodes import Op, Value
+from diffkern.ir.types import INT32, STORAGE_ONLY, Element, scalar_of, value_type
+from diffkern.lower.tiles.block_lowering import BlockLowering
+from diffkern.lower.tiles.order import better, combine
+from diffkern.lower.tiles.source import Computed, Source, Stored, elements
+
+__all__ = ["OPS", "WARP", "across_warp"]
+
+WARP: Final = 32
+_ALIKE: Final = 32
+"""Up to so many elements in memory all threads go through alike: that takes no barrier."""
+_ALIKE_COMPUTED: Final = 4
+"""The same of elements that have to be computed."""
+_PARTS: Final = 512
+"""About how many parts a reduction along an axis is cut into."""
+
+State = list[Value]
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """What is combined: the elements, or with ``arg`` pairs of an element and its position."""
+
+    low: BlockLowering
+    kind: str
+    arg: bool
+    dtype: Element
+
+    @property
+    def types(self) -> tuple[Element, ...]:
+        """Of what a state consists of."""
+        return (value_type(self.dtype), INT32) if self.arg else (value_type(self.dtype),)
+
+    def state(self, value: Value, position: Value) -> State:
+        """Of one element."""
+        return [value, self.low.b.cast(position, INT32)] if self.arg else [value]
+
+    def join(self, left: State, right: State) -> State:
+        b = self.low.b
+        if not self.arg:
+            return [combine(self.low, self.kind, left[0], right[0])]
+        wins = better(b, self.kind, right[0], left[0])
+        loses = better(b, self.kind, left[0], right[0])
+        earlier = b.one("and", b.one("not", loses), b.one("lt", right[1], left[1]))
+        wins = b.one("or", wins, earlier)
+        return [b.select(wins, y, x) for x, y in zip(left, right, strict=True)]
+
+
+def _reduce(low: BlockLowering, op: Op) -> None:
+    _fold(low, op, arg=False)
+
+
+def _argreduce(low: BlockLowering, op: Op) -> None:
+    _fold(low, op, arg=True)
+
+
+def _fold(low: BlockLowering, op: Op, *, arg: bool) -> None:
+    source, axis = low.sources[op.operands[0]], op.attrs["axis"]
+    if op.attrs.get("share"):
+        _known_to_all(low, op, _own_share(low, source))
+        return
+    fold = _Fold(low, op.attrs["kind"], arg, source.dtype)
+    if axis is None or source.shape == (source.shape[axis],):
+        _known_to_all(low, op, _whole(fold, source)[-1])
+    else:
+        _along(fold, source, axis, low.fresh(op.result))
+
+
+def _known_to_all(low: BlockLowering, op: Op, value: Value) -> None:
+    """A tile of one element that every thread holds."""
+    if scalar_of(op.result.type) in STORAGE_ONLY:
+        target = low.fresh(op.result)
+        low.m.alone(lambda: low.void(low.b.op("buffer_set", target.buffer, low.m.i64(0), value)))
+        return
+    t = op.result.type
+    low.sources[op.result] = Computed((1,), t.dtype, lambda i: value, (), lambda i: value)  # type: ignore[union-attr]
+
+
+def reader(low: BlockLowering, source: Source) -> Callable[[Value], Value]:
+    """The element at a row-major position."""
+    m = low.m
+    if source.is_flat:
+        return lambda i: source.element_at(m, i)
+    return lambda i: source.element(m, m.split(i, source.shape))
+
+
+def across_warp(low: BlockLowering, mine: State, join: Callable[[State, State], State]) -> State:
+    """What the threads of a warp up to this one have, combined from the left to the right."""
+    b, m = low.b, low.m
+    lane = b.one("and", m.thread, m.i64(WARP - 1))
+    distance = 1
+    while distance < WARP:
+        others = [b.one("lane_left", v, distance=distance) for v in mine]
+        there = b.one("ge", lane, m.i64(distance))
+        mine = [b.select(there, x, v) for x, v in zip(join(others, mine), mine, strict=True)]
+        distance *= 2
+    return mine
+
+
+def _own_share(low: BlockLowering, source: Source) -> Value:
+    """The sum of those elements that a thread comes to."""
+    m, b, read = low.m, low.b, reader(low, source)
+    found: list[Value] = []
+
+    def add(i: Value, so_far: State) -> State:
+        return [combine(low, "add", so_far[0], read(i))]
+
+    m.step(lambda: found.extend(m.dealt(elements(source.shape), add, [b.zero(value_type(source.dtype))])))
+    return found[0]
+
+
+def _whole(fold: _Fold, source: Source) -> State:
+    low = fold.low
+    m, b, size, read = low.m, low.b, elements(source.shape), reader(low, source)
+    found: State = []
+
+    def one(i: Value, so_far: State) -> State:
+        return fold.join(so_far, fold.state(read(i), i))
+
+    def alike() -> None:
+        found.extend(m.loop(1, size, one, fold.state(read(m.i64(0)), m.i64(0))))
+
+    if size <= (_ALIKE if isinstance(source, Stored) else _ALIKE_COMPUTED):
+        m.step(alike)
+        return found
+    scratch = [low.allocate(t, WARP) for t in fold.types]
+
+    def dealt() -> None:
+        first = m.i64(0)
+        # A thread without elements adds 0, or offers the first one again.
+        neutral = [b.zero(fold.types[0])] if fold.kind == "add" else fold.state(read(first), first)
+        mine = list(m.dealt(size, one, neutral))
+        mine = across_warp(low, mine, fold.join)
+        lane = b.one("and", m.thread, m.i64(WARP - 1))
+        last = b.one("eq", lane, m.i64(WARP - 1))
+        last = b.one("or", last, b.one("eq", m.thread, b.sub(m.count, m.i64(1))))
+        warp = b.one("shr", m.thread, m.i64(5))
+
+        def leave() -> None:
+            for buffer, v in zip(scratch, mine, strict=True):
+                b.op("buffer_set", buffer, warp, v)
+
+        m.when(last, leave)
+
+    def gathered() -> None:
+        warps = b.one("shr", b.add(m.count, m.i64(WARP - 1)), m.i64(5))
+        if size < WARP * WARP:
+            warps = b.one("min", warps, m.i64(-(-size // WARP)))
+
+        def of(warp: Value) -> State:
+            return [b.one("buffer_get", buffer, warp) for buffer in scratch]
+
+        found.extend(m.loop(1, warps, lambda w, so_far: fold.join(so_far, of(w)), of(m.i64(0))))
+
+    m.step(dealt)
+    m.step(gathered)
+    for buffer in scratch:
+        low.release(buffer)
+    return found
+
+
+def _groups(results: int, size: int) -> int:
+    """How many threads share an element of the result: a power of 2."""
+    groups = 1
+    while groups < WARP and 4 * groups <= size and 2 * groups * results <= _PARTS:
+        groups *= 2
+    return groups
+
+
+def _along(fold: _Fold, source: Source, axis: int, target: Stored) -> None:
+    """Neighbouring threads read neighbouring elements: of one row along the last axis, of several rows otherwise."""
+    low = fold.low
+    m, b, size = low.m, low.b, source.shape[axis]
+    rest = source.shape[:axis] + source.shape[axis + 1 :]
+    results = elements(rest)
+    groups, last = _groups(results, size), axis == len(source.shape) - 1
+    # An odd pitch spreads the parts over the banks of shared memory.
+    pitch = groups + 1
+    parts = [low.allocate(t, results * pitch if last else results * groups) for t in fold.types] if groups > 1 else []
+
+    def place(result: Value, group: Value) -> Value:
+        if last:
+            return b.add(b.mul(result, m.i64(pitch)), group)
+        return b.add(b.mul(group, m.i64(results)), result)
+
+    def part(position: Value) -> None:
+        group, result = m.split(position, (groups, results)) if not last else m.split(position, (results, groups))[::-1]
+        index = m.split(result, rest)
+
+        def at(k: Value) -> State:
+            return fold.state(source.element(m, [*index[:axis], k, *index[axis:]]), k)
+
+        mine = m.loop(b.add(group, m.i64(groups)), size, lambda k, s: fold.join(s, at(k)), at(group), step=groups)
+        if groups == 1:
+            b.op("buffer_set", target.buffer, result, mine[-1])
+            return
+        for buffer, v in zip(parts, mine, strict=True):
+            b.op("buffer_set", buffer, place(result, group), v)
+
+    def joined(result: Value) -> None:
+        def of(group: Value) -> State:
+            return [b.one("buffer_get", buffer, place(result, group)) for buffer in parts]
+
+        total = m.loop(1, groups, lambda g, s: fold.join(s, of(g)), of(m.i64(0)))
+        b.op("buffer_set", target.buffer, result, total[-1])
+
+    m.cells(results * groups, part, apart=True)
+    if groups > 1:
+        m.cells(results, joined)
+    for buffer in parts:
+        low.release(buffer)
+
+
+OPS: Final[Mapping[str, Callable[[BlockLowering, Op], None]]] = {
+    "tile_reduce": _reduce,
+    "tile_argreduce": _argreduce,
+}

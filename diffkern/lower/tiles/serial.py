@@ -1,0 +1,35 @@
+"""Tiles for a target that runs a block as one thread: they become buffers, their operations loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diffkern.ir.nodes import Function, Region, walk
+from diffkern.lower.tiles import arrays as tile_arrays
+from diffkern.lower.tiles import linear as tile_linear
+from diffkern.lower.tiles import order as tile_order
+from diffkern.lower.tiles import shapes as tile_shapes
+from diffkern.lower.tiles.lowering import Lowering
+from diffkern.lower.tiles.uses import uses
+
+__all__ = ["OPS", "has_tiles", "lower_tiles"]
+
+OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS}
+"""How each operation on tiles is lowered."""
+
+
+def has_tiles(fn: Function) -> bool:
+    """Whether a function has tile operations."""
+    return any(op.name.startswith("tile_") for op in walk(fn.body))
+
+
+def lower_tiles(fn: Function) -> Function:
+    """The function without tiles; the function itself if it has none."""
+    if not has_tiles(fn):
+        return fn
+    low = Lowering(uses(fn), OPS)
+    region = Region()
+    with low.b.into(region):
+        low.region_ops(fn.body)
+    region.ops[:0] = low.allocations.ops
+    return replace(fn, body=region)

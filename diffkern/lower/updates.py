@@ -1,0 +1,148 @@
+"""Augmented assignments to elements of arrays: atomic, unless no two threads of a launch update one element.
+
+In: a function with what the frontend noted about ``a[i] += v`` and the like. Out: the same function, in place, in which
+an update is the plain load, operation and store that it was lowered to where the element is proved to be one thread's
+own, and one atomic update elsewhere. Proved means: among all updates and atomics of an array, no other thread comes to
+the element, by the indices as affine forms of the thread index; or the thread also stores plainly at the very same
+index, which by the precondition of plain stores makes the element its own. For memory that a block shares it is
+between two barriers that no other thread of the block may come there.
+
+A kernel that never asks for its index is the same for all threads of a launch. Its updates are atomic where nothing
+else is done with the array; elsewhere they are plain, and ``alone`` tells the launch that there may be one thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from diffkern.analysis.affine import AffineForms, enclosing_loops
+from diffkern.analysis.blocks import blockwise_op
+from diffkern.analysis.dependence import Positions, begins
+from diffkern.analysis.shared_updates import meeting_in_blocks
+from diffkern.analysis.threads import Never, relate
+from diffkern.analysis.tile_access import shadow
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function, Op, Region, Update, Value, walk
+from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access
+from diffkern.ops.memory import LOADS
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.fold import fold
+from diffkern.opt.hoist import hoist_integers
+from diffkern.opt.ranges import clear_wraps
+
+__all__ = ["settle_element_updates"]
+
+Sites = Mapping[Op, int]
+"""The numbers of the updates, by their stores."""
+
+
+def settle_element_updates(fn: Function) -> Function:
+    """Make the augmented assignments of a function atomic where threads may meet, in place."""
+    updates, fn.updates = fn.updates, ()
+    if not updates:
+        return fn
+    seen, sites = _analysable(fn, updates)
+    alone = fn.tid_arity == 0 and blockwise_op(fn) is None
+    if alone:
+        atomic = _only_updated(seen, sites)
+        for number, update in enumerate(updates):
+            if number not in atomic:
+                update.store.attrs = {**update.store.attrs, "alone": True}
+    else:
+        atomic = _meeting(seen, sites)
+    _replace(fn.body, {update.store: update for number, update in enumerate(updates) if number in atomic})
+    return fn
+
+
+def _analysable(fn: Function, updates: Sequence[Update]) -> tuple[Function, Sites]:
+    """A copy in which equal indices are one value, and its updates."""
+    copy = clone_function(fn)
+    number = {update.store: k for k, update in enumerate(updates)}
+    sites = {twin: number[op] for op, twin in zip(walk(fn.body), walk(copy.body), strict=True) if op in number}
+    clear_wraps(eliminate_common(fold(copy)), bounds=True)
+    return eliminate_common(hoist_integers(copy), loads=True), sites
+
+
+def _replace(region: Region, chosen: dict[Op, Update]) -> None:
+    """Put atomic updates in the place of stores; what was loaded for these is left to dead code elimination."""
+    ops: list[Op] = []
+    for op in region.ops:
+        for sub in op.regions:
+            _replace(sub, chosen)
+        update = chosen.get(op)
+        if update is None:
+            ops.append(op)
+            continue
+        attrs = {"wrap": op.attrs["wrap"], "kind": update.kind, "augmented": True}
+        old = Value(update.operand.type)
+        ops += update.prelude.ops
+        ops.append(Op("atomic", (*op.operands[:-1], update.operand), (old,), attrs, (), op.loc))
+    region.ops[:] = ops
+
+
+def _by_array(fn: Function, sites: Sites) -> dict[Value, list[Op]]:
+    """The updates and atomics of each array that is updated."""
+    found: dict[Value, list[Op]] = {}
+    for op in walk(fn.body):
+        if op in sites or op.name == "atomic":
+            found.setdefault(Access(op).array, []).append(op)
+    return {array: ops for array, ops in found.items() if any(op in sites for op in ops)}
+
+
+def _meeting(fn: Function, sites: Sites) -> set[int]:
+    """The updates in which two threads may meet."""
+    seen = shadow(fn).fn
+    updated = _by_array(seen, sites)
+    meeting = meeting_in_blocks(fn, [ops for array, ops in updated.items() if is_shared(array.type)])
+    forms, owners = AffineForms(seen), _Owners(seen, sites)
+    for array, ops in updated.items():
+        if not is_shared(array.type):
+            for k, a in enumerate(ops):
+                for b in ops[k:]:
+                    if not _apart(forms, owners, a, b, fn.tid_arity):
+                        meeting |= {a, b}
+    return {sites[op] for op in meeting if op in sites}
+
+
+def _apart(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) -> bool:
+    """Whether no two threads come to one element by these accesses."""
+    if Access(a).index == Access(b).index and owners.owns(a) and owners.owns(b):
+        return True
+    relation = relate(forms, a, b)
+    return isinstance(relation, Never) or relation.same_thread(arity)
+
+
+class _Owners:
+    """Plain stores, by which a thread makes an element its own."""
+
+    def __init__(self, fn: Function, sites: Sites) -> None:
+        self.loops = enclosing_loops(fn)
+        self.order = Positions()
+        self.order.visit(fn.body)
+        self.stores: dict[Value, list[Op]] = {}
+        for op in walk(fn.body):
+            if op.name == "store" and op not in sites:
+                self.stores.setdefault(Access(op).array, []).append(op)
+
+    def owns(self, update: Op) -> bool:
+        """Whether a thread that comes to an update also stores to the element."""
+        return any(
+            Access(store).index == Access(update).index
+            and Access(store).wrap == Access(update).wrap
+            and self.order.implies(update, store)
+            and begins(self.loops[store], self.loops[update])
+            for store in self.stores.get(Access(update).array, ())
+        )
+
+
+def _only_updated(fn: Function, sites: Sites) -> set[int]:
+    """The updates of arrays with which nothing else is done: each update has a load, and there is no other access."""
+    atomic: set[int] = set()
+    for array, ops in _by_array(fn, sites).items():
+        numbers = [sites[op] for op in ops if op in sites]
+        accesses = [op for op in walk(fn.body) if op.operands[:1] == (array,) and op.name != "shape"]
+        loads = sum(op.name in LOADS for op in accesses)
+        if loads == len(numbers) and len(accesses) == loads + len(ops):
+            atomic.update(numbers)
+    return atomic

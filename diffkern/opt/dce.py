@@ -1,0 +1,145 @@
+"""Dead code elimination: ops without effect whose results nobody needs, unused results of ifs, dead carried values.
+
+In place. Afterwards every remaining pure op, result and carried value contributes to an effect or to a value that the
+region yields. Loops without effects are taken to terminate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.views import For, Loop, While, is_loop, loop
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+
+_KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})
+
+
+def has_effect(op: Op) -> bool:
+    """Whether an op, or one nested in it, writes an array or a stack."""
+    if op.regions:
+        return any(has_effect(inner) for sub in op.regions for inner in sub.ops)
+    return lookup(op.name).effect in _KEPT
+
+
+class Liveness:
+    """Which values are needed, computed without changing anything; effect queries are remembered.
+
+    Parameters
+    ----------
+    ignored
+        Ops whose effects count for nothing.
+    """
+
+    def __init__(self, ignored: Collection[Op] = ()) -> None:
+        self.ignored = ignored
+        self.effects: dict[Op, bool] = {}
+
+    def effect(self, op: Op) -> bool:
+        known = self.effects.get(op)
+        if known is None:
+            known = self.effects[op] = (
+                any(self.effect(inner) for sub in op.regions for inner in sub.ops)
+                if op.regions
+                else has_effect(op) and op not in self.ignored
+            )
+        return known
+
+    def region(self, region: Region, yields: set[Value]) -> set[Value]:
+        live = set(yields)
+        for op in reversed(region.ops):
+            self.op(op, live)
+        return live
+
+    def op(self, op: Op, live: set[Value]) -> None:
+        needed = [r in live for r in op.results]
+        if not (any(needed) or self.effect(op)):
+            return
+        if op.name == "if":
+            for sub in op.regions:
+                live |= self.region(sub, {y for y, n in zip(sub.yields, needed, strict=True) if n})
+            live.update(op.operands)
+        elif is_loop(op):
+            view = loop(op)
+            keep = self.carried(view, live)
+            live |= self.region(view.body, {y for y, k in zip(view.yields, keep, strict=True) if k})
+            if isinstance(view, While):
+                live |= self.region(view.test, set(view.test.yields))
+            live.update(view.bounds)
+            live.update(v for v, k in zip(view.init, keep, strict=True) if k)
+        else:
+            live.update(op.operands)
+
+    def carried(self, loop: Loop, live: set[Value]) -> list[bool]:
+        """Which carried values are needed: the least set closed under the body's dependences."""
+        keep = [r in live for r in loop.results]
+        if isinstance(loop, While):
+            used = self.region(loop.test, set(loop.test.yields))
+            keep = [k or p in used for k, p in zip(keep, loop.tested, strict=True)]
+        while True:
+            used = self.region(loop.body, {y for y, k in zip(loop.yields, keep, strict=True) if k})
+            wider = [k or p in used for k, p in zip(keep, loop.carried, strict=True)]
+            if wider == keep:
+                return keep
+            keep = wider
+
+
+class _Eliminator:
+    def __init__(self) -> None:
+        self.analysis = Liveness()
+
+    def region(self, region: Region) -> set[Value]:
+        live = set(region.yields)
+        kept: list[Op] = []
+        for op in reversed(region.ops):
+            if not (any(r in live for r in op.results) or self.analysis.effect(op)):
+                continue
+            if op.name == "if":
+                self.prune_if(op, live)
+            elif op.regions:
+                self.prune_loop(op, live)
+            else:
+                live.update(op.operands)
+            kept.append(op)
+        kept.reverse()
+        region.ops[:] = kept
+        return live
+
+    def prune_if(self, op: Op, live: set[Value]) -> None:
+        keep = [r in live for r in op.results]
+        op.results = _filter(op.results, keep)
+        op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
+        for sub in op.regions:
+            sub.yields = _filter(sub.yields, keep)
+            live |= self.region(sub)
+        live.update(op.operands)
+
+    def prune_loop(self, op: Op, live: set[Value]) -> None:
+        view = loop(op)
+        keep = self.analysis.carried(view, live)
+        view.body.yields = _filter(view.yields, keep)
+        if isinstance(view, For):
+            view.body.params = (view.index, *_filter(view.carried, keep))
+        else:
+            view.body.params, view.test.params = _filter(view.carried, keep), _filter(view.tested, keep)
+        op.results = _filter(op.results, keep)
+        op.operands = (*view.bounds, *_filter(view.init, keep))
+        for sub in op.regions:
+            live |= self.region(sub)
+        live.update(op.operands)
+
+
+def _filter(values: tuple[Value, ...], keep: list[bool]) -> tuple[Value, ...]:
+    return tuple(v for v, k in zip(values, keep, strict=True) if k)
+
+
+def eliminate_region(region: Region) -> set[Value]:
+    """Remove dead code from a region in place; returns the values it needs from outside (and its parameters)."""
+    return _Eliminator().region(region)
+
+
+def eliminate(fn: Function) -> Function:
+    """Remove dead code from a function in place."""
+    eliminate_region(fn.body)
+    return fn

@@ -1,0 +1,168 @@
+"""Constant folding and exact algebraic simplification; in place.
+
+Only identities that hold for every IEEE value are used on floats (``x * 1``, ``x / 1``, ``-(-x)``); ``x + 0`` and ``x *
+0`` are not among them. Integers fold with the wrap-around of their width. Conditionals on constants become straight
+code and loops that make no trip become their initial values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Kind, Scalar
+from diffkern.ir.views import For, If
+from diffkern.ops.table import lookup
+
+Number = bool | int | float
+
+
+def rounded(value: float, t: Scalar) -> float:
+    """The value a float takes in a register of type ``t``."""
+    return ctypes.c_float(value).value if t.bits < 64 else float(value)
+
+
+def wrap_integer(value: int, t: Scalar) -> int:
+    """The value an integer takes in a register of type ``t``."""
+    value &= (1 << t.bits) - 1
+    if t.kind is Kind.INT and value >= 1 << (t.bits - 1):
+        value -= 1 << t.bits
+    return value
+
+
+class _Folder:
+    def __init__(self) -> None:
+        self.constants: dict[Value, Number] = {}
+        self.producers: dict[Value, Op] = {}
+        self.mapping: dict[Value, Value] = {}
+
+    def resolve(self, v: Value) -> Value:
+        while v in self.mapping:
+            v = self.mapping[v]
+        return v
+
+    def region(self, region: Region) -> None:
+        kept: list[Op] = []
+        for op in region.ops:
+            op.operands = tuple(self.resolve(v) for v in op.operands)
+            kept.extend(self.op(op))
+        region.ops[:] = kept
+        region.yields = tuple(self.resolve(v) for v in region.yields)
+
+    def op(self, op: Op) -> list[Op]:
+        if op.name == "if":
+            taken = self.constants.get(If(op).condition)
+            if taken is not None:
+                branch = If(op).then if taken else If(op).orelse
+                self.region(branch)
+                self.mapping.update(zip(op.results, branch.yields, strict=True))
+                return branch.ops
+        if op.name == "for":
+            trips = For(op).trips(self.constants.get)
+            if trips is not None and not trips:
+                self.mapping.update(zip(op.results, For(op).init, strict=True))
+                return []
+        for sub in op.regions:
+            self.region(sub)
+        if op.name == "if" and not op.results and not any(sub.ops for sub in op.regions):
+            return []
+        if len(op.results) != 1 or op.regions:
+            return [op]
+        replacement = self.simplify(op)
+        if isinstance(replacement, Value):
+            self.mapping[op.result] = replacement
+            return []
+        if replacement is not None:
+            op.name, op.operands, op.attrs = "const", (), {"value": replacement, "type": op.result.type}
+        if op.name == "const":
+            value, t = op.attrs["value"], op.result.type
+            self.constants[op.result] = rounded(value, t) if isinstance(t, Scalar) and t.is_float else value
+        self.producers[op.result] = op
+        return [op]
+
+    def simplify(self, op: Op) -> Value | Number | None:
+        """A value to use instead, a constant, or None."""
+        values = [self.constants.get(v) for v in op.operands]
+        t = op.results[0].type
+        if op.name == "extract":
+            source = self.producers.get(op.operands[0])
+            if source is not None and source.name == "construct":
+                component: Value = source.operands[op.attrs["index"]]
+                return component
+            return None
+        if op.name == "neg":
+            source = self.producers.get(op.operands[0])
+            if source is not None and source.name == "neg":
+                return source.operands[0]
+        if op.name == "select":
+            if values[0] is not None:
+                return op.operands[1 if values[0] else 2]
+            return op.operands[1] if op.operands[1] is op.operands[2] else None
+        if op.name == "cast" and op.operands[0].type == t:
+            return op.operands[0]
+        if not isinstance(t, Scalar):
+            return self.composite(op, values)
+        if values and all(v is not None for v in values):
+            return _constant(op.name, [v for v in values if v is not None], t)
+        if len(values) == 2:
+            return self.identity(op, values[0], values[1])
+        return None
+
+    def composite(self, op: Op, values: list[Number | None]) -> Value | None:
+        neutral = lookup(op.name).neutral
+        return op.operands[0] if neutral is not None and values[1] == neutral else None
+
+    def identity(self, op: Op, a: Number | None, b: Number | None) -> Value | None:
+        x, y = op.operands
+        t = op.results[0].type
+        row = lookup(op.name)
+        # A float plus 0 is another one where it is -0.
+        if row.neutral is not None and (row.neutral == 1 or isinstance(t, Scalar) and not t.is_float):
+            if b == row.neutral:
+                return x
+            if a == row.neutral and row.commutative:
+                return y
+        if t.kind is Kind.BOOL if isinstance(t, Scalar) else False:
+            for known, other in ((a, y), (b, x)):
+                if known is not None and op.name == "and":
+                    return other if known else (x if known is a else y)
+                if known is not None and op.name == "or":
+                    return (x if known is a else y) if known else other
+        return None
+
+
+def _constant(name: str, values: list[Number], t: Scalar) -> Number | None:
+    """The value of an operation on constants, if it is known here."""
+    if name == "cast":
+        return _cast(values[0], t)
+    row = lookup(name)
+    if row.fold is None or (row.divides and t.is_float):
+        return None
+    if t.kind is Kind.BOOL:
+        return bool(row.fold(*values))
+    if any(isinstance(v, float) and v != v for v in values):
+        return None
+    try:
+        value: Number = row.fold(*values)
+    except ZeroDivisionError:
+        return None
+    return rounded(value, t) if t.is_float else wrap_integer(int(value), t)
+
+
+def _cast(value: Number, t: Scalar) -> Number | None:
+    if t.kind is Kind.BOOL:
+        return bool(value)
+    if t.is_float:
+        return rounded(value, t)
+    if isinstance(value, float):
+        return None  # saturation is the target's business
+    return wrap_integer(int(value), t)
+
+
+def fold(fn: Function) -> Function:
+    """Fold constants throughout a function, in place."""
+    f = _Folder()
+    f.region(fn.body)
+    substitute(fn.body, f.mapping)
+    return fn

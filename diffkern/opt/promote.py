@@ -1,0 +1,253 @@
+"""Elements that a thread carries through memory become SSA values: loads are replaced by what was stored; in place.
+
+Only arrays that the function stores to matter. A load whose element's content is known (stored or loaded before, with
+no store in between that may name the same element) is replaced by that content. Elements updated in a loop at an index
+that does not change there become carried values of the loop, and an element that only one branch of an ``if`` knows
+becomes a result of it; where the other path did not access the element it is loaded there, provided that it exists.
+Stores stay where they are, so the program does the same; what changes is that replay in the adjoint needs no memory to
+know these values.
+
+Valid only where parameters do not overlap, as differentiated launches guarantee.
+"""
+
+from __future__ import annotations
+
+from diffkern.analysis.affine import AffineForms, enclosing_loops
+from diffkern.analysis.dependence import Positions, begins
+from diffkern.analysis.threads import Never, relate
+from diffkern.errors import Loc
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import defined_in, substitute
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
+from diffkern.ir.views import Access, If, loop
+from diffkern.ops.memory import WRITES
+from diffkern.opt.cse import written_arrays
+
+Key = tuple[Value, tuple[Value, ...]]
+Contents = dict[Key, Value]
+
+
+def promote(fn: Function) -> Function:
+    """Replace loads of known contents in a function."""
+    p = _Promoter(fn)
+    p.region(fn.body, {})
+    substitute(fn.body, p.mapping)
+    return fn
+
+
+class _Promoter:
+    def __init__(self, fn: Function) -> None:
+        self.forms = AffineForms(fn)
+        self.arity = fn.tid_arity
+        self.loops = enclosing_loops(fn)
+        self.order = Positions()
+        self.order.visit(fn.body)
+        self.mapping: dict[Value, Value] = {}
+        self.made: dict[Value, Op] = {}
+        self.wrapped: set[Key] = set()
+        self.written: set[Value] = set()
+        self.loaded = {Access(op).array for op in walk(fn.body) if op.name == "load"}
+        by_tiles = {Access(op).array for op in walk(fn.body) if op.name in WRITES and op.name.startswith("tile")}
+        for array in written_arrays(fn.body) - by_tiles:
+            # Other threads of the block write to what it shares.
+            own = isinstance(array.type, Array) and array.type.layout != SHARED
+            if own and scalar_of(array.type) not in STORAGE_ONLY:
+                self.written.add(array)
+
+    def resolve(self, v: Value) -> Value:
+        while v in self.mapping:
+            v = self.mapping[v]
+        return v
+
+    def key(self, op: Op) -> Key:
+        access = Access(op)
+        key = access.array, tuple(self.resolve(v) for v in access.index)
+        if any(access.wrap):
+            self.wrapped.add(key)
+        return key
+
+    def distinct(self, a: Key, b: Key) -> bool:
+        """Whether two accesses of one array, at one moment of one thread, surely name different elements."""
+        if a[0] is not b[0]:
+            return True
+        if a in self.wrapped or b in self.wrapped:
+            return False
+        for x, y in zip(a[1], b[1], strict=True):
+            difference = self.forms.of(x) - self.forms.of(y)
+            if difference.is_constant and difference.const != 0:
+                return True
+        return False
+
+    def forget(self, contents: Contents, written: Key) -> None:
+        for known in [k for k in contents if k != written and not self.distinct(k, written)]:
+            del contents[known]
+
+    def region(self, region: Region, contents: Contents) -> None:
+        kept: list[Op] = []
+        for op in region.ops:
+            kept.extend(self.op(op, contents))
+        region.ops[:] = kept
+
+    def tracked(self, op: Op) -> bool:
+        return op.name in ("load", "store", "atomic") and Access(op).array in self.written
+
+    def op(self, op: Op, contents: Contents) -> list[Op]:
+        op.operands = tuple(self.resolve(v) for v in op.operands)
+        if op.name == "if":
+            self.branch(op, contents)
+        elif op.regions:
+            return self.loop(op, contents)
+        elif self.tracked(op):
+            key = self.key(op)
+            if op.name == "load":
+                if key in contents:
+                    self.mapping[op.result] = contents[key]
+                    if contents[key] in self.made:  # an error about the load made here is about the user's load
+                        self.made.pop(contents[key]).loc = op.loc
+                    return []
+                contents[key] = op.result
+            else:
+                self.forget(contents, key)
+                contents.pop(key, None)
+                if op.name == "store":
+                    contents[key] = Access(op).value
+        return [op]
+
+    def branch(self, op: Op, contents: Contents) -> None:
+        branches = [dict(contents), dict(contents)]
+        for sub, inner in zip(op.regions, branches, strict=True):
+            self.region(sub, inner)
+            sub.yields = tuple(self.resolve(v) for v in sub.yields)
+        then, orelse = branches
+        view = If(op)
+        local = defined_in(view.then) | defined_in(view.orelse)
+        stored = {self.key(inner) for sub in op.regions for inner in walk(sub) if inner.name == "store"}
+        for sub, here, there in ((view.then, then, orelse), (view.orelse, orelse, then)):
+            for key in there:
+                if key not in here and key in stored and key[0] in self.loaded and not local.intersection(key[1]):
+                    here[key] = self.content(key, sub, op.loc)
+                    local.update(defined_in(sub))
+        for key in [k for k in then if k in orelse and not local.intersection(k[1])]:
+            a, b = self.resolve(then[key]), self.resolve(orelse[key])
+            if a is b and a not in local:
+                contents[key] = a
+                continue
+            merged = Value(a.type, key[0].name)
+            op.results = (*op.results, merged)
+            op.attrs = {**op.attrs, "types": (*op.attrs["types"], a.type)}
+            for sub, y in zip(op.regions, (a, b), strict=True):
+                sub.yields = (*sub.yields, y)
+            contents[key] = merged
+            self.made.update((merged, self.made.pop(v)) for v in (a, b) if v in self.made)
+        for key in [k for k in contents if k not in then or k not in orelse]:
+            del contents[key]
+
+    def loop(self, op: Op, contents: Contents) -> list[Op]:
+        accesses = self.accesses(op)
+        written = {key: inner.loc for key, inner in accesses if inner.name != "load"}
+        touched = {key[0] for key in written}
+        for key in [k for k in contents if k[0] in touched and not self.carriable(op, k, accesses)]:
+            del contents[key]
+        before = Region()
+        lent = []
+        for key, loc in written.items():
+            if key not in contents and key[0] in self.loaded and self.carriable(op, key, accesses):
+                contents[key] = self.content(key, before, loc)
+                if self.only_where_stored(key, accesses):
+                    load = self.made[contents[key]]
+                    load.attrs = {**load.attrs, "carried": True}
+                    lent.append(key)
+        self.carry(op, [k for k in contents if k in written], contents)
+        for key in lent:
+            del contents[key]
+        return [*before.ops, op]
+
+    def only_where_stored(self, key: Key, accesses: list[tuple[Key, Op]]) -> bool:
+        """Whether an element is known to be the thread's own only because the thread stores to it wherever it reads it.
+
+        A loop may make no trip, so its content is of use in the loop alone.
+        """
+        here = [a for k, a in accesses if k == key]
+        stores = [a for a in here if a.name == "store"]
+        proved = (relate(self.forms, store, store) for store in stores)
+        if not self.arity or all(isinstance(r, Never) or r.same_thread(self.arity) for r in proved):
+            return False
+        loads = (a for a in here if a.name == "load")
+        return all(any(self.implies(load, store) for store in stores) for load in loads)
+
+    def implies(self, load: Op, store: Op) -> bool:
+        """Whether a thread that comes to a load comes to a store as well."""
+        return self.order.implies(load, store) and begins(self.loops[store], self.loops[load])
+
+    def accesses(self, op: Op) -> list[tuple[Key, Op]]:
+        """Accesses in a loop to arrays that the function writes."""
+        return [(self.key(inner), inner) for sub in op.regions for inner in walk(sub) if self.tracked(inner)]
+
+    def carriable(self, op: Op, key: Key, accesses: list[tuple[Key, Op]]) -> bool:
+        """Whether the loop touches the element through this very index only."""
+        inner = set().union(*(defined_in(sub) for sub in op.regions))
+        if inner.intersection(key[1]):
+            return False
+        stores = [(k, a) for k, a in accesses if k[0] is key[0] and a.name != "load"]
+        return all(a.name == "store" if k == key else self.apart(k, key, inner) for k, a in stores)
+
+    def apart(self, varying: Key, fixed: Key, inner: set[Value]) -> bool:
+        """Whether an access in the loop names another element in every iteration."""
+        if varying in self.wrapped or fixed in self.wrapped:
+            return False
+        for x, y in zip(varying[1], fixed[1], strict=True):
+            difference = self.forms.of(x) - self.forms.of(y)
+            if difference.is_constant and difference.const != 0 and x not in inner:
+                return True
+        return False
+
+    def content(self, key: Key, region: Region, loc: Loc | None) -> Value:
+        """The element's content at the end of a region that does not know it, or 0 if there is no such element."""
+        array, index = key
+        b = Builder(region, loc)
+        exists = self.exists(b, key)
+        load, skip = Region(), Region()
+        with b.into(load):
+            load.yields = (b.one("load", array, *index, wrap=self.wraps(key), hint=array.name),)
+        with b.into(skip):
+            skip.yields = (b.zero(load.yields[0].type),)
+        (value,) = b.if_(exists, load, skip, names=(array.name,))
+        self.made[value] = load.ops[-1]
+        return value
+
+    def exists(self, b: Builder, key: Key) -> Value:
+        """Whether an index is inside the array: the element is not accessed for certain."""
+        array, index = key
+        found: Value | None = None
+        for axis, v in enumerate(index):
+            assert isinstance(v.type, Scalar)
+            extent = b.cast(b.one("shape", array, axis=axis), INT64)
+            position = b.cast(v, INT64)
+            least = b.neg(extent) if key in self.wrapped else b.const(0, INT64)
+            inside = b.one("and", b.one("ge", position, least), b.one("lt", position, extent))
+            found = inside if found is None else b.one("and", found, inside)
+        assert found is not None
+        return found
+
+    def wraps(self, key: Key) -> tuple[bool, ...]:
+        return (key in self.wrapped,) * len(key[1])
+
+    def carry(self, op: Op, carried: list[Key], contents: Contents) -> None:
+        """Add the elements to the loop's carried values and visit its regions."""
+        unchanged = {k: v for k, v in contents.items() if k not in carried}
+        entries = []
+        for key in carried:
+            op.operands = (*op.operands, contents[key])
+            entries.append(Value(contents[key].type, key[0].name))
+        for sub in op.regions:
+            params = entries if sub is op.regions[0] else [Value(v.type, v.name) for v in entries]
+            sub.params = (*sub.params, *params)
+            inner = {**unchanged, **dict(zip(carried, params, strict=True))}
+            self.region(sub, inner)
+            sub.yields = tuple(self.resolve(v) for v in sub.yields)
+            if sub is loop(op).body:
+                sub.yields = (*sub.yields, *(self.resolve(inner[key]) for key in carried))
+        results = tuple(Value(v.type, v.name) for v in entries)
+        op.results = (*op.results, *results)
+        contents.update(zip(carried, results, strict=True))

@@ -1,0 +1,152 @@
+"""What an adjoint executes again in shared memory only for values that nobody needs, and barriers without purpose.
+
+The adjoint of a kernel whose threads work together replays stores to copies of the shared arrays (see
+``diffkern.ad.blocks``). In: a region and the *tracked* arrays, the copies. A store to one of them counts only if a load
+that is needed may come after it: later in the program, or in another trip of a loop around both. Barriers with the
+attribute ``replay`` order accesses of tracked arrays alone, so they count only together with these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from diffkern.analysis.blocks import has_barrier
+from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access, is_loop
+from diffkern.ops.memory import LOADS, WRITES
+from diffkern.opt.dce import Liveness
+
+__all__ = ["Needs", "find_needs", "merge_barriers", "remove_dead_replays"]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the effects of a region and its yields need.
+
+    Attributes
+    ----------
+    values
+        Values, those of the region and of outside.
+    arrays
+        Tracked arrays that are loaded.
+    stores
+        Stores to tracked arrays.
+    """
+
+    values: set[Value]
+    arrays: frozenset[Value]
+    stores: frozenset[Op]
+
+
+def find_needs(
+    region: Region, yields: Iterable[Value], tracked: Collection[Value], out: Collection[Value] = ()
+) -> Needs:
+    """What a region needs if these of its yields are needed, and the contents of the arrays ``out`` at its end."""
+    wanted = set(yields)
+    stores = {op for op in walk(region) if op.name in WRITES and Access(op).array in tracked}
+    loads = [op for op in walk(region) if op.name in LOADS and Access(op).array in tracked]
+    barriers = {op for op in walk(region) if _of_replay(op)}
+    place = _places(region)
+    kept = {op for op in stores if Access(op).array in out}
+    while True:
+        values = Liveness((stores - kept) | barriers).region(region, wanted)
+        needed = [op for op in loads if op.result in values]
+        more = {s for s in stores - kept if any(_may_see(place, load, s) for load in needed)}
+        if not more:
+            return Needs(values, frozenset(Access(op).array for op in needed), frozenset(kept))
+        kept |= more
+
+
+def remove_dead_replays(region: Region, tracked: Collection[Value]) -> None:
+    """Remove stores to tracked arrays that nobody needs, and loops and branches that are left with barriers, in place.
+
+    What has barriers leaves one behind: accesses before and after it stay apart.
+    """
+    needs = find_needs(region, region.yields, tracked)
+    _remove_stores(region, needs, tracked)
+    barriers = {op for op in walk(region) if _of_replay(op)}
+    liveness = Liveness(barriers)
+    values = liveness.region(region, set(region.yields))
+
+    def visit(region: Region) -> None:
+        for k, op in enumerate(region.ops):
+            if has_barrier(op) and not liveness.effect(op) and not values.intersection(op.results):
+                region.ops[k] = Op("barrier", (), (), {"replay": True}, (), op.loc)
+            else:
+                for sub in op.regions:
+                    visit(sub)
+
+    visit(region)
+
+
+def merge_barriers(region: Region, tracked: Collection[Value]) -> None:
+    """Remove barriers without an access to shared memory between them, and those of replays of nothing, in place."""
+    touched = {v for op in walk(region) if op.name in LOADS for v in op.operands[:1]}
+    useless = touched.isdisjoint(tracked)
+
+    def visit(region: Region) -> None:
+        kept: list[Op] = []
+        last: Op | None = None
+        for op in region.ops:
+            if op.name == "barrier":
+                if useless and _of_replay(op):
+                    continue
+                if last is not None:
+                    if not _of_replay(op):
+                        last.attrs = {}
+                    continue
+                last = op
+            elif _touches(op):
+                last = None
+            kept.append(op)
+            for sub in op.regions:
+                visit(sub)
+        region.ops[:] = kept
+
+    visit(region)
+
+
+def _of_replay(op: Op) -> bool:
+    return op.name == "barrier" and bool(op.attrs.get("replay"))
+
+
+def _touches(op: Op) -> bool:
+    """Whether an op accesses shared memory, or waits."""
+    if op.regions:
+        return any(_touches(inner) for sub in op.regions for inner in sub.ops)
+    return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
+
+
+def _remove_stores(region: Region, needs: Needs, tracked: Collection[Value]) -> None:
+    region.ops[:] = [
+        op for op in region.ops if not (op.name in WRITES and Access(op).array in tracked and op not in needs.stores)
+    ]
+    for op in region.ops:
+        for sub in op.regions:
+            _remove_stores(sub, needs, tracked)
+
+
+_Place = dict[Op, tuple[int, frozenset[Op]]]
+
+
+def _places(region: Region) -> _Place:
+    """For each op its number and the loops around it."""
+    found: _Place = {}
+
+    def visit(region: Region, loops: frozenset[Op]) -> None:
+        for op in region.ops:
+            found[op] = len(found), loops
+            for sub in op.regions:
+                visit(sub, loops | {op} if is_loop(op) else loops)
+
+    visit(region, frozenset())
+    return found
+
+
+def _may_see(place: _Place, load: Op, store: Op) -> bool:
+    if Access(load).array is not Access(store).array:
+        return False
+    (at, loops), (before, around) = place[load], place[store]
+    return at > before or bool(loops & around)

@@ -1,0 +1,79 @@
+"""Computations that both branches of an ``if`` begin with, or contain anywhere, move in front of it; in place.
+
+The reverse sweep brings them about: what follows a condition in the forward is often undone in both of its branches.
+A compiler for processors would find them too, much later and at a higher price. Only pure operations move, and loads
+where neither branch writes; each would have been executed on either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Mat, Scalar, Vec
+from diffkern.ir.views import If
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+from diffkern.opt.cse import freeze
+from diffkern.opt.dce import has_effect
+
+
+def hoist_common(fn: Function) -> Function:
+    """Let both branches of each ``if`` share what they have in common."""
+    _visit(fn.body)
+    return fn
+
+
+def _visit(region: Region) -> None:
+    out: list[Op] = []
+    for op in region.ops:
+        for sub in op.regions:
+            _visit(sub)  # inner branches first: what they share may be shared further out
+        if op.name == "if":
+            out += _shared(op)
+        out.append(op)
+    region.ops[:] = out
+
+
+def _shared(op: Op) -> list[Op]:
+    """Take out of an ``if`` what its branches share."""
+    then, other = If(op).then, If(op).orelse
+    if not (then.ops and other.ops):
+        return []
+    writes = has_effect(op)
+    known: dict[Hashable, Op] = {}
+    for inner in then.ops:
+        if _movable(inner, writes):
+            known.setdefault(_key(inner, {}), inner)
+    mapping: dict[Value, Value] = {}
+    shared: set[Op] = set()
+    kept = []
+    for inner in other.ops:
+        # An operation on a value of this branch is none of the other branch's, unless that value is shared.
+        twin = known.get(_key(inner, mapping)) if _movable(inner, writes) else None
+        if twin is None:
+            kept.append(inner)
+        else:
+            shared.add(twin)
+            mapping.update(zip(inner.results, twin.results, strict=True))
+    if not shared:
+        return []
+    moved = [inner for inner in then.ops if inner in shared]
+    then.ops[:] = [inner for inner in then.ops if inner not in shared]
+    other.ops[:] = kept
+    substitute(other, mapping)
+    return moved
+
+
+def _movable(op: Op, writes: bool) -> bool:
+    if op.regions or not all(isinstance(r.type, (Scalar, Vec, Mat)) for r in op.results):
+        return False  # each branch keeps memory of its own
+    effect = lookup(op.name).effect
+    return effect is Effect.PURE or (effect is Effect.READ and not writes)
+
+
+def _key(op: Op, mapping: dict[Value, Value]) -> Hashable:
+    attrs = tuple(sorted((name, freeze(value)) for name, value in op.attrs.items()))
+    operands = tuple(mapping.get(v, v) for v in op.operands)
+    return op.name, operands, attrs, tuple(r.type for r in op.results)

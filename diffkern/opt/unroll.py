@@ -1,0 +1,75 @@
+"""Full unrolling of short loops whose trip count is a constant; in place.
+
+Unrolled code needs no loop stack in the adjoint, and its index expressions are affine in the thread index. Loops around
+barriers stay: their adjoint fills shared memory again in every trip, rather than to keep what was read there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
+from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
+from diffkern.ir.views import For
+from diffkern.opt.fold import fold
+
+MAX_TRIPS = 8
+MAX_OPS = 192
+
+
+def unroll(fn: Function) -> Function:
+    """Replace ``for`` loops of at most ``MAX_TRIPS`` constant trips and small bodies by their iterations."""
+    changed = True
+    while changed:
+        u = _Unroller()
+        u.region(fn.body)
+        changed = bool(u.count)
+        fold(fn)
+    return fn
+
+
+class _Unroller:
+    def __init__(self) -> None:
+        self.mapping: dict[Value, Value] = {}
+        self.constants: dict[Value, int] = {}
+        self.count = 0
+
+    def resolve(self, vs: Iterable[Value]) -> tuple[Value, ...]:
+        """Values with the results of unrolled loops replaced: a body is copied only after this was done to it."""
+        return tuple(self.mapping.get(v, v) for v in vs)
+
+    def region(self, region: Region) -> None:
+        kept: list[Op] = []
+        for op in region.ops:
+            op.operands = self.resolve(op.operands)
+            for sub in op.regions:
+                self.region(sub)
+            if op.name == "const" and not isinstance(op.attrs["value"], float):
+                self.constants[op.result] = int(op.attrs["value"])
+            trips = self.trips(op)
+            if trips is None:
+                kept.append(op)
+            else:
+                kept.extend(self.expand(op, trips))
+        region.ops[:] = kept
+        region.yields = self.resolve(region.yields)
+
+    def trips(self, op: Op) -> range | None:
+        if op.name != "for" or any(inner.name == "barrier" for inner in walk(For(op).body)):
+            return None
+        trips = For(op).trips(self.constants.get)
+        if trips is None or len(trips) > MAX_TRIPS or len(trips) * count_ops(For(op).body) > MAX_OPS:
+            return None
+        return trips
+
+    def expand(self, op: Op, trips: range) -> list[Op]:
+        self.count += 1
+        b = Builder(loc=op.loc)
+        loop = For(op)
+        carried = loop.init
+        for i in trips:
+            index = b.one("const", value=i, type=loop.start.type, hint=loop.index.name)
+            carried = Cloner(b, {}).inline(loop.body, (index, *carried))
+        self.mapping.update(zip(op.results, carried, strict=True))
+        return b.region.ops

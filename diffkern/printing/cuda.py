@@ -1,0 +1,443 @@
+"""A function of the IR as a numba-cuda kernel: what the threads of a grid do.
+
+In: a function. Out: the source of a module that defines one kernel ``name(dim, *parameters)`` and runs as it stands, in
+numba's CUDA simulator too. It is printed from the IR from which the LLVM code for CUDA is made, and the decisions about
+shared memory are those of :func:`diffkern.lower.cuda_plan.cuda_plan`.
+
+``dim`` holds the four extents of the launch. An array of vectors or matrices has one more axis, of the components in
+row-major order; a vector or matrix by value is a tuple. A bfloat16 array is passed as its bits (uint16). Widths are
+stated wherever numba would widen: ``int32(i + 1)``, ``float32(0.5)``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from diffkern.analysis.blocks import SHARED_BYTES
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import (
+    BFLOAT16,
+    BOOL,
+    FLOAT64,
+    INT32,
+    INT64,
+    STORAGE_ONLY,
+    Array,
+    Element,
+    Mat,
+    Scalar,
+    Stack,
+    Tile,
+    Type,
+    Vec,
+    scalar_of,
+    value_type,
+)
+from diffkern.ir.views import Access, For, Slot
+from diffkern.lower.cuda_form import cuda_form
+from diffkern.lower.cuda_plan import Update, cuda_plan, summed_type
+from diffkern.ops.table import lookup
+from diffkern.printing import prims
+from diffkern.printing.expression import ATOM, PRODUCT, Expr, literal
+from diffkern.printing.names import Names
+from diffkern.printing.python import Writer, function_name, import_lines
+
+__all__ = ["MAX_THREADS", "to_cuda_python"]
+
+LIBRARY = "diffkern.targets.cuda.device_library"
+MAX_THREADS = 1024
+"""Threads of the largest block: the size of the array in which a block adds up."""
+
+_ATOM = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
+_RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {
+    "cuda",
+    "range",
+    "block_sum",
+    "lane_left",
+    "dim",
+    "flat",
+}
+
+_BLOCK_SUM = '''\
+@cuda.jit(device=True)
+def block_sum(partials, value):
+    """The sum of a value over the threads of a block."""
+    me, n = cuda.threadIdx.x, cuda.blockDim.x
+    partials[me] = value
+    cuda.syncthreads()
+    while n > 1:
+        half = (n + 1) // 2
+        if me < n - half:
+            partials[me] += partials[me + half]
+        cuda.syncthreads()
+        n = half
+    total = partials[0]
+    cuda.syncthreads()
+    return total
+'''
+
+_LANE_LEFT = '''\
+@cuda.jit(device=True)
+def lane_left(partials, value, distance):
+    """The value of the thread that is so far before it in its warp; its own if there is none."""
+    me = cuda.threadIdx.x
+    partials[me] = value
+    cuda.syncthreads()
+    found = partials[me - distance] if me % 32 >= distance else value
+    cuda.syncthreads()
+    return found
+'''
+
+
+def to_cuda_python(fn: Function, *, header: Sequence[str] = (), limit: int = SHARED_BYTES) -> str:
+    """Spell a function as a numba-cuda kernel.
+
+    Parameters
+    ----------
+    fn : Function
+        Any verified function; the modes of an adjoint's accumulations must be settled for a GPU.
+    header : sequence of str, optional
+        Lines of a comment at the top.
+    limit : int, optional
+        Bytes of shared memory that a block may have.
+
+    Returns
+    -------
+    str
+        The source, ending in a newline.
+    """
+    writer = _CudaWriter(cuda_form(fn, limit))
+    body = writer.function()
+    lines = [f"# {line}".rstrip() for line in header]
+    lines += ["from numba import cuda", ""]
+    if writer.primitives:
+        lines.append(import_lines(LIBRARY, sorted(writer.primitives)))
+    if writer.plan_of_updates.sums:
+        lines += ["", "", *_BLOCK_SUM.splitlines()]
+    if writer.exchanges:
+        lines += ["", "", *_LANE_LEFT.splitlines()]
+    return "\n".join([*lines, "", "", *body]) + "\n"
+
+
+class _CudaWriter(Writer):
+    def __init__(self, fn: Function) -> None:
+        super().__init__(fn)
+        self.plan_of_updates = cuda_plan(fn)
+        self.names = Names(_RESERVED | {function_name(fn)})
+        self.sums: dict[Op, list[str]] = {}
+        self.stacks: dict[Value, list[str]] = {}
+        self.partials: dict[Scalar, str] = {}
+        self.exchanges = [op for op in walk(fn.body) if op.name == "lane_left"]
+
+    # -- the kernel --------------------------------------------------------------------------------------------------
+
+    def function(self) -> list[str]:
+        parameters = ["dim"]
+        for p in self.fn.params:
+            name = self.names.fresh(p.name or "p")
+            self.bind(p, name)
+            parameters.append(name)
+        head = f"def {function_name(self.fn)}({', '.join(parameters)}):"
+        if self.fn.loc is not None:
+            self.line = self.fn.loc.line
+        for op in self.plan_of_updates.sums:
+            self.start_sum(op)
+        shared = [op for op in self.fn.body.ops if op.name == "shared_new"]
+        for op in shared:
+            self.shared_new(op)
+        for op in self.exchanges:
+            self.per_thread(scalar_of(op.result.type))
+        total = " * ".join(f"dim[{k}]" for k in range(4))
+        # Blocks that work on tiles have one index each.
+        first, step = ("blockIdx.x", "gridDim.x") if self.fn.tiled else ("grid(1)", "gridsize(1)")
+        self.emit(f"for flat in range(cuda.{first}, {total}, cuda.{step}):")
+        self.nested(self.fn.body)
+        if shared:
+            self.emit("    cuda.syncthreads()  # before the next round writes to the shared arrays")
+        self.finish_sums()
+        return ["@cuda.jit", head, *self.lines]
+
+    def shared_new(self, op: Op) -> None:
+        t, shape = op.attrs["type"], list(op.attrs["shape"])
+        if isinstance(t.dtype, (Vec, Mat)):
+            shape.append(t.dtype.size)
+        name = self.names.fresh(op.result.name or "shared")
+        extents = f"({', '.join(map(str, shape))})" if len(shape) > 1 else str(shape[0])
+        self.emit(f"{name} = cuda.shared.array({extents}, {self.stored_dtype(t)})", op)
+        self.bind(op.result, name)
+
+    def stored_dtype(self, t: Array) -> str:
+        """The scalar type of an array's elements in memory."""
+        s = scalar_of(t)
+        if s in STORAGE_ONLY:
+            raise CompileError(f"a shared array of {s} has no numba-cuda form", loc=self.fn.loc)
+        return self.prim("bool_" if s == BOOL else s.name)
+
+    def start_sum(self, op: Op) -> None:
+        t = summed_type(op)
+        array = self.exprs[Access(op).array].text
+        self.sums[op] = [self.names.fresh(f"{array}_sum") for _ in range(size_of(t))]
+        for name in self.sums[op]:
+            self.emit(f"{name} = {self.constant(scalar_of(t), 0).text}")
+
+    def finish_sums(self) -> None:
+        """Add up over the block, then add to memory once."""
+        for op in self.sums:
+            self.per_thread(scalar_of(summed_type(op)))
+        for op, sums in self.sums.items():
+            t = scalar_of(summed_type(op))
+            for needed in self.plan_of_updates.address_ops(op):
+                self.exprs[needed.result] = self.expression(needed)
+            for place, name in zip(self.places(op), sums, strict=True):
+                self.emit(f"{name} = block_sum({self.partials[t]}, {name})")
+                self.emit(f"if cuda.threadIdx.x == 0 and {name} != 0:")
+                self.emit(f"    cuda.atomic.add({self.exprs[Access(op).array].text}, {place}, {name})")
+
+    def per_thread(self, t: Scalar) -> None:
+        """A shared array with an element for each thread, unless there is one."""
+        if t not in self.partials:
+            self.partials[t] = self.names.fresh("partials")
+            self.emit(f"{self.partials[t]} = cuda.shared.array({MAX_THREADS}, {self.prim(t.name)})")
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def constant(self, t: Scalar, value: float) -> Expr:
+        """A literal; only int32, int64 and float64 ones can be bare, which numba does not widen."""
+        if t.is_float and not math.isfinite(value):
+            self.prim("nan" if math.isnan(value) else "inf")
+        e = literal(t, value)
+        return e if t in (BOOL, INT32, INT64, FLOAT64) else Expr(f"{self.prim(t.name)}({e.text})")
+
+    def wrapped(self, t: Scalar, e: Expr) -> Expr:
+        """An integer expression that may be wider than its type, and has to wrap around."""
+        return Expr(f"{self.prim(t.name)}({e.text})", reads=e.reads, bare=e)
+
+    def expression(self, op: Op) -> Expr:
+        match op.name:
+            case "const":
+                return self.constant(op.attrs["type"], op.attrs["value"])
+            case "tid":
+                return self.thread_index(op.attrs["axis"])
+            case "block_dim":
+                return self.wrapped(INT32, Expr("cuda.blockDim.x"))
+            case "block_thread":
+                return self.wrapped(INT32, Expr("cuda.threadIdx.x"))
+            case "block_index":
+                return self.wrapped(INT32, Expr("flat // cuda.blockDim.x", PRODUCT))
+            case "shape":
+                length = Expr(f"{self.exprs[op.operands[0]].text}.shape[{op.attrs['axis']}]", reads=self.reads(op))
+                return self.wrapped(INT32, length)
+            case "load":
+                t = Access(op).array.type
+                assert isinstance(t, Array)
+                array = self.exprs[Access(op).array].text
+                return self.element(op.result.type, [self.read(t, f"{array}[{p}]") for p in self.places(op)], op)
+            case "atomic":
+                value = self.components(Access(op).value)
+                return self.element(op.result.type, [self.atomic(op, *pair) for pair in self.pairs(op, value)], op)
+            case "aligned":
+                return self.constant(BOOL, True)  # elements are accessed one by one here
+            case "lane_left":
+                partials, distance = self.partials[scalar_of(op.result.type)], op.attrs["distance"]
+                mine = self.components(op.operands[0])
+                return self.element(op.result.type, [f"lane_left({partials}, {x}, {distance})" for x in mine], op)
+            case "construct":
+                parts = tuple(self.typed(v).text for v in op.operands)
+                return Expr(as_tuple(parts), reads=self.reads(op), parts=parts)
+            case "extract":
+                e, k = self.exprs[op.operands[0]], op.attrs["index"]
+                if not e.parts:
+                    return Expr(f"{e.text}[{k}]", reads=e.reads)
+                return Expr(e.parts[k], ATOM if _ATOM.fullmatch(e.parts[k]) else 0, reads=e.reads)
+            case "stack_get":
+                name = self.stacks[Slot(op).stack][op.attrs["field"]]
+                slot = self.index(Slot(op).slot)
+                places = self.component_places(slot, op.result.type)
+                return self.element(op.result.type, [f"{name}[{p}]" for p in places], op)
+            case _:
+                return super().expression(op)
+
+    def thread_index(self, axis: int) -> Expr:
+        inner = " * ".join(f"dim[{k}]" for k in range(axis + 1, 4))
+        text = "flat" if not inner else f"flat // {inner}" if axis == 2 else f"flat // ({inner})"
+        return Expr(f"{self.prim('int32')}({text}{f' % dim[{axis}]' if axis else ''})")
+
+    def element(self, t: Type, parts: Sequence[str], op: Op) -> Expr:
+        """A scalar, or a composite as the tuple of its components."""
+        if isinstance(t, Scalar):
+            return Expr(parts[0], reads=self.reads(op))
+        return Expr(as_tuple(parts), reads=self.reads(op), parts=tuple(parts))
+
+    def components(self, v: Value) -> list[str]:
+        e = self.typed(v)
+        if isinstance(v.type, Scalar):
+            return [e.text]
+        return list(e.parts) or [f"{e.text}[{k}]" for k in range(size_of(v.type))]
+
+    def formula(self, op: Op) -> Expr:
+        t = op.result.type
+        row = lookup(op.name)
+        integer = isinstance(t, Scalar) and t.is_integer and t.bits < 64 and not row.chooses
+        if not integer:
+            e = super().formula(op)
+            return Expr(e.text, e.precedence, e.literal, e.reads, e.update, e.negated)
+        assert isinstance(t, Scalar)
+        held = {v: self.exprs[v] for v in op.operands}
+        if row.modular:
+            self.exprs.update({v: e.bare or e for v, e in held.items()})
+        e = super().formula(op)
+        self.exprs.update(held)
+        return self.wrapped(t, Expr(e.text, e.precedence, reads=e.reads))
+
+    def cast(self, op: Op) -> Expr:
+        (operand,) = op.operands
+        to, source = scalar_of(op.attrs["to"]), scalar_of(operand.type)
+        if to == BOOL:
+            return Expr(f"{self.exprs[operand].within(5)} != 0", 4, reads=self.reads(op))
+        if to.is_integer and source.is_float:
+            return self.call(f"saturated_{to.name}", op, [self.typed(operand).text])
+        return Expr(f"{self.prim(to.name)}({self.exprs[operand].text})", reads=self.reads(op))
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def index(self, v: Value) -> str:
+        e, t = self.exprs[v], v.type
+        assert isinstance(t, Scalar)
+        return (e.bare or e).text if t in (INT32, INT64) else e.text
+
+    def component_places(self, place: str, t: Type) -> list[str]:
+        if isinstance(t, Scalar):
+            return [place]
+        return [f"{place}, {k}" if place else str(k) for k in range(size_of(t))]
+
+    def places(self, op: Op) -> list[str]:
+        """What stands in the subscript for each component of an element."""
+        array = Access(op).array.type
+        assert isinstance(array, Array)
+        indices = Access(op).index
+        found = self.component_places(", ".join(self.index(v) for v in indices), array.dtype)
+        if op.name in ("atomic", "accumulate"):
+            return [f"({p})" if "," in p or not p else p for p in found]
+        return [p or "()" for p in found]
+
+    def pairs(self, op: Op, values: Sequence[str]) -> list[tuple[str, str]]:
+        return list(zip(self.places(op), values, strict=True))
+
+    def read(self, t: Array, item: str) -> str:
+        s = scalar_of(t)
+        if s == BFLOAT16:
+            return f"{self.prim('from_bfloat16')}({item})"
+        return f"{self.prim('float32')}({item})" if s in STORAGE_ONLY else item
+
+    def kept(self, t: Array, value: str) -> str:
+        """A value as it is stored."""
+        return f"{self.prim('to_bfloat16')}({value})" if scalar_of(t) == BFLOAT16 else value
+
+    def atomic(self, op: Op, place: str, value: str) -> str:
+        array, kind = Access(op).array, op.attrs.get("kind", "add")
+        if scalar_of(array.type) == BFLOAT16:
+            raise CompileError(f"an atomic on the bfloat16 array {array.name} has no numba-cuda form", loc=op.loc)
+        if kind == "exch" and scalar_of(array.type).is_float:  # numba-cuda exchanges integers alone
+            return f"{self.prim('exchange')}({self.exprs[array].text}, {place}, {value})"
+        name = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
+        return f"cuda.atomic.{name}({self.exprs[array].text}, {place}, {value})"
+
+    def op(self, op: Op, region: Region, position: int) -> None:
+        match op.name:
+            case "store":
+                self.store(op)
+            case "shared_new":
+                pass  # made before the loop
+            case "barrier":
+                self.emit("cuda.syncthreads()", op)
+            case "atomic" if self.plan_of_updates.updates[op] is not Update.ATOMIC:
+                self.update(op, "-" if op.attrs["kind"] == "sub" else "+")
+            case "stack_new":
+                self.stack_new(op)
+            case "stack_set":
+                self.stack_set(op)
+            case _:
+                super().op(op, region, position)
+
+    def store(self, op: Op) -> None:
+        t = Access(op).array.type
+        assert isinstance(t, Array)
+        array = self.exprs[Access(op).array].text
+        for place, value in self.pairs(op, self.components(Access(op).value)):
+            self.emit(f"{array}[{place}] = {self.kept(t, value)}", op)
+
+    def accumulate(self, op: Op) -> None:
+        self.update(op, "+")
+
+    def update(self, op: Op, sign: str) -> None:
+        """Change each component of an element as the plan says."""
+        how = self.plan_of_updates.updates[op]
+        value = Access(op).value
+        negated = self.exprs[value].negated
+        parts = self.components(value)
+        if how is Update.SUM:
+            for name, part in zip(self.sums[op], parts, strict=True):
+                self.emit(f"{name} {sign}= {part}", op)
+            return
+        if how is Update.RED:
+            for place, part in self.pairs(op, parts):
+                self.emit(self.atomic(op, place, part), op)
+            return
+        if negated is not None and isinstance(value.type, Scalar):
+            sign, parts = "-", [negated]
+        t = Access(op).array.type
+        assert isinstance(t, Array)
+        array = self.exprs[Access(op).array].text
+        for place, part in self.pairs(op, parts):
+            item = f"{array}[{place[1:-1] if place[0] == '(' and place != '()' else place}]"
+            if scalar_of(t) in STORAGE_ONLY:
+                self.emit(f"{item} = {self.kept(t, f'{self.read(t, item)} {sign} {part}')}", op)
+            else:
+                self.emit(f"{item} {sign}= {part}", op)
+
+    def stack_new(self, op: Op) -> None:
+        t: Stack = op.attrs["type"]
+        base = op.result.name or "kept"
+        names = []
+        for field in t.fields:
+            assert not isinstance(field, Tile)
+            name = self.names.fresh(base)
+            shape = str(t.slots) if isinstance(field, Scalar) else f"({t.slots}, {size_of(field)})"
+            self.emit(f"{name} = cuda.local.array({shape}, {self.dtype(field)})", op)
+            names.append(name)
+        self.stacks[op.result] = names
+        self.bind(op.result, names[0] if names else base)
+
+    def dtype(self, t: Element) -> str:
+        s = scalar_of(value_type(t))
+        return self.prim("bool_" if s == BOOL else s.name)
+
+    def stack_set(self, op: Op) -> None:
+        slot = self.index(Slot(op).slot)
+        for name, v in zip(self.stacks[Slot(op).stack], Slot(op).values, strict=True):
+            for place, part in zip(self.component_places(slot, v.type), self.components(v), strict=True):
+                self.emit(f"{name}[{place}] = {part}", op)
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def bounds(self, op: Op) -> list[str]:
+        lo, hi, step = (self.typed(v) if v.type != INT32 else self.exprs[v] for v in For(op).bounds)
+        if step.text in ("1", "int64(1)", "uint32(1)", "uint64(1)"):
+            return [lo.text, hi.text]
+        if op.attrs.get("ahead") or self.exprs[For(op).step].literal is not None:
+            return [lo.text, hi.text, step.text]
+        # A step of 0 makes no trip.
+        return [lo.text, f"{hi.text} if {step.text} != 0 else {lo.text}", f"{step.text} if {step.text} != 0 else 1"]
+
+
+def as_tuple(parts: Sequence[str]) -> str:
+    """The components of a composite as one value."""
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def size_of(t: Type) -> int:
+    """Number of components."""
+    return t.size if isinstance(t, (Vec, Mat)) else 1

@@ -1,0 +1,242 @@
+"""Runs the Python spelling of a function, thread by thread, and watches what each thread touches.
+
+In: a function, its arguments as NumPy arrays and scalars (composite elements as trailing axes), and a launch size. Out:
+the arrays changed in place. The source that runs is the one a person reads; it is registered with ``linecache``, so
+that a debugger can step through it and a traceback shows its lines.
+
+:class:`ConflictChecker` is the oracle for plain accumulation: threads run one after the other here, so nothing is ever
+lost, and every element that two threads change, at least one of them without an atomic, is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import linecache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffkern.abi import MAX_DIMS
+from diffkern.ir.nodes import Function
+from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, scalar_of, value_type
+from diffkern.printing.python import function_name, to_python
+
+__all__ = ["Access", "Conflict", "ConflictChecker", "load_source", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One thread touching one element.
+
+    Attributes
+    ----------
+    thread : int
+        Flattened thread index.
+    param : str
+        Name of the array parameter.
+    index : tuple of int
+        The element.
+    kind : str
+        ``"read"``, ``"write"``, ``"plain"`` (an accumulation), ``"atomic"`` or ``"reduce"``.
+    address : int
+        Where the element starts in memory: the same for two parameters that share a buffer.
+    """
+
+    thread: int
+    param: str
+    index: tuple[int, ...]
+    kind: str
+    address: int
+
+
+Observer: TypeAlias = Callable[[Access], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two threads that change one element, at least one of them without an atomic."""
+
+    first: Access
+    second: Access
+
+    def __str__(self) -> str:
+        a, b = self.first, self.second
+        where = ", ".join(map(str, b.index))
+        return f"{b.param}[{where}]: thread {a.thread} ({a.kind} as {a.param}) and thread {b.thread} ({b.kind})"
+
+
+@dataclass(slots=True)
+class ConflictChecker:
+    """An observer that collects conflicts, one per element."""
+
+    found: dict[int, Conflict] = field(default_factory=dict)
+    _plain: dict[int, Access] = field(default_factory=dict)
+    _shared: dict[int, Access] = field(default_factory=dict)
+
+    def __call__(self, access: Access) -> None:
+        if access.kind == "read":
+            return
+        unshared = access.kind in ("write", "plain")
+        others = (self._plain, self._shared) if unshared else (self._plain,)
+        for seen in others:
+            earlier = seen.get(access.address)
+            if earlier is not None and earlier.thread != access.thread:
+                self.found.setdefault(access.address, Conflict(earlier, access))
+        (self._plain if unshared else self._shared).setdefault(access.address, access)
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """What was found, in the order of the elements' addresses."""
+        return [self.found[k] for k in sorted(self.found)]
+
+
+def load_source(source: str, name: str) -> Callable[..., None]:
+    """Execute generated source and return its function; its lines are visible to debuggers and tracebacks."""
+    filename = f"<diffkern {name} {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {}
+    exec(compile(source, filename, "exec"), namespace)
+    function: Callable[..., None] = namespace[name]
+    return function
+
+
+def run(
+    fn: Function,
+    args: Sequence[Any],
+    dim: int | Sequence[int],
+    *,
+    order: Sequence[int] | None = None,
+    observer: Observer | None = None,
+) -> None:
+    """Run every thread of a launch in Python.
+
+    Parameters
+    ----------
+    fn : Function
+        A verified function.
+    args : sequence
+        One argument per parameter: NumPy arrays (changed in place), scalars, small arrays for composites. A bfloat16
+        array is given as its uint16 bits.
+    dim : int or sequence of int
+        The launch's size, up to four axes.
+    order : sequence of int, optional
+        Flattened thread indices in the order in which they run; by default ascending.
+    observer : callable, optional
+        Is told of every access to an array.
+
+    Raises
+    ------
+    IndexError
+        If a thread leaves an array.
+    """
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dims) > MAX_DIMS:
+        raise ValueError(f"a launch has at most {MAX_DIMS} axes, not {len(dims)}")
+    function = load_source(to_python(fn), function_name(fn))
+    watch = _Watch(observer)
+    if len(args) != len(fn.params):
+        raise ValueError(f"{fn.name} takes {len(fn.params)} arguments, not {len(args)}")
+    values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
+    coordinates = list(itertools.product(*(range(d) for d in dims)))
+    padding = (np.int32(0),) * (MAX_DIMS - len(dims))
+    with np.errstate(all="ignore"), _weak_literals():
+        for t in range(len(coordinates)) if order is None else order:
+            watch.thread = t
+            function((*map(np.int32, coordinates[t]), *padding), *values)
+
+
+@contextlib.contextmanager
+def _weak_literals() -> Iterator[None]:
+    """Let a bare literal take the type of the other operand, which NumPy 1 does on request only."""
+    if not np.__version__.startswith("1."):
+        yield
+        return
+    before = np._get_promotion_state()  # type: ignore[attr-defined]
+    np._set_promotion_state("weak")  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        np._set_promotion_state(before)  # type: ignore[attr-defined]
+
+
+@dataclass(slots=True)
+class _Watch:
+    observer: Observer | None
+    thread: int = 0
+
+
+def _argument(name: str, t: Type, value: Any, watch: _Watch) -> Any:
+    if isinstance(t, Array):
+        return _View(name, t, value, watch)
+    if not isinstance(t, (Scalar, Vec, Mat)):
+        raise TypeError(f"{t} is not a parameter type")
+    return _as_value(value, value_type(t))
+
+
+def _as_value(value: Any, t: Element) -> Any:
+    dtype = np.dtype(scalar_of(t).name)
+    if isinstance(t, Scalar):
+        return dtype.type(value)
+    return np.array(value, dtype).reshape(t.shape)
+
+
+class _View:
+    """An array as generated source sees it: elements come out as values, and accesses are reported."""
+
+    def __init__(self, name: str, t: Array, data: NDArray[Any], watch: _Watch) -> None:
+        element = t.dtype.shape if isinstance(t.dtype, (Vec, Mat)) else ()
+        if data.shape[t.ndim :] != element:
+            raise ValueError(f"{name} has shape {data.shape}, not {t.ndim} axes of {t.dtype}")
+        self._name, self._type, self._data, self._watch = name, t, data, watch
+        self._value = value_type(t.dtype)
+        self.shape = data.shape[: t.ndim]
+
+    def __getitem__(self, index: Any) -> Any:
+        self._report(index, "read")
+        return self._load(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._report(index, "write")
+        self._store(index, value)
+
+    def update(self, index: Any, value: Any, kind: str, combine: Callable[[Any, Any], Any]) -> Any:
+        """Replace an element by ``combine(element, value)``; returns what it was."""
+        self._report(index, kind)
+        old = self._load(index)
+        self._store(index, combine(old, value))
+        return old
+
+    def zeros(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        """A tile of this array's elements, all 0."""
+        t = self._value
+        element = t.shape if isinstance(t, (Vec, Mat)) else ()
+        return np.zeros((*shape, *element), np.dtype(scalar_of(t).name))
+
+    def _load(self, index: Any) -> Any:
+        raw = self._data[index]
+        if scalar_of(self._type.dtype) == BFLOAT16:
+            raw = (np.asarray(raw, np.uint32) << np.uint32(16)).view(np.float32)[()]
+        return _as_value(raw, self._value)
+
+    def _store(self, index: Any, value: Any) -> None:
+        if scalar_of(self._type.dtype) == BFLOAT16:
+            bits = np.asarray(value, np.float32).view(np.uint32)
+            rounded = (bits + ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)) >> np.uint32(16)
+            value = np.where(np.isnan(value), (bits >> np.uint32(16)) | np.uint32(0x40), rounded)
+        self._data[index] = value
+
+    def _report(self, index: Any, kind: str) -> None:
+        place = tuple(int(k) for k in (index if isinstance(index, tuple) else (index,)))
+        if len(place) != self._type.ndim:
+            raise IndexError(f"{self._name} has {self._type.ndim} axes, not {len(place)}")
+        if self._watch.observer is None:
+            return
+        place = tuple(k + n if k < 0 else k for k, n in zip(place, self.shape, strict=True))
+        offset = sum(k * s for k, s in zip(place, self._data.strides, strict=False))
+        address = self._data.ctypes.data + offset
+        self._watch.observer(Access(self._watch.thread, self._name, place, kind, address))

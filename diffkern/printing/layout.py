@@ -1,0 +1,120 @@
+"""Decides, before any text is written, which values of a function become variables and which are written in place.
+
+In: a function. Out: :class:`Plan`, which says for each value whether its expression is folded into the one place that
+uses it, and up to which position of each region a value is still needed. Position ``k`` of a region is its k-th op;
+position ``len(ops)`` is its yield.
+
+A value is folded if exactly one op of the same region uses it, the user gave it no name, and nothing that happens
+between its definition and that use could change it: literals, arithmetic, and loads without a store between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+
+_READS = frozenset({Effect.READ, Effect.STACK_READ})
+_WRITES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})
+
+
+@dataclass(slots=True)
+class Plan:
+    """The decisions.
+
+    Attributes
+    ----------
+    folded
+        Values that have no statement of their own.
+    last_use
+        ``(value, region)`` → the last position of the region that needs the value.
+    home
+        The region and position at which a value is defined.
+    """
+
+    folded: set[Value] = field(default_factory=set)
+    last_use: dict[tuple[Value, int], int] = field(default_factory=dict)
+    home: dict[Value, tuple[Region, int]] = field(default_factory=dict)
+
+    def needed_until(self, value: Value, region: Region) -> int:
+        """The last position of ``region`` that needs the value; -1 if none does."""
+        return self.last_use.get((value, id(region)), -1)
+
+
+def plan(fn: Function) -> Plan:
+    """Decide for a whole function."""
+    out = Plan()
+    uses: dict[Value, int] = {}
+    _count(fn.body, uses)
+    for p in fn.params:
+        out.home[p] = (fn.body, -1)
+    _region(fn.body, [], uses, out)
+    for op in walk(fn.body):
+        body = op.attrs.get("body")
+        if body is not None:  # a function over the elements of tiles, of which other ops may have the same
+            inner: dict[Value, int] = {}
+            _count(body, inner)
+            _region(body, [], inner, out)
+    return out
+
+
+def _count(region: Region, uses: dict[Value, int]) -> None:
+    for op in region.ops:
+        for v in op.operands:
+            uses[v] = uses.get(v, 0) + 1
+        for sub in op.regions:
+            _count(sub, uses)
+    for v in region.yields:
+        uses[v] = uses.get(v, 0) + 1
+
+
+def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, int], out: Plan) -> None:
+    end = len(region.ops)
+    only_user: dict[Value, int] = {}
+    for p in region.params:
+        out.home[p] = (region, -1)
+    for k, op in enumerate(region.ops):
+        for r in op.results:
+            out.home[r] = (region, k)
+
+    def use(v: Value, position: int) -> None:
+        only_user[v] = position
+        for r, k in ((region, position), *outer):
+            key = (v, id(r))
+            out.last_use[key] = max(out.last_use.get(key, -1), k)
+
+    writes = [k for k, op in enumerate(region.ops) if _writes(op)]
+    for v in region.yields:
+        use(v, end)
+    for k in range(end - 1, -1, -1):
+        op = region.ops[k]
+        position = k
+        if _may_fold(op):
+            (result,) = op.results
+            if op.name == "const":
+                out.folded.add(result)
+            elif uses.get(result, 0) == 1 and result in only_user and not result.name:
+                where = only_user[result]
+                reads = lookup(op.name).effect in _READS
+                if not (reads and any(k < w < where for w in writes)):
+                    out.folded.add(result)
+                    position = where
+        for sub in op.regions:
+            _region(sub, [(region, k), *outer], uses, out)
+        for v in op.operands:
+            use(v, position)
+
+
+def _may_fold(op: Op) -> bool:
+    if op.name == "shared_new":
+        return False
+    effect = lookup(op.name).effect
+    return len(op.results) == 1 and not op.regions and (effect is Effect.PURE or effect in _READS)
+
+
+def _writes(op: Op) -> bool:
+    if op.regions:
+        return any(lookup(inner.name).effect in _WRITES for region in op.regions for inner in walk(region))
+    return lookup(op.name).effect in _WRITES

@@ -1,0 +1,309 @@
+"""What generated Python source calls: the pure Python and NumPy twin of every operation.
+
+Scalars are NumPy scalars of the operation's exact type, vectors and matrices small NumPy arrays of one and two
+dimensions, treated as values: nothing here changes an operand. Each function does what the LLVM spelling does, zero
+divisors, NaN and overflow included; only transcendental functions may differ in the last bits. NumPy's warnings are
+the caller's to silence (``diffkern.printing.executor`` does).
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from diffkern.ops.table import all_ops as _all_ops
+
+bool_ = np.bool_
+int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
+uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
+float32, float64 = np.float32, np.float64
+inf, nan = math.inf, math.nan
+
+# What a row of the operation table says: NumPy's function, or one line.
+globals().update({_name: _row.twin for _name, _row in _all_ops().items() if _row.twin is not None})
+
+
+def min(a: Any, b: Any) -> Any:  # noqa: A001
+    """The smaller; the first of equals; NaN if either is NaN."""
+    return a if a <= b or a != a else b
+
+
+def max(a: Any, b: Any) -> Any:  # noqa: A001
+    """The larger; the first of equals; NaN if either is NaN."""
+    return a if a >= b or a != a else b
+
+
+def select(cond: Any, a: Any, b: Any) -> Any:
+    """``a`` where the condition holds, otherwise ``b``; both are already computed."""
+    return a if cond else b
+
+
+def cast(x: Any, to: type[Any]) -> Any:
+    """As another scalar type, each component of a composite alike. Float to integer saturates and turns NaN into 0."""
+    if isinstance(x, np.ndarray):
+        return np.array([cast(c, to) for c in x.flat], to).reshape(x.shape)
+    if issubclass(to, np.bool_):
+        return np.bool_(x != 0)
+    if issubclass(to, np.floating):
+        return to(x)
+    if isinstance(x, (float, np.floating)):
+        info = np.iinfo(to)
+        if np.isnan(x):
+            return to(0)
+        if np.isinf(x):
+            return to(info.max if x > 0 else info.min)
+        return to(builtins.max(info.min, builtins.min(info.max, int(x))))
+    return np.array(int(x) & (2 ** (8 * np.dtype(to).itemsize) - 1), np.uint64).astype(to)[()]
+
+
+def irange(lo: Any, hi: Any, step: Any = 1) -> Iterator[Any]:
+    """The values of a ``for`` loop, typed like its bounds; none for a step of 0."""
+    kind = next((type(v) for v in (lo, hi, step) if isinstance(v, np.integer)), np.int32)
+    return (kind(k) for k in range(int(lo), int(hi), int(step))) if step != 0 else iter(())
+
+
+def shape(x: Any, axis: int) -> Any:
+    """Number of elements of an array along an axis."""
+    return np.int32(x.shape[axis])
+
+
+# -- composites --------------------------------------------------------------------------------------------------------
+
+
+def vec(dtype: type[Any], *components: Any) -> Any:
+    """A vector."""
+    return np.array(components, dtype)
+
+
+def mat(dtype: type[Any], rows: int, cols: int, *components: Any) -> Any:
+    """A matrix from its components in row-major order."""
+    return np.array(components, dtype).reshape(rows, cols)
+
+
+def _component(v: Any, index: Any) -> int | None:
+    """A run-time index as a position, negative ones counted from the end; None outside of the composite."""
+    k = int(index)
+    if -v.size <= k < v.size:
+        return k % int(v.size)
+    return None
+
+
+def extract(v: Any, index: Any) -> Any:
+    """One component, row-major; outside of the composite it is component 0."""
+    return v.flat[_component(v, index) or 0]
+
+
+def insert(v: Any, value: Any, index: Any) -> Any:
+    """A copy with one component replaced, row-major; outside of the composite nothing is."""
+    out = v.copy()
+    k = _component(v, index)
+    if k is not None:
+        out.flat[k] = value
+    return out
+
+
+def _sum(terms: Any) -> Any:
+    """In the order of the components, as the compiled code adds."""
+    total = None
+    for t in terms:
+        total = t if total is None else total + t
+    return total
+
+
+def dot(a: Any, b: Any) -> Any:
+    """Sum of products; of matrices the Frobenius product."""
+    return _sum(x * y for x, y in zip(a.flat, b.flat, strict=True))
+
+
+def length_sq(v: Any) -> Any:
+    """Sum of squares."""
+    return dot(v, v)
+
+
+def length(v: Any) -> Any:
+    """Euclidean length; of a matrix the Frobenius norm."""
+    return np.sqrt(dot(v, v))
+
+
+def normalize(v: Any) -> Any:
+    """To length 1; the zero vector stays zero."""
+    norm = length(v)
+    one = type(norm)(1)
+    return v * (one / norm if norm > 0 else type(norm)(0))
+
+
+def cross(a: Any, b: Any) -> Any:
+    """The vector product."""
+    return np.array([a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))], a.dtype)
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """Matrix product."""
+    return np.array([[dot(row, b[:, c]) for c in range(b.shape[1])] for row in a], a.dtype)
+
+
+def matvec(m: Any, v: Any) -> Any:
+    """Matrix times column."""
+    return np.array([dot(row, v) for row in m], v.dtype)
+
+
+def vecmat(v: Any, m: Any) -> Any:
+    """Row times matrix."""
+    return np.array([dot(v, m[:, c]) for c in range(m.shape[1])], v.dtype)
+
+
+def transpose(m: Any) -> Any:
+    """Rows and columns exchanged."""
+    return m.T.copy()
+
+
+def trace(m: Any) -> Any:
+    """Sum of the diagonal."""
+    return _sum(m[k, k] for k in range(m.shape[0]))
+
+
+def _minor(m: Any, row: int, col: int) -> Any:
+    return determinant(np.delete(np.delete(m, row, 0), col, 1))
+
+
+def determinant(m: Any) -> Any:
+    """By expansion along the first row."""
+    if m.shape == (1, 1):
+        return m[0, 0]
+    return _sum(m[0, c] * _minor(m, 0, c) * (-1 if c % 2 else 1) for c in range(m.shape[0]))
+
+
+def inverse(m: Any) -> Any:
+    """Cofactors over the determinant; the zero matrix for a singular one."""
+    n = m.shape[0]
+    cofactors = np.array([[1]] if n == 1 else [[_minor(m, r, c) * (-1) ** (r + c) for c in range(n)] for r in range(n)])
+    cofactors = cofactors.astype(m.dtype)
+    det = _sum(m[0, c] * cofactors[0, c] for c in range(n))
+    return cofactors.T * (type(det)(1) / det if det != 0 else type(det)(0))
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def _atomic(array: Any, index: Any, value: Any, kind: str, combine: Callable[[Any, Any], Any]) -> Any:
+    update = getattr(array, "update", None)
+    if update is not None:
+        return update(index, value, kind, combine)
+    old = np.copy(array[index])[()]
+    array[index] = combine(old, value)
+    return old
+
+
+def _each(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A choice between scalars made for each component of a composite."""
+
+    def combine(old: Any, new: Any) -> Any:
+        if not isinstance(old, np.ndarray):
+            return choose(old, type(old)(new))
+        pairs = zip(old.flat, np.asarray(new, old.dtype).flat, strict=True)
+        return np.array([choose(x, y) for x, y in pairs], old.dtype).reshape(old.shape)
+
+    return combine
+
+
+def atomic_add(array: Any, index: Any, value: Any) -> Any:
+    """Add to an element that other threads may change too; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old + new)
+
+
+def atomic_sub(array: Any, index: Any, value: Any) -> Any:
+    """Subtract from an element that other threads may change too; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old - new)
+
+
+def atomic_min(array: Any, index: Any, value: Any) -> Any:
+    """Replace each component by the smaller; returns what the element was."""
+    return _atomic(array, index, value, "atomic", _each(min))
+
+
+def atomic_max(array: Any, index: Any, value: Any) -> Any:
+    """Replace each component by the larger; returns what the element was."""
+    return _atomic(array, index, value, "atomic", _each(max))
+
+
+def atomic_exch(array: Any, index: Any, value: Any) -> Any:
+    """Replace an element; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: new)
+
+
+def atomic_and(array: Any, index: Any, value: Any) -> Any:
+    """Keep the bits of an element that are set in a number; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old & new)
+
+
+def atomic_or(array: Any, index: Any, value: Any) -> Any:
+    """Set the bits of an element that are set in a number; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old | new)
+
+
+def atomic_xor(array: Any, index: Any, value: Any) -> Any:
+    """Flip the bits of an element that are set in a number; returns what it was."""
+    return _atomic(array, index, value, "atomic", lambda old, new: old ^ new)
+
+
+def accumulate(array: Any, index: Any, value: Any, mode: str = "plain") -> None:
+    """Add to an element of a cotangent.
+
+    ``mode`` says how the compiled code does it: ``"atomic"`` where another thread may add to the element at the same
+    time, ``"reduce"`` where all threads add to one element, which is summed per chunk first.
+    """
+    _atomic(array, index, value, mode, lambda old, new: old + new)
+
+
+def _together(*_: Any) -> Any:
+    """What only threads that run side by side can do."""
+    raise RuntimeError(
+        "threads of a block work together here, and this source runs one thread after the other: "
+        "print the kernel with target='cuda' and run it in numba's CUDA simulator"
+    )
+
+
+block_dim = thread_index = block_index = extent = shared_array = syncthreads = _together
+
+
+class Stack:
+    """Slots that keep the carried values of a loop for the reverse sweep."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots: list[tuple[Any, ...]] = [()] * slots
+
+    def set(self, slot: Any, *values: Any) -> None:
+        """Fill a slot."""
+        if slot < 0:
+            raise IndexError(f"slot {slot} of a loop stack")
+        self._slots[slot] = values
+
+    def get(self, slot: Any, field: int) -> Any:
+        """One value of a slot."""
+        if slot < 0:
+            raise IndexError(f"slot {slot} of a loop stack")
+        return self._slots[slot][field]
+
+
+def next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
+    """Where the next snapshot goes on the way from iteration ``cur`` to ``it``; after ``it`` if no slot is free."""
+    return cur + checkpoint_split(it - cur + 1, free) if free > 0 else it + 1
+
+
+def checkpoint_split(steps: Any, free: Any) -> Any:
+    """Steps to advance before the next snapshot (``diffkern.targets.emit.checkpoint`` has the algorithm's source)."""
+    kind = next((type(v) for v in (steps, free) if isinstance(v, np.integer)), np.int32)
+    n, s = builtins.min(int(steps), 2**31 - 1), builtins.max(int(free), 1)
+    if s >= n:
+        return kind(1)
+    if s == 1:
+        return kind(n - 1)
+    before, r = 1, 1  # before: steps within reach with r - 1 sweeps
+    while (reach := before * (s + r) // r) < n:
+        before, r = reach, r + 1
+    others = before * s // (s + r - 1)
+    return kind(builtins.max(1, builtins.min(before, n - others, n - 1)))

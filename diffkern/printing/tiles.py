@@ -1,0 +1,150 @@
+"""Tile operations in generated Python: a call each, and a small function for what is done to elements.
+
+In: an op and the spellings of its operands. Out: its call. The names are those of :mod:`diffkern.printing.tile_prims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from diffkern.ir.nodes import Op
+from diffkern.ir.types import STORAGE_ONLY, Element, Mat, Tile, Vec, scalar_of
+from diffkern.printing import tile_prims
+
+__all__ = ["PRIMITIVES", "STATEMENTS", "call", "function_names"]
+
+MODULE = "diffkern.printing.tile_prims"
+PRIMITIVES = frozenset(n for n in vars(tile_prims) if n.startswith("tile_")) | {"float16", "bfloat16"}
+STATEMENTS = frozenset({"tile_store", "tile_accumulate"})
+
+Spelled = tuple[str, list[str]]
+
+
+def _axes(t: Element) -> int:
+    """How many axes an element takes."""
+    return 2 if isinstance(t, Mat) else 1 if isinstance(t, Vec) else 0
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def stored_as(dtype: Element) -> str | None:
+    """The name of the type that elements are rounded to, if they are."""
+    s = scalar_of(dtype)
+    return s.name if s in STORAGE_ONLY else None
+
+
+def function_names(op: Op) -> list[str]:
+    """The types that a map's results are rounded to."""
+    return [stored_as(t) or "None" for t in op.attrs["dtypes"]] if any(map(stored_as, op.attrs["dtypes"])) else []
+
+
+def call(op: Op, operands: Sequence[str]) -> Spelled:
+    """The primitive of an op, and its arguments."""
+    return _CALLS[op.name](op, operands)
+
+
+def _fill(op: Op, x: Sequence[str]) -> Spelled:
+    t = op.attrs["type"]
+    rounded = stored_as(t.dtype)
+    return "tile_fill", [x[0], str(t.shape), *([rounded] if rounded else [])]
+
+
+def _load(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_load", [x[0], _tuple(x[1:]), str(op.attrs["shape"])]
+
+
+def _store(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_store", [x[0], _tuple(x[1:-1]), x[-1]]
+
+
+def _atomic(op: Op, x: Sequence[str]) -> Spelled:
+    return f"tile_atomic_{op.attrs['kind']}", [x[0], _tuple(x[1:-1]), x[-1]]
+
+
+def _accumulate(op: Op, x: Sequence[str]) -> Spelled:
+    mode = op.attrs["mode"]
+    return "tile_accumulate", [x[0], _tuple(x[1:-1]), x[-1], *([] if mode == "plain" else [f'"{mode}"'])]
+
+
+def _view(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_view", [x[0], _tuple(x[1:]), str(op.attrs["shape"]), str(op.attrs["steps"])]
+
+
+def _insert(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_insert", [x[0], x[1], _tuple(x[2:]), str(op.attrs["steps"])]
+
+
+def _shaped(op: Op, x: Sequence[str]) -> Spelled:
+    axes = _axes(_tile(op).dtype)
+    return op.name, [x[0], str(op.attrs["shape"]), *([str(axes)] if axes else [])]
+
+
+def _tile(op: Op) -> Tile:
+    t = op.operands[0].type
+    assert isinstance(t, Tile)
+    return t
+
+
+def _permute(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_permute", [x[0], str(op.attrs["axes"])]
+
+
+def _extract(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_extract", [x[0], _tuple(x[1:])]
+
+
+def _replace(op: Op, x: Sequence[str]) -> Spelled:
+    return op.name, [x[0], x[1], _tuple(x[2:])]
+
+
+def _reduce(op: Op, x: Sequence[str]) -> Spelled:
+    axes = _axes(_tile(op).dtype)
+    axis = op.attrs["axis"]
+    out = [x[0], f'"{op.attrs["kind"]}"', *([] if axis is None and not axes else [str(axis)])]
+    return op.name, [*out, *([str(axes)] if axes else [])]
+
+
+def _scan(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_scan", [x[0], *(f"{k}={op.attrs[k]}" for k in ("exclusive", "backwards"))]
+
+
+def _plain(op: Op, x: Sequence[str]) -> Spelled:
+    return op.name, list(x)
+
+
+def _matmul(op: Op, x: Sequence[str]) -> Spelled:
+    flags = [f"{k}=True" for k in ("trans_a", "trans_b") if op.attrs[k]]
+    dtype = op.attrs["dtype"].name
+    return "tile_matmul", [*x, *flags, *([] if dtype == "float32" else [f"dtype={dtype}"])]
+
+
+def _triangular_solve(op: Op, x: Sequence[str]) -> Spelled:
+    return "tile_triangular_solve", [*x, *(f"{k}={op.attrs[k]}" for k in ("lower", "trans"))]
+
+
+_CALLS: Mapping[str, Callable[[Op, Any], Spelled]] = {
+    "tile_fill": _fill,
+    "tile_load": _load,
+    "tile_store": _store,
+    "tile_atomic": _atomic,
+    "tile_accumulate": _accumulate,
+    "tile_view": _view,
+    "tile_insert": _insert,
+    "tile_permute": _permute,
+    "tile_broadcast": _shaped,
+    "tile_reshape": _shaped,
+    "tile_extract": _extract,
+    "tile_replace": _replace,
+    "tile_add_at": _replace,
+    "tile_reduce": _reduce,
+    "tile_argreduce": _reduce,
+    "tile_scan": _scan,
+    "tile_sort": _plain,
+    "tile_scatter": _plain,
+    "tile_matmul": _matmul,
+    "tile_cholesky": _plain,
+    "tile_triangular_solve": _triangular_solve,
+}

@@ -1,0 +1,89 @@
+"""The CPU target: a function of the IR to object code.
+
+In: any function the verifier accepts, and the symbol it is to have. Out: a
+:class:`~diffkern.targets.target.Compiled` whose functions follow ``diffkern.abi`` and need nothing from outside but
+functions of libm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from diffkern.ad.loops import StackBudget
+from diffkern.analysis.blocks import of_single_threads
+from diffkern.analysis.conflicts import settle_blocks, use_atomics
+from diffkern.ir.nodes import Function, Value
+from diffkern.lower.composites import expand_composites
+from diffkern.lower.fission import to_blocks
+from diffkern.lower.tiles.serial import lower_tiles
+from diffkern.manifest import Conflict
+from diffkern.opt.dce import eliminate
+from diffkern.printing.python import to_python
+from diffkern.targets.cpu import object_code
+from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
+from diffkern.targets.target import USUAL, Compiled, Lowering, Settings
+
+__all__ = ["CpuTarget", "target"]
+
+STACK_BYTES = 32 * 1024
+TILE_STACK_BYTES = 2 * 1024 * 1024
+"""For loops that carry tiles."""
+
+
+@dataclass(frozen=True)
+class CpuTarget:
+    """A processor: ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4`` or ``aarch64``."""
+
+    name: str
+    simt: ClassVar[bool] = False
+    shared_bytes: ClassVar[int | None] = None
+
+    def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
+        return StackBudget(given or STACK_BYTES, slots, given or TILE_STACK_BYTES)
+
+    def settle(
+        self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
+    ) -> tuple[Conflict, ...]:
+        if accumulate == "atomic":
+            use_atomics(fn, buffers)
+        elif of_single_threads(fn):
+            return settle_blocks(fn, buffers, conflicts)
+        return tuple(conflicts)
+
+    def lowering(self, settings: Settings) -> Lowering:
+        return (lower_tiles, to_blocks, expand_composites, eliminate)
+
+    def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
+        for step in self.lowering(settings):
+            fn = step(fn)
+        return emit_kernel(fn, symbol, object_code.machine(self.name).isa, settings)
+
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+        kernel, machine = self.emit(fn, symbol, settings), object_code.machine(self.name)
+        module = kernel.text, kernel.weight, machine, kernel.questions
+        return Compiled(
+            object_code.object_code(object_code.optimise(*module), machine),
+            kernel.symbols,
+            lambda: object_code.optimised_text(*module),
+            lambda: object_code.assembly(object_code.optimised_text(*module), machine),
+            kernel.sites,
+            kernel.check_sites,
+            kernel.stamped,
+            (None,) * len(fn.params),
+        )
+
+    def products(self, fn: Function, settings: Settings) -> tuple[()]:
+        return ()
+
+    def source(self, fn: Function, header: Sequence[str]) -> str:
+        return to_python(fn, header=header)
+
+    def warm_up(self) -> None:
+        object_code.machine(self.name)
+
+
+def target(name: str) -> CpuTarget:
+    """Return the target of a name."""
+    return CpuTarget(name)

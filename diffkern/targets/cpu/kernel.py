@@ -1,0 +1,320 @@
+"""The two functions of a kernel: the loop over the threads of a chunk, and the one that adds up partial sums.
+
+In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines ``symbol`` and, if the
+kernel sums into uniform addresses, ``symbol_finish``; both have the signature ``void(int64, int64, int64)`` of
+``diffkern.abi``. The module holds nothing else that is visible from outside.
+
+The threads of a chunk are walked as a loop nest: rows of the last axis the kernel asks for, so that the innermost loop
+runs over that axis alone and the leading components are computed once a row. A launch with more axes than the kernel
+asks for repeats the whole nest. What is the same for all threads of the nest, or of a row, is computed ahead of the
+loop (``diffkern.opt.placement``). Where an array that is read there shares memory with one that the kernel writes,
+there is a nest for each thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern import abi
+from diffkern.ir.nodes import Function, Op
+from diffkern.ir.types import scalar_of
+from diffkern.ir.types import value_type as held_type
+from diffkern.opt.placement import Placement, place
+from diffkern.targets.cpu.loops import longest_loop
+from diffkern.targets.cpu.uniform import uniform_questions
+from diffkern.targets.emit.buffers import Scratch
+from diffkern.targets.emit.checks import Checking
+from diffkern.targets.emit.facts import Facts, analyse
+from diffkern.targets.emit.frame import Frame, width
+from diffkern.targets.emit.function import BodyEmitter
+from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
+from diffkern.targets.emit.memory import (
+    ArrayRef,
+    atomic_element,
+    disjoint,
+)
+from diffkern.targets.emit.scalars import ScalarEmitter, compare
+from diffkern.targets.emit.types import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    Isa,
+    TargetModule,
+    constant,
+    i64,
+    memory_type,
+    value_type,
+)
+from diffkern.targets.target import Settings
+
+_MOST_COMPARISONS = 64
+"""How many pairs of arrays a chunk may compare to find out whether what it read ahead of its threads stays as it is."""
+
+_SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
+
+
+@dataclass(frozen=True, slots=True)
+class CpuModule(KernelModule):
+    """An LLVM module with a kernel for a processor.
+
+    Attributes
+    ----------
+    weight : int
+        Instructions of the longest vectorised loop with everything inlined, and literals.
+    questions : float
+        How often the vectoriser may ask whether a value is uniform.
+    """
+
+    weight: int
+    questions: float
+
+
+def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuModule:
+    """Emit the LLVM module of a kernel: a function whose composite mathematics has been expanded, and its name."""
+    module = TargetModule(symbol, isa)
+    facts = analyse(fn)
+    placement = _placement(fn, settings.checking)
+    chunk = _Chunk(module, fn, facts, symbol, float_flags(fn, fast_math=settings.fast_math), placement)
+    chunk.emit(settings.checking)
+    symbols: tuple[str, ...] = (symbol,)
+    sites = sum(width(op) for op in facts.reduced)
+    if sites:
+        symbols += (f"{symbol}_finish",)
+        _emit_finish(module, fn, facts, symbols[1])
+    weight = _weight(module.globals[symbol], {}) + len(facts.literals)
+    if facts.buffers:
+        weight = math.ceil(weight * longest_loop(fn))
+    questions = uniform_questions(fn, placement.moved, fast_math=settings.fast_math)
+    return CpuModule(str(module), symbols, sites, *chunk.checked, weight, questions)
+
+
+def _placement(fn: Function, checking: Checking) -> Placement:
+    if checking is not Checking.NONE:
+        return Placement()  # the program says which thread made a mistake, so each does everything by itself
+    placement = place(fn)
+    few = len(placement.reads) * len(placement.writes) <= _MOST_COMPARISONS
+    return placement if few else place(fn, loads=False)
+
+
+def _weight(function: Any, known: dict[str, int]) -> int:
+    """Instructions of a function with those of the functions that LLVM will inline into it."""
+    if function.name not in known:
+        total = 0
+        for block in function.blocks:
+            for instruction in block.instructions:
+                callee = getattr(instruction, "callee", None)
+                inlined = callee is not None and "alwaysinline" in callee.attributes
+                total += _weight(callee, known) if inlined else 1
+        known[function.name] = total
+    return known[function.name]
+
+
+class _Frame(Frame):
+    """A function with the signature of a kernel."""
+
+    def __init__(self, module: TargetModule, fn: Function, facts: Facts, symbol: str, flags: tuple[str, ...]) -> None:
+        function = ir.Function(module, _SIGNATURE, symbol)
+        function.attributes.add("nounwind")
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        block, self.lo, self.hi = function.args
+        pointer = builder.inttoptr(block, PTR)
+        super().__init__(module, fn, facts, builder, pointer, ScalarEmitter(builder, module, flags))
+
+    def body(self) -> BodyEmitter:
+        return BodyEmitter(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
+
+    def partial(self, chunk: Any, sites: int, site: int) -> Any:
+        """Pointer to the partial sum of a site of a chunk."""
+        b = self.builder
+        base = b.inttoptr(self.header(abi.PARTIALS), PTR)
+        index = b.add(b.mul(chunk, i64(sites)), i64(site))
+        return b.gep(base, [index], inbounds=True, source_etype=I64)
+
+    @contextlib.contextmanager
+    def loop(self, lo: Any, hi: Any, step: Any = None) -> Iterator[Any]:
+        """A loop over ``lo <= i < hi`` of signed integers, around the code emitted inside the ``with`` block."""
+        b = self.builder
+        before = b.block
+        head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
+        b.branch(head)
+        b.position_at_end(head)
+        i = b.phi(lo.type)
+        i.add_incoming(lo, before)
+        b.cbranch(b.icmp_signed("<", i, hi), body, done)
+        b.position_at_end(body)
+        yield i
+        following = b.add(i, ir.Constant(lo.type, 1) if step is None else step, flags=("nsw",))
+        i.add_incoming(following, b.block)
+        b.branch(head)
+        b.position_at_end(done)
+
+
+class _Chunk(_Frame, KernelFrame):
+    """The chunk function."""
+
+    def __init__(
+        self,
+        module: TargetModule,
+        fn: Function,
+        facts: Facts,
+        symbol: str,
+        flags: tuple[str, ...],
+        placement: Placement,
+    ) -> None:
+        super().__init__(module, fn, facts, symbol, flags)
+        self.placement = placement
+
+    def thread(self) -> BodyEmitter:
+        self.scratch = Scratch(self.module, self.builder, self.facts.buffers)
+        self.arrays = self.scratch.apart_from(self.arrays)
+        body = self.body()
+        body.scratch, body.vector_bytes = self.scratch, self.module.isa.vector_bytes
+        body.moved = self.placement.moved
+        return body
+
+    def finish(self, sums: dict[int, list[Any]]) -> None:
+        self.scratch.release()
+        self.write_partials(sums)
+
+    def write_partials(self, sums: dict[int, list[Any]]) -> None:
+        if not sums:
+            return
+        b = self.builder
+        size = self.header(abi.CHUNK)
+        chunk = b.udiv(self.lo, b.select(b.icmp_signed(">", size, i64(0)), size, i64(1)))
+        slots = self.summed(sums)
+        for site, (slot, s) in enumerate(slots):
+            b.store(b.load(slot, typ=value_type(s)), self.partial(chunk, len(slots), site))
+
+    def threads(self, body: BodyEmitter) -> Iterator[None]:
+        b, arity = self.builder, self.fn.tid_arity
+        together = self.together()
+        if arity == 0:
+            with self.nests(self.lo, self.hi, together) as (lo, hi):
+                self.ahead(body, self.placement.chunk)
+                with self.loop(lo, hi) as t:
+                    self.note(t)
+                    body.launch = self.of_block(t)
+                    yield
+            return
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        repeat = dims[arity] if arity < abi.MAX_DIMS else i64(1)
+        for d in dims[arity + 1 :]:
+            repeat = b.mul(repeat, d)
+        # Thread t = u * repeat + r runs index u of the kernel's own axes. With repeat 1 there is one r, and u is t.
+        with self.loop(i64(0), repeat) as r:
+            first, last = self.ceil_div(b.sub(self.lo, r), repeat), self.ceil_div(b.sub(self.hi, r), repeat)
+            with self.nests(first, last, together) as (lo, hi):
+                self.ahead(body, self.placement.chunk)
+                if arity == 1:
+                    with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+                        self.note_component(i, i64(0), repeat, r)
+                        body.tid = (i,)
+                        yield
+                else:
+                    yield from self.rows(body, lo, hi, dims[:arity], repeat, r)
+
+    def ahead(self, body: BodyEmitter, ops: Sequence[Op]) -> None:
+        """What is executed ahead of the loop that is emitted next."""
+        for op in ops:
+            body.op(op)
+
+    def together(self) -> Any:
+        """Whether what is read ahead of the threads stays as it is while they run; None where that is certain."""
+        reads, writes = self.placement.reads, self.placement.writes
+        if not reads or not writes:
+            return None
+        return disjoint(self.builder, [self.arrays[p] for p in reads], [self.arrays[p] for p in writes])
+
+    @contextlib.contextmanager
+    def nests(self, first: Any, last: Any, together: Any) -> Iterator[tuple[Any, Any]]:
+        """The threads for which what is the same for all of them is computed: all, or one after the other."""
+        b = self.builder
+        if not self.placement.guarded:
+            yield first, last
+        elif together is None:
+            with b.if_then(b.icmp_signed("<", first, last)):
+                yield first, last
+        else:
+            step = b.select(together, b.sub(last, first), i64(1))
+            with self.loop(first, last, step) as start:
+                yield start, b.add(start, step)
+
+    def of_block(self, t: Any) -> dict[str, Any]:
+        """What a kernel whose threads are blocks may ask for; the last extent of the launch is the block's length."""
+        b = self.builder
+        extents = [b.trunc(self.header(abi.DIMS + 8 * k), I32) for k in range(abi.MAX_DIMS)]
+        names = {"block": t, "block_index": b.trunc(t, I32), "block_dim": extents[-1]}
+        return names | {f"extent{k}": extents[k] for k in range(abi.MAX_DIMS - 1)}
+
+    def note_component(self, index: Any, start: Any, repeat: Any, r: Any) -> None:
+        """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""
+        if self.checks is not None:
+            b = self.builder
+            self.note(b.add(b.mul(b.add(start, b.sext(index, I64)), repeat), r))
+
+    def rows(self, body: BodyEmitter, first: Any, last: Any, dims: list[Any], repeat: Any, r: Any) -> Iterator[None]:
+        b = self.builder
+        length = b.select(b.icmp_signed(">", dims[-1], i64(0)), dims[-1], i64(1))
+        with self.loop(b.sdiv(first, length), self.ceil_div(last, length)) as row:
+            leading, rest = [], row
+            for d in reversed(dims[1:-1]):
+                nonzero = b.select(b.icmp_signed(">", d, i64(0)), d, i64(1))
+                leading.append(b.trunc(b.srem(rest, nonzero), I32))
+                rest = b.sdiv(rest, nonzero)
+            leading.append(b.trunc(rest, I32))
+            start = b.mul(row, length)
+            lo, hi = b.sub(first, start), b.sub(last, start)
+            lo = b.select(b.icmp_signed(">", lo, i64(0)), lo, i64(0))
+            hi = b.select(b.icmp_signed("<", hi, length), hi, length)
+            body.tid = tuple(reversed(leading))
+            self.ahead(body, self.placement.row)
+            with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+                self.note_component(i, start, repeat, r)
+                body.tid = (*reversed(leading), i)
+                yield
+
+    def ceil_div(self, x: Any, d: Any) -> Any:
+        """``ceil(x / d)`` for ``d > 0`` and ``x > -d``."""
+        b = self.builder
+        up = b.sdiv(b.sub(x, i64(1)), d)
+        return b.select(b.icmp_signed(">", x, i64(0)), b.add(up, i64(1)), i64(0))
+
+
+def _emit_finish(module: TargetModule, fn: Function, facts: Facts, symbol: str) -> None:
+    frame = _Frame(module, fn, facts, symbol, ())
+    b = frame.builder
+    total = sum(width(op) for op in facts.reduced)
+    site = 0
+    for op in facts.reduced:
+        array, pointer = frame.destination(op, frame.body())
+        for k in range(width(op)):
+            _finish_site(frame, array, pointer, k, total, site)
+            site += 1
+    b.ret_void()
+
+
+def _finish_site(frame: _Frame, array: ArrayRef, pointer: Any, k: int, sites: int, site: int) -> None:
+    """Add the partial sums of all chunks in their order, then add the total to the destination."""
+    b = frame.builder
+    stored = scalar_of(array.type.dtype)
+    s = scalar_of(held_type(array.type.dtype))
+    ty = value_type(s)
+    slot = b.alloca(ty)
+    b.store(constant(s, 0), slot)
+    with frame.loop(i64(0), frame.hi) as chunk:
+        part = b.load(frame.partial(chunk, sites, site), typ=ty)
+        old = b.load(slot, typ=ty)
+        b.store(b.fadd(old, part) if s.is_float else b.add(old, part), slot)
+    total = b.load(slot, typ=ty)
+    # Nothing to add may mean that no thread reached the site, for instance because the element does not exist.
+    with b.if_then(b.not_(compare(b, s, "==", total, constant(s, 0)))):
+        place = pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(stored))
+        atomic_element(b, stored, place, "add", [total])

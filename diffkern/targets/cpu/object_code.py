@@ -1,0 +1,172 @@
+"""The compiler proper: LLVM text to optimised object code for the processor that numba compiles for, or a named one.
+
+The native target is numba's: its triple, processor name and features (which NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set).
+The named ones are levels of processors on this operating system. The passes run on a module of our own, so an object
+holds the kernel and nothing else: no part of numba's run time, and the same bytes for the same text in any process and
+in any order of compilation.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import binding as llvm
+
+from diffkern.errors import CompileError
+from diffkern.forks import free_in_child
+from diffkern.interrupts import interruptible
+from diffkern.platforms import NAMED, NATIVE, Level
+from diffkern.targets.cpu.numba_target import numba_target
+from diffkern.targets.cpu.uniform import MOST_QUESTIONS
+from diffkern.targets.emit.types import Isa
+from diffkern.vecmath.masked import PREFIX
+
+VECTORIZE_LIMIT = 2500
+"""Kernels of more instructions and literals are compiled without the loop vectoriser, whose time grows with the square
+of a loop: 0.6 s at this limit, where the rest of the compilation takes 0.2 s."""
+
+_FULL_WIDTH = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids"})
+"""Processors whose 512-bit vectors are worth using. LLVM prefers 256 bits on all of Intel's because the early ones slow
+down under wider vectors; these do not: sin and exp over 4M float32 took 6.6 ms instead of 8.9."""
+
+_lock = free_in_child(threading.Lock())
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What code is made for.
+
+    Attributes
+    ----------
+    llvm
+        LLVM's description of it.
+    isa
+        What the emitter must know of it.
+    """
+
+    llvm: Any
+    isa: Isa
+
+
+@functools.cache
+def machine(name: str = NATIVE) -> Machine:
+    """A machine by the name of its target, made on first use.
+
+    Raises
+    ------
+    CompileError
+        If LLVM here has no such target.
+    """
+    return interruptible(_native if name == NATIVE else lambda: _named(NAMED[name]))
+
+
+def _named(level: Level) -> Machine:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    _, _, system = llvm.get_process_triple().partition("-")
+    triple = f"{'arm64' if level.machine == 'aarch64' and 'apple' in system else level.machine}-{system}"
+    try:
+        llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM here cannot compile for {triple}: {error}") from error
+    return _machine(triple, level.cpu, "", level.fma)
+
+
+def _native() -> Machine:
+    triple, cpu, features = numba_target()
+    if cpu in _FULL_WIDTH:
+        features += ",-prefer-256-bit"
+    return _machine(triple, cpu, features, None)
+
+
+def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
+    """A machine for code that is loaded into a process."""
+    relocation = "static" if triple.startswith("x86_64") else "default"
+    described = llvm.Target.from_triple(triple)
+    made = described.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
+    has = features.split(",")
+    level = cpu in ("x86-64-v3", "x86-64-v4")
+    halves = level or triple.startswith(("aarch64", "arm64")) or "+f16c" in has
+    wide = "+avx512f" in has and cpu in _FULL_WIDTH
+    vector_bytes = 64 if wide else 32 if level or "+avx" in has else 16
+    return Machine(made, Isa(triple, str(made.target_data), fma, halves, vector_bytes=vector_bytes))
+
+
+def optimised_text(text: str, weight: int, t: Machine, questions: float = 0.0) -> str:
+    """What :func:`optimise` makes of a module, as text."""
+    return interruptible(lambda: str(optimise(text, weight, t, questions)))
+
+
+def optimise(text: str, weight: int, t: Machine, questions: float = 0.0) -> Any:
+    """Parse, verify and optimise a module.
+
+    The work is bounded by what is known of the module, never by a clock: the same text gives the same code.
+
+    Parameters
+    ----------
+    text : str
+        The module.
+    weight : int
+        The length of its kernel.
+    t : Machine
+        What code is made for.
+    questions : float, optional
+        What ``uniform_questions`` says of it. Where they are too many, loops are vectorised but not interleaved.
+    """
+
+    def passed() -> Any:
+        with _lock:
+            module = llvm.parse_assembly(text)
+            module.verify()
+            vectorise = weight <= VECTORIZE_LIMIT
+            _run_passes(module, t.llvm, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
+            _inline_masked(module, t)
+            return module
+
+    return interruptible(passed)
+
+
+def _run_passes(module: Any, machine: Any, vectorise: bool, interleave: bool) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = vectorise
+    options.loop_interleaving = interleave
+    options.loop_unrolling = True
+    options.slp_vectorization = False
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+
+
+def _inline_masked(module: Any, t: Machine) -> None:
+    """Inline the vector forms of rare calls where the vectoriser put them, and drop the others."""
+    forms = [f for f in module.functions if f.name.startswith(PREFIX) and f.linkage == llvm.Linkage.external]
+    if not forms:
+        return
+    for f in forms:
+        f.linkage = llvm.Linkage.internal
+    after = llvm.create_new_module_pass_manager()
+    after.add_always_inliner_pass()
+    after.add_global_dead_code_eliminate_pass()
+    after.run(module, llvm.create_pass_builder(t.llvm, llvm.create_pipeline_tuning_options(speed_level=3)))
+
+
+def object_code(module: Any, t: Machine) -> bytes:
+    """The object of an optimised module."""
+
+    def emitted() -> bytes:
+        with _lock:
+            return bytes(t.llvm.emit_object(module))
+
+    return interruptible(emitted)
+
+
+def assembly(text: str, t: Machine) -> str:
+    """Assembly of an optimised module given as text."""
+
+    def emitted() -> str:
+        with _lock:
+            return str(t.llvm.emit_assembly(llvm.parse_assembly(text)))
+
+    return interruptible(emitted)

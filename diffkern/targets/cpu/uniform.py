@@ -1,0 +1,203 @@
+"""How often LLVM's loop vectoriser asks whether a value is the same in all lanes, if it interleaves a loop.
+
+In: a function, and the ops of it that stand ahead of the loop over threads. Out: an upper bound, as far as the code
+before optimisation tells.
+
+LLVM 22 decides it when it interleaves (``vputils::isUniformAcrossVFsAndUFs``), for an operation by asking for each of
+its operands, and for theirs, without remembering an answer: a value that is reached on many ways is asked for on each.
+An operand that does differ ends the question, so what counts is what is computed from values that all lanes share, such
+as ``s[0]`` under a condition. Elementary functions reach their argument on thousands of ways to billions.
+
+The loops that may be vectorised hold no other loop by then. Each has a variable: the last component of the thread
+index, or that of a ``for``. A load differs between lanes if its address moves with this variable, or is itself computed
+from such a load. What is computed from it counts as different only where no simplification can make it the same:
+``where(x[i] > x[i], s[0], s[0])`` is ``s[0]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from diffkern.analysis.affine import AffineForms, tid_term
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Scalar, is_differentiable
+from diffkern.ir.views import For, is_loop
+from diffkern.ops.table import lookup
+
+__all__ = ["MOST_QUESTIONS", "uniform_questions"]
+
+MOST_QUESTIONS = 20_000.0
+"""How many may be asked: they take less than a tenth of a second."""
+
+_MOST_TRIPS = 64.0
+
+
+def uniform_questions(fn: Function, moved: Set[Op] = frozenset(), *, fast_math: bool = False) -> float:
+    """Return how many questions there may be about the loop of a function with the most of them.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    moved : set of Op, optional
+        What is executed ahead of the loop over threads.
+    fast_math : bool, optional
+        Whether LLVM may simplify as if numbers were real.
+    """
+    forms = AffineForms(fn)
+    return max((_Search(forms, moved, fast_math).of(loop) for loop in _innermost(fn, forms)), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop that LLVM may vectorise: its regions, and what stands for its variable in affine forms."""
+
+    regions: Sequence[Region]
+    variable: object
+
+
+def _innermost(fn: Function, forms: AffineForms) -> Iterator[_Loop]:
+    """The loops that hold no other one once loops of constant trips are unrolled."""
+    if not _holds_loop([fn.body], forms):
+        yield _Loop([fn.body], tid_term(fn.tid_arity - 1))
+    for op in walk(fn.body):
+        if is_loop(op) and not _holds_loop(op.regions, forms):
+            yield _Loop(op.regions, For(op).index if op.name == "for" else None)
+
+
+def _holds_loop(regions: Sequence[Region], forms: AffineForms) -> bool:
+    inside = (op for region in regions for op in walk(region))
+    return any(op.name == "while" or op.name == "for" and _trips(op, forms) is None for op in inside)
+
+
+def _trips(op: Op, forms: AffineForms) -> float | None:
+    """The trips of a counted loop, if they are constant."""
+    lo, hi, step = map(forms.of, For(op).bounds)
+    distance = hi - lo
+    if not distance.is_constant or not step.is_constant:
+        return None
+    return float(len(range(0, distance.const, step.const))) if step.const else 0.0
+
+
+class _Search:
+    """Goes through a loop once.
+
+    Values that differ between lanes are ``own``. The others are ``shared`` if anything but literals goes into them;
+    those that are computed in the loop have ``ways``, the number of ways from them to elements that all lanes share.
+    """
+
+    def __init__(self, forms: AffineForms, moved: Set[Op], fast_math: bool) -> None:
+        self.forms, self.moved, self.fast_math = forms, moved, fast_math
+        self.variable: object = None
+        self.own: set[Value] = set()
+        self.inside: set[Value] = set()
+        self.shared: set[Value] = set()
+        self.ways: dict[Value, float] = {}
+        self.constants: set[Value] = set()
+        self.questions = 0.0
+
+    def of(self, loop: _Loop) -> float:
+        """All questions about the values of a loop."""
+        self.variable = loop.variable
+        for region in loop.regions:
+            self.own.update(region.params)
+            self.region(region)
+        return self.questions
+
+    def region(self, region: Region) -> None:
+        for op in region.ops:
+            if op in self.moved:
+                continue
+            if op.name == "for":
+                self.unrolled(op)
+                continue
+            for sub in op.regions:
+                self.region(sub)
+            if op.name == "const":
+                self.constants.update(op.results)
+            elif op.regions:
+                for k, result in enumerate(op.results):
+                    self.choice(result, op.operands, [sub.yields[k] for sub in op.regions])
+            elif op.name == "select":
+                self.choice(op.result, op.operands[:1], op.operands[1:])
+            elif op.name in ("load", "buffer_get", "stack_get"):
+                moves = any(self.moves(v) or self.gathered(v) for v in op.operands[1:])
+                self.enter(op.result, own=moves, shared=True, ways=1.0)
+            else:
+                self.computed(op)
+
+    def choice(self, result: Value, conditions: Sequence[Value], arms: Sequence[Value]) -> None:
+        """A value that may turn out to be one of some others."""
+        own = any(v in self.own for v in arms) and all(v in self.own or v in self.constants for v in arms)
+        self.enter(result, own, *self.share((*conditions, *arms)))
+
+    def computed(self, op: Op) -> None:
+        if op.operands and self.constants.issuperset(op.operands):
+            self.constants.update(op.results)
+            return
+        shared, ways = self.share(op.operands)
+        own = lookup(op.name).ways
+        ways = own if own == math.inf else ways * own
+        for result in op.results:
+            self.enter(result, self.differs(op, result), shared, ways)
+
+    def differs(self, op: Op, result: Value) -> bool:
+        """Whether the result of an op differs between lanes in whatever way LLVM simplifies it."""
+        if op.name == "tid" or isinstance(result.type, Scalar) and result.type.is_integer and self.moves(result):
+            return self.moves(result)
+        if op.name == "atomic":
+            return True
+        if len(op.operands) == 1 or lookup(op.name).ways == math.inf:
+            return any(v in self.own for v in op.operands)
+        if op.name == "construct":
+            return self.own.issuperset(op.operands)
+        exact = not self.fast_math and not op.attrs.get("reassoc") and is_differentiable(result.type)
+        return exact and any(v in self.own for v in op.operands)
+
+    def share(self, values: Sequence[Value]) -> tuple[bool, float]:
+        """Whether any of some values is shared, and the ways to elements through all of them."""
+        outside = any(v not in self.inside and v not in self.constants and v not in self.own for v in values)
+        return outside or any(v in self.shared for v in values), sum(self.ways.get(v, 0.0) for v in values)
+
+    def enter(self, value: Value, own: bool, shared: bool, ways: float) -> None:
+        self.inside.add(value)
+        if own:
+            self.own.add(value)
+        elif shared:
+            self.shared.add(value)
+            self.ways[value] = ways
+            self.questions += ways
+
+    def moves(self, v: Value) -> bool:
+        """Whether an index changes with the loop's variable in each trip."""
+        return any(self.term_moves(term) for term in self.forms.of(v).terms)
+
+    def term_moves(self, term: object) -> bool:
+        if term == self.variable:
+            return True
+        op = self.forms.producer.get(term) if isinstance(term, Value) else None
+        return op is not None and op.name == "mul" and any(self.moves(v) for v in op.operands)
+
+    def gathered(self, v: Value) -> bool:
+        """Whether an index is an element that differs between lanes, but for a distance."""
+        terms = [term for term in self.forms.of(v).terms if isinstance(term, Value) and term in self.own]
+        made = self.forms.producer.get(terms[0]) if len(terms) == 1 else None
+        return made is not None and made.name in ("load", "cast")
+
+    def unrolled(self, op: Op) -> None:
+        """A loop that becomes straight code: what is carried around is one chain, each trip multiplies the ways."""
+        trips = min(_MOST_TRIPS, _trips(op, self.forms) or 0.0)
+        loop = For(op)
+        self.constants.add(loop.index)
+        for start, param, _, _ in loop.chains:
+            self.enter(param, start in self.own, True, 1.0)
+        before, self.questions = self.questions, 0.0
+        self.region(loop.body)
+        factor = max((self.ways.get(v, 0.0) for v in loop.yields), default=0.0)
+        copies = math.exp(min(math.log(max(factor, 1.0)) * trips, 500.0))
+        copies *= 1.0 + max((self.ways.get(v, 0.0) for v in loop.init), default=0.0)
+        self.questions = before + self.questions * max(copies, trips)
+        for start, _, end, result in loop.chains:
+            self.enter(result, start in self.own and end in self.own, True, copies)

@@ -1,0 +1,178 @@
+"""The body of a thread on CUDA: what differs from the CPU's spelling.
+
+In: as :mod:`diffkern.targets.emit.function`, with arrays whose data pointers are in the global address space. Out: the
+same, with atomic updates as the hardware has them: ``red`` where nothing asks for the old value.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.ir.nodes import Op
+from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
+from diffkern.ir.views import Access
+from diffkern.targets.cuda.lines import Lines
+from diffkern.targets.cuda.mathdx import Product
+from diffkern.targets.cuda.product import emit_product
+from diffkern.targets.cuda.registers import (
+    add_and_fetch,
+    add_half_quietly,
+    shuffle_up,
+    synchronize,
+    update_quietly,
+    word_of_half,
+)
+from diffkern.targets.emit.function import BodyEmitter
+from diffkern.targets.emit.memory import ArrayRef, atomic_element, component, element_size
+from diffkern.targets.emit.types import F32, F64, I8, I32, I64, Builder, i32, i64, memory_type, to_memory
+
+SHARED_MEMORY = 3
+"""The address space of the memory of a block."""
+_QUIET = (F32, F64, I32, I64)
+
+
+@dataclass(slots=True)
+class CudaBody(BodyEmitter):
+    """Emits the ops of one thread for the CUDA target.
+
+    Attributes
+    ----------
+    quiet
+        The ops, by identity, that change an element atomically where nothing uses what was there before.
+    lines
+        What gives instructions their source lines; None without.
+    dynamic_shared
+        Where the shared memory begins that the launch asks for; None where shared arrays are variables.
+    shared_offset
+        How many bytes of it have been given to arrays.
+    arch, threads
+        What the products of a library are made for.
+    products
+        Those that are called, in program order.
+    """
+
+    quiet: frozenset[int] = frozenset()
+    lines: Lines | None = None
+    dynamic_shared: Any = None
+    shared_offset: int = 0
+    arch: str = "sm_90"
+    threads: int = 0
+    products: dict[Product, None] = field(default_factory=dict)
+
+    def op(self, op: Op) -> None:
+        if self.lines is not None and op.loc is not None:
+            self.builder.debug_metadata = self.lines.at(op.loc)
+        BodyEmitter.op(self, op)
+
+    def goes_on(self, count: Any, trips: Any) -> Any:
+        return self.builder.icmp_unsigned("!=", count, trips)  # as the assembler wants it for unrolling
+
+    def barrier(self, op: Op) -> None:
+        synchronize(self.builder)
+
+    def buffer_product(self, op: Op) -> None:
+        """A call of the library."""
+        product = called(op, self.threads, self.arch)
+        self.products[product] = None
+        c, a, b = (self.arrays[v].data for v in op.operands)
+        emit_product(self.builder, product, a, b, c, add=op.attrs["add"])
+
+    def lane_left(self, op: Op) -> None:
+        b, distance = self.builder, i32(op.attrs["distance"])
+        self.values[op.result] = tuple(shuffle_up(b, part, distance)[0] for part in self.values[op.operands[0]])
+
+    def shared_new(self, op: Op) -> None:
+        """Memory that the threads of the block share."""
+        t, shape = op.result.type, op.attrs["shape"]
+        assert isinstance(t, Array)
+        s, b = scalar_of(t.dtype), self.builder
+        count = element_size(t.dtype) * math.prod(shape)
+        memory = ir.ArrayType(memory_type(s), count)
+        if self.dynamic_shared is not None:
+            block = b.gep(self.dynamic_shared, [i64(self.shared_offset)], inbounds=True, source_etype=I8)
+            self.shared_offset += -(-count * scalar_of(t.dtype).itemsize // 16) * 16
+        else:
+            name = b.module.get_unique_name(f"{b.function.name}_shared")
+            block = ir.GlobalVariable(b.module, memory, name, addrspace=SHARED_MEMORY)
+            block.linkage, block.align = "internal", 16
+            block.initializer = ir.Constant(memory, ir.Undefined)
+            block.type = ir.PointerType(addrspace=SHARED_MEMORY)
+        self.arrays[op.result] = ArrayRef(t, block, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
+
+    def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+        array = Access(op).array.type
+        if isinstance(array, Array) and array.layout == SHARED:
+            return atomic(self.builder, t, pointer, kind, parts)
+        if id(op) in self.quiet:
+            name = self.half(scalar_of(t)) if kind in ("add", "sub") else None
+            ref = self.arrays.get(Access(op).array)
+            if name and ref is not None and ref.type.dtype == t and ref.type.layout == "C":
+                return self.add_halves(ref, name, pointer, kind, parts)
+            return add_element(self.builder, t, pointer, kind, parts)
+        return atomic(self.builder, t, pointer, kind, parts)
+
+    def half(self, s: Scalar) -> str | None:
+        """The architecture's name of a 16-bit type to whose pairs it adds atomically."""
+        if s == FLOAT16:
+            return "f16"
+        return "bf16" if s == BFLOAT16 and int(self.arch.removeprefix("sm_")) >= 90 else None
+
+    def add_halves(self, ref: ArrayRef, name: str, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+        """An atomic addition to 16-bit numbers. What is added is rounded to them first, as the hardware wants it.
+
+        A number whose neighbour lies outside the array, where something else may be, is updated by itself.
+        """
+        b, s = self.builder, scalar_of(ref.type.dtype)
+        count = functools.reduce(b.mul, ref.shape, i64(element_size(ref.type.dtype) * s.itemsize))
+        start = b.ptrtoint(ref.data, I64)
+        end = b.add(start, count)
+        for k, part in enumerate(parts):
+            place = component(b, s, pointer, k)
+            word, upper = word_of_half(b, place)
+            address = b.ptrtoint(word, I64)
+            below = b.icmp_unsigned(">=", address, start)
+            inside = b.and_(below, b.icmp_unsigned("<=", b.add(address, i64(4)), end))
+            with b.if_else(inside, likely=True) as (then, otherwise):
+                with then:
+                    add_half_quietly(b, name, word, upper, to_memory(b, s, part if kind == "add" else b.fneg(part)))
+                with otherwise:
+                    atomic_element(b, s, place, kind, [part])
+        return list(parts)
+
+
+def called(op: Op, threads: int, arch: str) -> Product:
+    """The product of the library that a ``buffer_product`` calls."""
+    known = {name: value for name, value in op.attrs.items() if name != "add"}
+    return Product(**known, threads=threads, arch=arch)
+
+
+def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+    """An atomic update of the components of an element; returns the old ones."""
+    s = scalar_of(t)
+    if not s.is_float or s in STORAGE_ONLY or kind not in ("add", "sub", "exch"):
+        return atomic_element(b, t, pointer, kind, parts)
+    places = [(component(b, s, pointer, k), part) for k, part in enumerate(parts)]
+    if kind == "exch":
+        bits = ir.IntType(s.bits)
+        return [b.bitcast(b.atomic_rmw("xchg", p, b.bitcast(v, bits), "monotonic"), v.type) for p, v in places]
+    # The hardware has no subtraction.
+    return [add_and_fetch(b, p, v if kind == "add" else b.fneg(v)) for p, v in places]
+
+
+def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+    """An atomic update whose results nothing uses."""
+    s = scalar_of(t)
+    known = ("add", "sub") if s.is_float else ("add", "sub", "min", "max", "and", "or", "xor")
+    if kind not in known or s in STORAGE_ONLY or parts[0].type not in _QUIET:
+        return atomic(b, t, pointer, kind, parts)
+    for k, part in enumerate(parts):
+        value = part if kind != "sub" else b.fneg(part) if s.is_float else b.neg(part)
+        place = component(b, s, pointer, k)
+        update_quietly(b, "add" if kind == "sub" else kind, place, value, signed=s.kind is Kind.INT)
+    return list(parts)

@@ -1,0 +1,389 @@
+"""A kernel for CUDA as an LLVM module: one function, a grid-stride loop over the threads of a launch.
+
+In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines the kernel ``symbol`` with
+one by-value parameter, the argument block of ``diffkern.abi``; nothing else is visible from outside.
+
+Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all, for
+a launch that has at least one thread. A thread starts at its number in the grid and goes on by the size of the grid.
+The components of its index are kept apart and carried from axis to axis, so that all arithmetic has 32 bits while the
+product of the axes may have 64; axes that the kernel does not ask for repeat the thread.
+
+Where blocks work on tiles (the function's attribute ``tiled``) all this is said of blocks: a block has one index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern import abi
+from diffkern.analysis.blocks import blockwise_op, shared_bytes
+from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.types import Array, Scalar, scalar_of
+from diffkern.ir.views import Access
+from diffkern.lower.cuda_plan import Update, update_of
+from diffkern.targets.cuda.body import CudaBody, add_element
+from diffkern.targets.cuda.lines import Lines
+from diffkern.targets.cuda.math import CudaScalars
+from diffkern.targets.cuda.mathdx import Product
+from diffkern.targets.cuda.registers import WARP, shuffle_down, special, synchronize
+from diffkern.targets.emit.facts import analyse, used_values
+from diffkern.targets.emit.frame import summed_type, width
+from diffkern.targets.emit.function import BodyEmitter, not_unrolled
+from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
+from diffkern.targets.emit.memory import with_scopes
+from diffkern.targets.emit.scalars import compare
+from diffkern.targets.emit.types import (
+    F32,
+    F64,
+    I8,
+    I32,
+    I64,
+    VOID,
+    Isa,
+    TargetModule,
+    constant,
+    i32,
+    i64,
+    value_type,
+)
+from diffkern.targets.target import Settings
+
+_TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
+"""llvmlite still spells the types of some pointers: of stack slots, globals and by-value parameters."""
+
+GLOBAL = 1
+"""The address space of global memory."""
+
+SHARED = 3
+"""The address space of shared memory."""
+
+_SHARED_SUMS = 64
+"""More sums than this are added to memory by every warp, not by every block: 64 take 16 KiB of shared memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaModule(KernelModule):
+    """An LLVM module with a kernel for a GPU.
+
+    Attributes
+    ----------
+    shared_bytes : int
+        The shared memory of a block.
+    dynamic_shared_bytes : int
+        The part of it that the launch has to ask for.
+    products : tuple of Product
+        The matrix products that it calls, in program order.
+    block_dim : int or None
+        The only number of threads in a block for which the code is right; None if any is.
+    """
+
+    shared_bytes: int
+    dynamic_shared_bytes: int
+    products: tuple[Product, ...]
+    block_dim: int | None
+
+
+def emit_kernel(
+    fn: Function, symbol: str, isa: Isa, settings: Settings, *, arch: str = "sm_90", block_dim: int | None = None
+) -> CudaModule:
+    """Emit the LLVM module of a kernel.
+
+    Parameters
+    ----------
+    fn
+        A function whose composite mathematics has been expanded.
+    symbol
+        The name of the kernel.
+    isa
+        What the code may use.
+    settings
+        Of the program.
+    arch
+        The architecture, which decides on atomic operations and products of a library.
+    block_dim
+        How many threads every block has, if that is known.
+    """
+    module = TargetModule(symbol, isa)
+    kernel = _Kernel(module, fn, symbol, float_flags(fn, fast_math=settings.fast_math), arch, block_dim)
+    if settings.lineinfo and fn.loc is not None:
+        kernel.lines = Lines(module, kernel.function, fn.loc)
+    if not settings.may_alias:
+        kernel.separate()
+    kernel.emit(settings.checking)
+    if settings.launch_bounds is not None:
+        _annotate(module, kernel.function, settings.launch_bounds)
+    text = _TYPED_POINTER.sub(r"ptr\1", str(module))
+    sites = len(kernel.facts.reduced)
+    dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
+    products = tuple(kernel.products)
+    return CudaModule(text, (symbol,), sites, *kernel.checked, kernel.shared_bytes, dynamic, products, block_dim)
+
+
+def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
+    named = module.add_named_metadata("nvvm.annotations")
+    for name, value in zip(("maxntidx", "minctasm"), bounds, strict=True):
+        if value:
+            named.add(module.add_metadata([function, name, i32(value)]))
+
+
+def alignment(t: Array) -> int:
+    """Bytes to which the elements of an array are aligned: a launch checks the address of its first one.
+
+    Elements of C-contiguous arrays as far as their size and the widest access (16 bytes) allow; scalars otherwise.
+    """
+    if t.layout != "C":
+        return scalar_of(t).itemsize
+    return math.gcd(t.dtype.itemsize, 16)
+
+
+class _Kernel(KernelFrame):
+    """The kernel's function under construction."""
+
+    def __init__(
+        self,
+        module: TargetModule,
+        fn: Function,
+        symbol: str,
+        flags: tuple[str, ...],
+        arch: str,
+        block_dim: int | None,
+    ) -> None:
+        self.arch, self.block_dim = arch, block_dim
+        self.products: dict[Product, None] = {}
+        used = used_values(fn)
+        self.quiet = frozenset(id(op) for op in walk(fn.body) if update_of(op, used) is Update.RED)
+        _, size = abi.layout([p.type for p in fn.params])
+        block_type = ir.PointerType(ir.ArrayType(I64, size // 8))
+        self.function = ir.Function(module, ir.FunctionType(VOID, [block_type]), symbol)
+        self.function.calling_convention = "ptx_kernel"
+        self.function.attributes.add("nounwind")
+        (block,) = self.function.args
+        block.add_attribute("byval")
+        block.attributes.align = 8
+        builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+        super().__init__(module, fn, analyse(fn), builder, block, CudaScalars(builder, module, flags), GLOBAL)
+        self.arrays = {p: dataclasses.replace(a, align=alignment(a.type)) for p, a in self.arrays.items()}
+        self.lines: Lines | None = None
+        self.together = blockwise_op(fn) is not None
+        self.tiled = fn.tiled
+        self.shared_bytes = shared_bytes(fn)
+        self.position: Any = None
+
+    def body(self) -> CudaBody:
+        body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
+        body.quiet, body.lines = self.quiet, self.lines
+        body.arch, body.threads, body.products = self.arch, self.block_dim or 0, self.products
+        return body
+
+    def separate(self) -> None:
+        """Promise that no two array parameters overlap."""
+        written = {Access(op).array for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
+        nothing = self.module.add_metadata([])
+        self.arrays = {
+            p: a if p in written else dataclasses.replace(a, invariant=nothing)
+            for p, a in with_scopes(self.module, self.arrays).items()
+        }
+
+    def thread(self) -> CudaBody:
+        return self.body()
+
+    def threads(self, body: BodyEmitter) -> Iterator[None]:
+        assert isinstance(body, CudaBody)
+        b = self.builder
+        with self.indices() as tid:
+            body.tid = tid
+            if self.together:
+                body.launch = self.in_block(tid)
+            if self.fn.dynamic_shared:
+                body.dynamic_shared = self.dynamic_memory()
+            yield
+            b.debug_metadata = None
+            if self.shared_bytes:
+                synchronize(b)  # before the next round writes to the shared arrays
+
+    def dynamic_memory(self) -> Any:
+        """The shared memory that the launch asks for."""
+        place = ir.GlobalVariable(self.module, ir.ArrayType(I8, 0), "dk_dynamic_shared", addrspace=SHARED)
+        place.linkage, place.align = "external", 16
+        place.type = ir.PointerType(addrspace=SHARED)
+        return place
+
+    def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
+        """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""
+        b = self.builder
+        ntid = special(b, "ntid.x") if self.block_dim is None else i32(self.block_dim)
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(len(tid))]
+        flat = self.flat(list(zip(tid, dims, strict=True))) if tid else self.position
+        index = b.trunc(flat if self.tiled else b.udiv(flat, b.zext(ntid, I64)), I32)
+        return {"block_dim": ntid, "block_thread": special(b, "tid.x"), "block_index": index}
+
+    # -- sums into uniform addresses -----------------------------------------------------------------------------------
+
+    def finish(self, sums: dict[int, list[Any]]) -> None:
+        """Add up the threads' sums of a block; its first thread adds the totals to their destinations."""
+        if not sums:
+            return
+        b = self.builder
+        tid, ntid = special(b, "tid.x"), special(b, "ntid.x")
+        lane, first = b.and_(tid, i32(WARP - 1)), b.and_(tid, i32(-WARP))
+        lanes = b.sub(ntid, first)  # the last warp of a block may be short
+        last = b.sub(b.select(b.icmp_unsigned("<", lanes, i32(WARP)), lanes, i32(WARP)), i32(1))
+        slots = self.summed(sums)
+        values = [self.warp_sum(s, b.load(slot, typ=value_type(s)), last) for slot, s in slots]
+        if len(values) <= _SHARED_SUMS:
+            values = self.block_sums(values, [s for _, s in slots], tid, lane, ntid)
+            chosen = b.icmp_unsigned("==", tid, i32(0))
+        else:
+            chosen = b.icmp_unsigned("==", lane, i32(0))
+        with b.if_then(chosen):
+            for op in self.facts.reduced:
+                count = width(op)
+                self.deliver(op, values[:count])
+                values = values[count:]
+
+    def block_sums(self, values: list[Any], types: list[Scalar], tid: Any, lane: Any, ntid: Any) -> list[Any]:
+        """The sums over the warps of a block, in its first thread; the other threads hold parts of them."""
+        b = self.builder
+        warp = b.lshr(tid, i32(5))
+        warps = b.lshr(b.add(ntid, i32(WARP - 1)), i32(5))
+        places = [self.shared(k, value.type) for k, value in enumerate(values)]
+        with b.if_then(b.icmp_unsigned("==", lane, i32(0))):
+            for value, place in zip(values, places, strict=True):
+                b.store(value, b.gep(place, [i32(0), warp], inbounds=True))
+        synchronize(b)
+        totals = []
+        for s, value, place in zip(types, values, places, strict=True):  # every warp does the same: no branch
+            part = b.load(b.gep(place, [i32(0), lane], inbounds=True), typ=value.type)
+            totals.append(self.warp_sum(s, part, b.sub(warps, i32(1))))
+        return totals
+
+    def shared(self, k: int, ty: Any) -> Any:
+        """Shared memory with a value for each warp of a block."""
+        kind = ir.ArrayType(ty, WARP)
+        self.shared_bytes += WARP * (8 if ty in (F64, I64) else 4 if ty in (F32, I32) else ty.width // 8)
+        place = ir.GlobalVariable(self.module, kind, f"dk_sum_{k}", addrspace=SHARED)
+        place.linkage, place.initializer = "internal", ir.Constant(kind, ir.Undefined)
+        return place
+
+    def deliver(self, op: Op, totals: list[Any]) -> None:
+        """Add a total to its destination."""
+        b, s = self.builder, summed_type(op)
+        # Nothing to add may mean that no thread reached the site, for instance because the element does not exist.
+        wanted: Any = ir.Constant(ir.IntType(1), 0)
+        for total in totals:
+            wanted = b.or_(wanted, b.not_(compare(b, s, "==", total, constant(s, 0))))
+        with b.if_then(wanted):
+            array, pointer = self.destination(op, self.body())
+            add_element(b, array.type.dtype, pointer, "add", totals)
+
+    def warp_sum(self, s: Scalar, value: Any, last: Any) -> Any:
+        """The sum over the lanes up to ``last``, in lane 0; the other lanes hold parts of it."""
+        b = self.builder
+        for distance in (16, 8, 4, 2, 1):
+            other, present = shuffle_down(b, value, i32(distance), last)
+            total = b.fadd(value, other) if s.is_float else b.add(value, other)
+            value = b.select(present, total, value)
+        return value
+
+    # -- the loop over threads -----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def indices(self) -> Iterator[Sequence[Any]]:
+        """The grid-stride loop around the code emitted inside; gives the components of the thread index."""
+        b, arity = self.builder, self.fn.tid_arity
+        first, stride = special(b, "ctaid.x"), special(b, "nctaid.x")
+        if not self.tiled:
+            ntid = special(b, "ntid.x")
+            first, stride = b.add(b.mul(first, ntid), special(b, "tid.x")), b.mul(stride, ntid)
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        if arity == 0:
+            total = dims[0]
+            for d in dims[1:]:
+                total = b.mul(total, d)
+            with self.loop(b.zext(first, I64), total, b.zext(stride, I64)) as t:
+                self.note(t)
+                self.position = t
+                yield ()
+        else:
+            with self.rows(first, stride, dims) as tid:
+                yield tid
+
+    @contextlib.contextmanager
+    def loop(self, first: Any, end: Any, step: Any) -> Iterator[Any]:
+        """A loop over unsigned integers."""
+        b, before = self.builder, self.builder.block
+        head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
+        b.branch(head)
+        b.position_at_end(head)
+        i = b.phi(first.type)
+        i.add_incoming(first, before)
+        b.cbranch(b.icmp_unsigned("<", i, end), body, done)
+        b.position_at_end(body)
+        yield i
+        i.add_incoming(b.add(i, step), b.block)
+        self.back(head)
+        b.position_at_end(done)
+
+    @contextlib.contextmanager
+    def rows(self, first: Any, stride: Any, dims: list[Any]) -> Iterator[Sequence[Any]]:
+        """The loop over an index of one or more axes: a component that leaves its axis is carried to the one before.
+
+        A thread is repeated for every index of the axes that the kernel does not ask for.
+        """
+        b, before, arity = self.builder, self.builder.block, self.fn.tid_arity
+        lengths = [b.trunc(d, I32) for d in dims]
+        repeat = lengths[arity] if arity < abi.MAX_DIMS else None
+        for d in lengths[arity + 1 :]:
+            repeat = b.mul(repeat, d)
+        lengths = lengths[:arity]
+        head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
+        b.branch(head)
+        b.position_at_end(head)
+        r, phis = b.phi(I32), [b.phi(I32) for _ in lengths]
+        for phi, value in zip([r, *phis], [*[i32(0)] * arity, first], strict=True):
+            phi.add_incoming(value, before)
+        carried: Any = phis[-1]
+        components: list[Any] = []
+        for phi, length in zip(reversed(phis[:-1]), reversed(lengths[1:]), strict=True):
+            quotient = b.udiv(carried, length)
+            components.insert(0, b.sub(carried, b.mul(quotient, length)))
+            carried = b.add(phi, quotient)
+        components.insert(0, carried)
+        b.cbranch(b.icmp_unsigned("<", carried, lengths[0]), body, done)
+        b.position_at_end(body)
+        if self.checks is not None:
+            flat = self.flat(list(zip(components, dims, strict=False)))
+            self.note(flat if repeat is None else b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
+        yield components
+        onward: Any = b.add(components[-1], stride)
+        round_after: Any = i32(0)
+        if repeat is not None:
+            following = b.add(r, i32(1))
+            again = b.icmp_unsigned("<", following, repeat)
+            onward, round_after = b.select(again, components[-1], onward), b.select(again, following, i32(0))
+        for phi, value in zip([r, *phis], [round_after, *components[:-1], onward], strict=True):
+            phi.add_incoming(value, b.block)
+        self.back(head)
+        b.position_at_end(done)
+
+    def back(self, head: Any) -> None:
+        """Branch back to the head of a loop over threads."""
+        not_unrolled(self.module, self.builder.branch(head))  # its second turn is rare
+
+    def flat(self, index: Sequence[tuple[Any, Any]]) -> Any:
+        """The flattened index of a thread from components and axes."""
+        b, out = self.builder, i64(0)
+        for component, length in index:
+            out = b.add(b.mul(out, length), b.zext(component, I64))
+        return out
+
+
+__all__ = ["GLOBAL", "CudaModule", "emit_kernel"]

@@ -1,0 +1,151 @@
+"""Special registers and warp operations of the CUDA target as LLVM calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.targets.emit.types import F32, F64, I1, I8, I32, I64, VOID, Builder, i32, i64
+
+FULL_WARP = -1
+WARP = 32
+
+
+def special(b: Builder, name: str) -> Any:
+    """A special register (``tid.x``, ``ntid.x``, ``ctaid.x``, ``nctaid.x``, ``laneid``) as an i32."""
+    return b.call(function(b.module, f"llvm.nvvm.read.ptx.sreg.{name}", I32, []), [])
+
+
+def synchronize(b: Builder) -> None:
+    """Wait for all threads of the block; what they wrote is seen afterwards."""
+    b.call(function(b.module, "llvm.nvvm.barrier0", VOID, []), [])
+
+
+def function(module: ir.Module, name: str, result: Any, args: list[Any]) -> Any:
+    """A declared function, declared on first use."""
+    known = module.globals.get(name)
+    return known if known is not None else ir.Function(module, ir.FunctionType(result, args), name)
+
+
+def shuffle_down(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any, Any]:
+    """The value of the lane that is ``distance`` further, and whether that lane is not behind ``last``.
+
+    All lanes take part; values are of any type of at most 64 bits.
+    """
+    return _shuffle(b, "down", value, distance, last)
+
+
+def shuffle_up(b: Builder, value: Any, distance: Any) -> tuple[Any, Any]:
+    """The value of the lane that is ``distance`` before, and whether there is one; its own value otherwise."""
+    return _shuffle(b, "up", value, distance, i32(0))
+
+
+def _shuffle(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
+    if isinstance(value.type, ir.IntType) and value.type.width < 32:
+        moved, present = _shuffle(b, way, b.zext(value, I32), distance, bound)
+        return b.trunc(moved, value.type), present
+    if value.type in (F32, I32):
+        moved, present = _shuffle_word(b, way, _cast(b, value, I32), distance, bound)
+        return _cast(b, moved, value.type), present
+    bits = _cast(b, value, I64)
+    low, present = _shuffle_word(b, way, b.trunc(bits, I32), distance, bound)
+    high, _ = _shuffle_word(b, way, b.trunc(b.lshr(bits, i64(32)), I32), distance, bound)
+    moved = b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), i64(32)))
+    return _cast(b, moved, value.type), present
+
+
+def _cast(b: Builder, value: Any, ty: Any) -> Any:
+    return value if value.type == ty else b.bitcast(value, ty)
+
+
+def _shuffle_word(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
+    result = ir.LiteralStructType([I32, I1])
+    fn = function(b.module, f"llvm.nvvm.shfl.sync.{way}.i32p", result, [I32] * 4)
+    pair = b.call(fn, [i32(FULL_WARP), value, distance, bound])
+    return b.extract_value(pair, 0), b.extract_value(pair, 1)
+
+
+_NUMBERS = {F32: ("f32", "f"), F64: ("f64", "d"), I32: ("u32", "r"), I64: ("u64", "l")}
+_PLACES = {1: "gpu.global", 3: "cta.shared"}
+"""The scope and the memory of an atomic operation, by address space."""
+
+
+def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: bool = False) -> None:
+    """Update a number in memory atomically, without asking for the old value.
+
+    The kinds are ``add``, ``min``, ``max``, ``and``, ``or`` and ``xor``, all but ``add`` of integers alone.
+    """
+    name, letter = _NUMBERS[value.type]
+    if kind in ("and", "or", "xor"):
+        name, signed = name.replace("u", "b"), False
+    if signed and kind != "add":
+        name = name.replace("u", "s")
+    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.{kind}.{name} [$0], $1;"
+    fn = _instruction(b.module, f"dk_red_{kind}_{name}", VOID, pointer.type, value.type, text, f"l,{letter}")
+    b.call(fn, [pointer, value])
+
+
+def word_of_half(b: Builder, pointer: Any) -> tuple[Any, Any]:
+    """The address of the 32 bits in which 16 bits lie, and whether they are the upper ones."""
+    upper = b.trunc(b.lshr(b.ptrtoint(pointer, I64), i64(1)), I1)
+    return b.gep(pointer, [b.select(upper, i64(-2), i64(0))], source_etype=I8), upper
+
+
+def add_half_quietly(b: Builder, name: str, word: Any, upper: Any, value: Any) -> None:
+    """Add 16 bits that are an ``f16`` or ``bf16`` to such a number in memory atomically, with one instruction.
+
+    The hardware adds pairs alone: the number's neighbour in its word gets -0, which changes no number.
+    """
+    wide = b.zext(value, I32)
+    pair = b.select(upper, b.or_(b.shl(wide, i32(16)), i32(0x8000)), b.or_(wide, i32(-0x80000000)))
+    # The instruction exists for subnormal numbers that are kept, and wants that to be said.
+    text = f"red.relaxed.{_PLACES[word.type.addrspace]}.add.noftz.{name}x2 [$0], $1;"
+    fn = _instruction(b.module, f"dk_red_add_{name}x2", VOID, word.type, I32, text, "l,r")
+    b.call(fn, [word, pair])
+
+
+def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:
+    """Add to a number in memory atomically; returns the old value."""
+    name, letter = _NUMBERS[value.type]
+    text = f"atom.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} $0, [$1], $2;"
+    operands = f"={letter},l,{letter}"
+    fn = _instruction(b.module, f"dk_atom_add_{name}", value.type, pointer.type, value.type, text, operands)
+    return b.call(fn, [pointer, value])
+
+
+def _instruction(module: ir.Module, name: str, result: Any, place: Any, value: Any, text: str, operands: str) -> Any:
+    """A function that is one instruction on an address and a value."""
+    symbol = f"{name}_{place.addrspace}"
+    known = module.globals.get(symbol)
+    if known is not None:
+        return known
+    fn = ir.Function(module, ir.FunctionType(result, [place, value]), symbol)
+    fn.linkage = "internal"
+    fn.attributes.add("alwaysinline")
+    b = ir.IRBuilder(fn.append_basic_block("entry"))
+    out = b.asm(fn.function_type, text, operands, fn.args, True)
+    if result == VOID:
+        b.ret_void()
+    else:
+        b.ret(out)
+    return fn
+
+
+def approximate(b: Builder, name: str, *args: Any) -> Any:
+    """The hardware's approximation ``rcp``, ``rsqrt``, ``sqrt``, ``sin``, ``cos`` or ``div`` of float32.
+
+    It takes and gives no subnormal numbers.
+    """
+    symbol = f"dk_approximate_{name}"
+    fn = b.module.globals.get(symbol)
+    if fn is None:
+        fn = ir.Function(b.module, ir.FunctionType(F32, [F32] * len(args)), symbol)
+        fn.linkage = "internal"
+        for attribute in ("alwaysinline", "nounwind", "readnone"):
+            fn.attributes.add(attribute)
+        inner = ir.IRBuilder(fn.append_basic_block("entry"))
+        operands = ", ".join(f"${k}" for k in range(1 + len(args)))
+        text = f"{name}.approx.ftz.f32 {operands};"
+        inner.ret(inner.asm(fn.function_type, text, ",".join(["=f", *"f" * len(args)]), fn.args, False))
+    return b.call(fn, args)

@@ -1,0 +1,180 @@
+"""The compilers for CUDA, named here and nowhere else.
+
+LLVM's own NVPTX back end (of llvmlite) makes PTX. Where other LTO code is to be inlined, libNVVM makes LTO code of the
+same module, and nvJitLink the PTX of the two. It assembles either PTX to a cubin. No driver is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Literal
+
+from llvmlite import binding as llvm
+
+from diffkern import wheels
+from diffkern.errors import CompileError
+from diffkern.forks import free_in_child
+from diffkern.interrupts import interruptible
+from diffkern.targets.cuda import libdevice
+from diffkern.targets.cuda.dialect import convert
+
+TRIPLE = "nvptx64-nvidia-cuda"
+DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+
+ARCHITECTURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_89": "+ptx81", "sm_90": "+ptx81",
+                 "sm_100": "+ptx86", "sm_103": "+ptx88", "sm_120": "+ptx87"}  # fmt: skip
+"""What can be compiled for, each with the version of PTX it goes through."""
+
+OPAQUE_SINCE = 100
+"""From this architecture on libNVVM reads pointers without element types."""
+
+_lock = free_in_child(threading.Lock())
+
+
+@functools.cache
+def machine(arch: str) -> Any:
+    """LLVM's description of an architecture.
+
+    Raises
+    ------
+    CompileError
+        If there is no such architecture.
+    """
+    if arch not in ARCHITECTURES:
+        raise CompileError(f"there is no CUDA target {arch!r}", remedy=f"take one of {', '.join(ARCHITECTURES)}")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, features=ARCHITECTURES[arch], opt=3)
+
+
+def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, ...]) -> Any:
+    """Parse, verify and optimise a module, with functions of NVIDIA's mathematical library linked in."""
+    with _lock:
+        target = machine(arch)
+        module = llvm.parse_assembly(text)
+        if library:
+            module.link_in(llvm.parse_assembly(libdevice.functions(library, TRIPLE, DATA_LAYOUT)))
+        for f in module.functions:
+            if not f.is_declaration and f.name not in public:
+                f.linkage = llvm.Linkage.internal
+                if any(b"inlinehint" in group for group in f.attributes):
+                    f.add_function_attribute("alwaysinline")
+        module.verify()
+        builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
+        _passes().run(module, builder)
+        return module
+
+
+def _passes() -> Any:
+    """What the back end and the assembler, which both optimise too, are not as good at.
+
+    LLVM's usual pipeline takes three times as long for the same machine code. Nothing unrolls here: the assembler does,
+    by 4, where a loop has its condition at the end.
+    """
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_loop_simplify_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
+
+
+@functools.cache
+def bindings(name: Literal["nvjitlink", "nvvm"]) -> Any:
+    """The module of ``cuda.bindings`` for a library, with the library loaded.
+
+    Raises
+    ------
+    CompileError
+        If one of the two is not installed.
+    """
+    try:
+        wheels.load({"nvjitlink": "libnvJitLink.so.*", "nvvm": "libnvvm.so.*"}[name])
+        module = import_module(f"cuda.bindings.{name}")
+        module.version()
+    except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: of the search in cuda.pathfinder
+        raise libdevice.absent(error) from error
+    return module
+
+
+def warm_up(arch: str) -> None:
+    """Load what compiling for an architecture needs, so that processes forked from this one have it."""
+    bindings("nvjitlink")
+    interruptible(lambda: (machine(arch), libdevice.load()))
+
+
+def ptx(module: Any, arch: str) -> str:
+    """The PTX of an optimised module."""
+    with _lock:
+        text = str(machine(arch).emit_assembly(module))
+    # LLVM takes the widest scope here; a launch is on one device, as for all other atomic operations.
+    return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas")
+
+
+def ltoir(text: str, symbol: str, arch: str) -> bytes:
+    """LTO code of an unoptimised module, which nvJitLink can inline other LTO code into."""
+    nvvm = bindings("nvvm")
+    machine(arch)
+    number = arch.removeprefix("sm_")
+    code = convert(text, symbol, typed=int(number) < OPAQUE_SINCE).encode()
+    library = libdevice.bitcode()
+    program = nvvm.create_program()
+    try:
+        nvvm.add_module_to_program(program, code, len(code), symbol)
+        nvvm.lazy_add_module_to_program(program, library, len(library), "libdevice")
+        options = [f"-arch=compute_{number}", "-opt=3", "-gen-lto"]
+        try:
+            nvvm.compile_program(program, len(options), options)
+        except nvvm.nvvmError as error:
+            log = bytearray(nvvm.get_program_log_size(program))
+            nvvm.get_program_log(program, log)
+            raise CompileError(f"libNVVM: {_text(log)} ({error})") from error
+        out = bytearray(nvvm.get_compiled_result_size(program))
+        nvvm.get_compiled_result(program, out)
+        return bytes(out)
+    finally:
+        nvvm.destroy_program(program)
+
+
+def link(inputs: Sequence[bytes], arch: str, name: str) -> str:
+    """The PTX of pieces of LTO code that are optimised together."""
+    # What is linked brings thousands of constants that no kernel reads, with names of hundreds of letters.
+    options = [f"-arch={arch}", "-O3", "-lto", "-ptx", "-optimize-unused-variables"]
+    return _text(_nvjitlink(options, "LTOIR", inputs, "linked_ptx", name))
+
+
+def assemble(text: str, arch: str, name: str, *, lineinfo: bool = False) -> bytes:
+    """The cubin of a PTX module."""
+    options = [f"-arch={arch}", "-O3", *(["-lineinfo"] if lineinfo else [])]
+    return bytes(_nvjitlink(options, "PTX", [text.encode()], "linked_cubin", name))
+
+
+def _nvjitlink(options: list[str], kind: str, inputs: Sequence[bytes], result: str, name: str) -> bytearray:
+    """What nvJitLink makes of inputs of one kind: a ``linked_cubin``, or ``linked_ptx``."""
+    nvjitlink = bindings("nvjitlink")
+    handle = nvjitlink.create(len(options), options)
+    try:
+        try:
+            for data in inputs:
+                nvjitlink.add_data(handle, getattr(nvjitlink.InputType, kind), data, len(data), name)
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = bytearray(nvjitlink.get_error_log_size(handle))
+            nvjitlink.get_error_log(handle, log)
+            raise CompileError(f"nvJitLink: {_text(log)} ({error})") from error
+        out = bytearray(getattr(nvjitlink, f"get_{result}_size")(handle))
+        getattr(nvjitlink, f"get_{result}")(handle, out)
+        return out
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _text(log: bytearray) -> str:
+    return log.decode(errors="replace").rstrip("\0").strip()

@@ -1,0 +1,1 @@
+"""IR to LLVM, shared by the targets: scalar operations, memory, control flow."""

@@ -1,0 +1,103 @@
+"""Facts about a function that the LLVM spelling needs before it starts.
+
+In: a function without composite mathematics. Out: which values are needed as exact 64-bit indices, which sites are
+summed per chunk, how large the loop stacks are, and which literals occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from diffkern.analysis.sums import needed_for, uniform_sums, used_values
+from diffkern.analysis.uniformity import launch_values
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Kind, Scalar, Stack
+from diffkern.ir.views import Access
+from diffkern.ops.table import lookup
+
+__all__ = ["ACCESSES", "Facts", "analyse", "invariant_ops", "stack_size", "used_values"]
+
+ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
+"""The ops that touch an array element."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known about a function.
+
+    Attributes
+    ----------
+    invariant
+        Values that are the same for every thread, each with the op that computes it (None for a parameter).
+    exact
+        Integer results of which an index is computed: they are computed once more in 64 bits, where nothing wraps.
+    reduced
+        ``atomic`` and ``accumulate`` ops whose address is the same for all threads: summed per chunk.
+    stack_bytes
+        Bytes of loop stacks per nesting level; stacks of one level are never alive together.
+    buffers
+        Memory of a thread that its tiles have become.
+    literals
+        The different floating-point literals, each of which a vectorised loop keeps in a register or on the stack.
+    """
+
+    invariant: dict[Value, Op | None] = field(default_factory=dict)
+    exact: set[Value] = field(default_factory=set)
+    reduced: list[Op] = field(default_factory=list)
+    stack_bytes: dict[int, int] = field(default_factory=dict)
+    buffers: list[Value] = field(default_factory=list)
+    literals: set[float] = field(default_factory=set)
+
+
+def analyse(fn: Function) -> Facts:
+    """Collect the facts."""
+    facts = Facts()
+    ops = list(walk(fn.body))
+    for op in ops:
+        if op.name == "const" and op.attrs["type"].is_float:
+            facts.literals.add(op.attrs["value"])
+        elif op.name == "buffer_new":
+            facts.buffers.append(op.result)
+        elif op.name == "stack_new":
+            t = op.attrs["type"]
+            facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
+    facts.exact = _exact(ops)
+    facts.invariant = launch_values(fn)
+    facts.reduced = uniform_sums(fn, facts.invariant, used_values(fn))
+    return facts
+
+
+def stack_size(t: Stack) -> int:
+    """Bytes of a loop stack, each field padded to 8 bytes a block of all slots."""
+    return sum((f.itemsize * t.slots + 7) // 8 * 8 for f in t.fields)
+
+
+def _exact(ops: Iterable[Op]) -> set[Value]:
+    wanted: set[Value] = set()
+    exact: set[Value] = set()
+    for op in reversed(list(ops)):
+        if op.name in ACCESSES:
+            wanted.update(Access(op).index)
+        elif lookup(op.name).affine or op.name == "cast":
+            (result,) = op.results
+            if result in wanted and all(_is_signed(v) for v in (result, *op.operands)):
+                if op.name == "cast" and _bits(result) < _bits(op.operands[0]):
+                    continue
+                exact.add(result)
+                wanted.update(op.operands)
+    return exact
+
+
+def _is_signed(v: Value) -> bool:
+    """Narrow integers wrap on purpose; int32 and int64 do not, where they index."""
+    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT and v.type.bits >= 32
+
+
+def _bits(v: Value) -> int:
+    return v.type.bits if isinstance(v.type, Scalar) else 0
+
+
+def invariant_ops(op: Op, facts: Facts) -> list[Op]:
+    """The ops that the indices of an access are computed by, definitions before uses."""
+    return needed_for(op, facts.invariant)

@@ -1,0 +1,128 @@
+"""A function under construction that reads its parameters from the argument block: what all targets have in common.
+
+In: a function's IR, and the LLVM function that is being built with the pointer to the block. Out: the parameters as
+arrays and values of LLVM, slots for the sums into uniform addresses, and where those sums go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern import abi
+from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.types import Array, Element, Scalar, scalar_of
+from diffkern.ir.types import value_type as held_type
+from diffkern.ir.views import Access
+from diffkern.targets.emit.facts import Facts, invariant_ops
+from diffkern.targets.emit.function import BodyEmitter
+from diffkern.targets.emit.memory import ArrayRef, address, element_size, load_array, load_element
+from diffkern.targets.emit.scalars import ScalarEmitter
+from diffkern.targets.emit.types import I8, I64, Builder, constant, i64, value_type
+
+__all__ = ["Frame", "summed_type", "width"]
+
+
+class Frame:
+    """A function and its parameters.
+
+    Parameters
+    ----------
+    module, fn, facts
+        What it is part of, its IR, and what is known of that.
+    builder
+        At the entry of the LLVM function.
+    block
+        Pointer to the argument block.
+    scalars
+        How scalars are computed.
+    space : int, optional
+        The address space of the arrays' elements.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        fn: Function,
+        facts: Facts,
+        builder: Builder,
+        block: Any,
+        scalars: ScalarEmitter,
+        space: int = 0,
+    ) -> None:
+        self.module, self.fn, self.facts = module, fn, facts
+        self.builder, self.block, self.scalars = builder, block, scalars
+        self.arrays: dict[Value, ArrayRef] = {}
+        self.values: dict[Value, tuple[Any, ...]] = {}
+        fields, _ = abi.layout([p.type for p in fn.params])
+        for p, place in zip(fn.params, fields, strict=True):
+            if isinstance(p.type, Array):
+                self.arrays[p] = load_array(builder, block, place.offset, p.type, space)
+            else:
+                self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
+
+    def header(self, offset: int) -> Any:
+        """A field of the header of the argument block."""
+        b = self.builder
+        return b.load(b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8), typ=I64)
+
+    def by_value(self, t: Element, offset: int) -> tuple[Any, ...]:
+        """The components of a parameter by value."""
+        b = self.builder
+        passed = abi.passed_type(t)
+        pointer = b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8)
+        return tuple(load_element(b, passed, pointer))  # type: ignore[arg-type]
+
+    def stacks(self) -> dict[int, Any]:
+        """Memory for the loops' stacks, by level."""
+        b = self.builder
+        return {
+            level: _untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8)))
+            for level, size in sorted(self.facts.stack_bytes.items())
+        }
+
+    def accumulators(self) -> dict[int, list[Any]]:
+        """A slot, which holds 0, for each component of the sums into uniform addresses, by identity of the op."""
+        return {id(op): self._slots(op) for op in self.facts.reduced}
+
+    def _slots(self, op: Op) -> list[Any]:
+        b, s = self.builder, summed_type(op)
+        slots = [b.alloca(value_type(s)) for _ in range(width(op))]
+        for slot in slots:
+            b.store(constant(s, 0), slot)
+        return slots
+
+    def summed(self, sums: dict[int, list[Any]]) -> list[tuple[Any, Scalar]]:
+        """All slots in the order of the program, each with its type."""
+        return [(slot, summed_type(op)) for op in self.facts.reduced for slot in sums[id(op)]]
+
+    def destination(self, op: Op, body: BodyEmitter) -> tuple[ArrayRef, Any]:
+        """The array and the element that a sum is for; its index is computed once more, by what all threads share."""
+        for needed in invariant_ops(op, self.facts):
+            body.op(needed)
+        array = self.arrays[Access(op).array]
+        indices = [body.index(v) for v in Access(op).index]
+        return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+
+
+def width(op: Op) -> int:
+    """How many scalars an update adds."""
+    return element_size(_array(op).dtype)
+
+
+def summed_type(op: Op) -> Scalar:
+    """The scalar type in which an update is summed: that of its values."""
+    return scalar_of(held_type(_array(op).dtype))
+
+
+def _array(op: Op) -> Array:
+    array = Access(op).array.type
+    assert isinstance(array, Array)
+    return array
+
+
+def _untyped(slot: Any) -> Any:
+    """A stack slot as an opaque pointer: llvmlite still gives ``alloca`` a typed one."""
+    slot.type = ir.PointerType()
+    return slot

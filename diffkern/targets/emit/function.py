@@ -1,0 +1,492 @@
+"""The body of a thread as LLVM: regions become basic blocks, carried values become phis.
+
+In: a function without composite mathematics, and the argument block. Out: code appended to an LLVM function. A value
+of the IR is held as the tuple of its scalar components, so composites live in registers; an array is an ``ArrayRef``
+and a loop stack a ``StackRef``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir.values import MDValue
+
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
+from diffkern.ir.types import value_type as held_type
+from diffkern.ir.views import Access, For, If, Slot, While
+from diffkern.targets.emit.buffers import Scratch
+from diffkern.targets.emit.checks import Checks
+from diffkern.targets.emit.facts import ACCESSES, Facts, stack_size
+from diffkern.targets.emit.matmul import Shape, matmul_function
+from diffkern.targets.emit.memory import (
+    ArrayRef,
+    add_element,
+    address,
+    atomic_element,
+    component,
+    element_size,
+    is_neutral,
+    load_element,
+    store_element,
+)
+from diffkern.targets.emit.scalars import ScalarEmitter, is_scalar_op
+from diffkern.targets.emit.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
+
+
+@dataclass(frozen=True, slots=True)
+class StackRef:
+    """A loop stack: its fields one after the other, each a block of all slots."""
+
+    type: Stack
+    base: Any
+
+    def pointer(self, b: Builder, index: int, slot: Any) -> Any:
+        """Pointer to one field of a slot."""
+        offset = stack_size(Stack(self.type.fields[:index], self.type.slots))
+        t = self.type.fields[index]
+        assert not isinstance(t, Tile)
+        flat = b.mul(b.sext(slot, I64), i64(element_size(t)), flags=("nsw",))
+        start = b.gep(self.base, [i64(offset)], inbounds=True, source_etype=I8)
+        return b.gep(start, [flat], inbounds=True, source_etype=memory_type(scalar_of(t)))
+
+
+@dataclass(slots=True)
+class BodyEmitter:
+    """Emits the ops of one thread at the builder's position.
+
+    Attributes
+    ----------
+    tid
+        The components of the thread index, as int32; empty where no thread index exists (``finish``).
+    sums
+        For each op summed per chunk: the accumulators of its components.
+    stacks
+        One block of memory per nesting level of loop stacks.
+    checks
+        What looks for mistakes at run time; None in release programs.
+    scratch
+        The buffers of the thread; None where tiles lie in arrays of the block.
+    vector_bytes
+        How wide the target's vectors are.
+    launch
+        In a kernel whose threads work in blocks: what the indices of the block are, by op.
+    moved
+        Ops that are emitted elsewhere, ahead of the code of the thread.
+    """
+
+    builder: Builder
+    scalars: ScalarEmitter
+    facts: Facts
+    arrays: dict[Value, ArrayRef]
+    values: dict[Value, tuple[Any, ...]]
+    tid: Sequence[Any] = ()
+    sums: dict[int, list[Any]] = field(default_factory=dict)
+    stacks: dict[int, Any] = field(default_factory=dict)
+    exact: dict[Value, Any] = field(default_factory=dict)
+    stack_refs: dict[Value, StackRef] = field(default_factory=dict)
+    checks: Checks | None = None
+    scratch: Scratch | None = None
+    vector_bytes: int = 16
+    launch: dict[str, Any] = field(default_factory=dict)
+    moved: frozenset[Op] = frozenset()
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def scalar(self, v: Value) -> Any:
+        (out,) = self.values[v]
+        return out
+
+    def index(self, v: Value) -> Any:
+        """An integer value as an exact 64-bit index."""
+        known = self.exact.get(v)
+        if known is not None:
+            return known
+        t, x = v.type, self.scalar(v)
+        assert isinstance(t, Scalar)
+        if isinstance(x, ir.Constant):
+            return i64(x.constant)
+        if t.bits == 64:
+            return x
+        return self.builder.sext(x, I64) if t.kind is Kind.INT else self.builder.zext(x, I64)
+
+    def phis(self, types: Sequence[Type]) -> list[list[Any]]:
+        out = []
+        for t in types:
+            s = held_type(t)  # type: ignore[arg-type]
+            out.append([self.builder.phi(value_type(scalar_of(s))) for _ in range(element_size(s))])
+        return out
+
+    def connect(self, phis: list[list[Any]], values: Sequence[tuple[Any, ...]], block: Any) -> None:
+        for group, parts in zip(phis, values, strict=True):
+            for phi, part in zip(group, parts, strict=True):
+                phi.add_incoming(part, block)
+
+    def define(self, values: Sequence[Value], parts: Sequence[Sequence[Any]]) -> None:
+        for v, p in zip(values, parts, strict=True):
+            self.values[v] = tuple(p)
+
+    # -- ops ---------------------------------------------------------------------------------------------------------
+
+    def region(self, region: Region) -> list[tuple[Any, ...]]:
+        """Emit the ops of a region; returns what it yields."""
+        for op in region.ops:
+            if op not in self.moved:
+                self.op(op)
+        return [self.values[v] for v in region.yields]
+
+    def op(self, op: Op) -> None:
+        if is_scalar_op(op.name):
+            args = [self.scalar(v) for v in op.operands]
+            result = self.scalars.emit(op, args)
+            if self.checks is not None:
+                self.checks.arithmetic(op, args, result)
+            self.values[op.result] = (result,)
+            if op.result in self.facts.exact:
+                self.exact[op.result] = self.exact_form(op)
+            return
+        method = _SPELLED.get(op.name)
+        if method is None:
+            raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
+        emit = getattr(self, method)
+        if self.checks is not None and op.name in ACCESSES:
+            self.checked(op, self.checks, emit)
+        else:
+            emit(op)
+
+    def checked(self, op: Op, checks: Checks, emit: Callable[[Op], None]) -> None:
+        """Emit an access that is skipped where it is a mistake; what it would have read is 0 then."""
+        b = self.builder
+        indices = [self.index(v) for v in Access(op).index]
+        allowed = checks.access(op, self.arrays[Access(op).array], indices)
+        before = b.block
+        access, done = b.append_basic_block("access"), b.append_basic_block("skipped")
+        b.cbranch(allowed, access, done)
+        b.position_at_end(access)
+        emit(op)
+        after = b.block
+        b.branch(done)
+        b.position_at_end(done)
+        phis = self.phis([r.type for r in op.results])
+        for group, r in zip(phis, op.results, strict=True):
+            zeros = tuple(constant(scalar_of(held_type(r.type)), 0) for _ in group)  # type: ignore[arg-type]
+            self.connect([group], [zeros], before)
+            self.connect([group], [self.values[r]], after)
+        self.define(op.results, phis)
+
+    def exact_form(self, op: Op) -> Any:
+        b, args = self.builder, [self.index(v) for v in op.operands]
+        # Where an index is checked it must be a number, however far it is outside.
+        exact = ("nsw",) if self.checks is None else ()
+        match op.name:
+            case "cast":
+                return args[0]
+            case "neg":
+                return b.sub(i64(0), args[0], flags=exact)
+            case name:
+                return getattr(b, name)(*args, flags=exact)
+
+    def construct(self, op: Op) -> None:
+        self.values[op.result] = tuple(self.scalar(v) for v in op.operands)
+
+    def extract(self, op: Op) -> None:
+        self.values[op.result] = (self.values[op.operands[0]][op.attrs["index"]],)
+
+    def thread_index(self, op: Op) -> None:
+        self.values[op.result] = (self.tid[op.attrs["axis"]],)
+
+    def block_index(self, op: Op) -> None:
+        name = op.name if op.name != "extent" else f"extent{op.attrs['axis']}"
+        self.values[op.result] = (self.launch[name],)
+
+    def shared_new(self, op: Op) -> None:
+        """Memory of the block, which is one thread here."""
+        t, shape = op.result.type, op.attrs["shape"]
+        assert isinstance(t, Array)
+        s = scalar_of(t.dtype)
+        count = element_size(t.dtype) * math.prod(shape)
+        with self.builder.goto_entry_block():
+            data = self.builder.alloca(ir.ArrayType(I64, (count * s.itemsize + 7) // 8))
+        data.type = ir.PointerType()  # llvmlite still gives alloca a typed pointer
+        lengths = tuple(i64(n) for n in shape)
+        self.arrays[op.result] = ArrayRef(t, data, lengths, tuple(i64(0) for _ in shape))
+
+    def barrier(self, op: Op) -> None:
+        """Wait for the other threads of the block; a target whose threads are blocks has none."""
+        raise CompileError("a barrier has no form on this target", loc=op.loc)
+
+    def buffer_product(self, op: Op) -> None:
+        """Call a library's product of matrices; a target with such a library does."""
+        raise CompileError("a library's matrix product has no form on this target", loc=op.loc)
+
+    def lane_left(self, op: Op) -> None:
+        """Ask another thread of the warp; a target whose threads are in warps has them."""
+        raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
+
+    def shape(self, op: Op) -> None:
+        length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
+        self.values[op.result] = (self.builder.trunc(length, I32),)
+        self.exact[op.result] = length
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def element(self, op: Op) -> tuple[ArrayRef, Any]:
+        array = self.arrays[Access(op).array]
+        indices = [self.index(v) for v in Access(op).index]
+        pointer = address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        aligned = op.attrs.get("aligned")
+        return array if aligned is None else dataclasses.replace(array, align=aligned), pointer
+
+    def aligned(self, op: Op) -> None:
+        """Whether an array begins at a multiple of so many bytes."""
+        place = self.builder.ptrtoint(self.arrays[op.operands[0]].data, I64)
+        rest = self.builder.and_(place, i64(op.attrs["bytes"] - 1))
+        self.values[op.result] = (self.builder.icmp_unsigned("==", rest, i64(0)),)
+
+    def load(self, op: Op) -> None:
+        array, pointer = self.element(op)
+        self.values[op.result] = tuple(load_element(self.builder, array.type.dtype, pointer, array))
+
+    def store(self, op: Op) -> None:
+        array, pointer = self.element(op)
+        store_element(self.builder, array.type.dtype, pointer, self.values[Access(op).value], array)
+
+    def atomic(self, op: Op) -> None:
+        if self.summed(op, op.attrs["kind"]):
+            self.values[op.result] = self.values[Access(op).value]  # never used
+            return
+        array, pointer = self.element(op)
+        parts, kind = self.values[Access(op).value], op.attrs["kind"]
+        if op.attrs.get("augmented") and len(parts) > 1:
+            self.update_parts(op, scalar_of(array.type.dtype), pointer, parts)
+            self.values[op.result] = tuple(parts)  # never used
+            return
+        self.values[op.result] = tuple(self.update(op, array.type.dtype, pointer, kind, parts))
+
+    def update_parts(self, op: Op, s: Scalar, pointer: Any, parts: Sequence[Any]) -> None:
+        """Update those components of an element that an augmented assignment changes."""
+        for k, part in enumerate(parts):
+            if not is_neutral(op.attrs["kind"], part):
+                self.update(op, s, component(self.builder, s, pointer, k), op.attrs["kind"], [part])
+
+    def accumulate(self, op: Op) -> None:
+        if self.summed(op, "add"):
+            return
+        array, pointer = self.element(op)
+        parts = self.values[Access(op).value]
+        if op.attrs["mode"] == "plain":
+            add_element(self.builder, array, pointer, parts, self.scalars.flags)
+        else:
+            self.update(op, array.type.dtype, pointer, "add", parts)
+
+    def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
+        """Update an element atomically; returns the old components."""
+        return atomic_element(self.builder, t, pointer, kind, parts)
+
+    def summed(self, op: Op, kind: str) -> bool:
+        """Add to the accumulators of the chunk, if the op has some."""
+        accumulators = self.sums.get(id(op))
+        if accumulators is None:
+            return False
+        b = self.builder
+        for slot, part in zip(accumulators, self.values[Access(op).value], strict=True):
+            old = b.load(slot, typ=part.type)
+            if isinstance(part.type, ir.IntType):
+                new = b.add(old, part) if kind == "add" else b.sub(old, part)
+            else:
+                # The order of the partial sums is nobody's promise, so LLVM may keep one per SIMD lane.
+                combine = b.fadd if kind == "add" else b.fsub
+                new = combine(old, part, flags=("reassoc", *self.scalars.flags))
+            b.store(new, slot)
+        return True
+
+    # -- buffers -----------------------------------------------------------------------------------------------------
+
+    def buffer_new(self, op: Op) -> None:
+        """Nothing: buffers are there before the first thread."""
+
+    def buffer_get(self, op: Op) -> None:
+        assert self.scratch is not None
+        self.values[op.result] = tuple(self.scratch.get(op.operands[0], self.index(op.operands[1])))
+
+    def buffer_set(self, op: Op) -> None:
+        assert self.scratch is not None
+        buffer, index, value = op.operands
+        self.scratch.put(buffer, self.index(index), self.values[value])
+
+    def buffer_matmul(self, op: Op) -> None:
+        shape = Shape(**{k: op.attrs[k] for k in ("m", "n", "k", "trans_a", "add")})
+        module, dtype = self.scalars.module, scalar_of(op.operands[0].type)
+        function = matmul_function(module, dtype, shape, self.scalars.flags, self.vector_bytes)
+        assert self.scratch is not None
+        call = self.builder.call(function, [self.scratch.pointers[v] for v in op.operands])
+        self.scratch.tag(call, *op.operands)
+
+    # -- loop stacks ---------------------------------------------------------------------------------------------------
+
+    def stack_new(self, op: Op) -> None:
+        t = op.attrs["type"]
+        self.stack_refs[op.result] = StackRef(t, self.stacks[t.level])
+
+    def stack_get(self, op: Op) -> None:
+        stack, k = self.stack_refs[Slot(op).stack], op.attrs["field"]
+        pointer = stack.pointer(self.builder, k, self.scalar(Slot(op).slot))
+        self.values[op.result] = tuple(load_element(self.builder, stack.type.fields[k], pointer))
+
+    def stack_set(self, op: Op) -> None:
+        stack, slot = self.stack_refs[Slot(op).stack], self.scalar(Slot(op).slot)
+        for k, v in enumerate(Slot(op).values):
+            pointer = stack.pointer(self.builder, k, slot)
+            store_element(self.builder, v.type, pointer, self.values[v])  # type: ignore[arg-type]
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def branch(self, op: Op) -> None:
+        b = self.builder
+        then, orelse, done = (b.append_basic_block(n) for n in ("then", "else", "endif"))
+        b.cbranch(self.scalar(If(op).condition), then, orelse)
+        arms = []
+        for block, region in zip((then, orelse), op.regions, strict=True):
+            b.position_at_end(block)
+            values = self.region(region)
+            arms.append((values, b.block))
+            b.branch(done)
+        b.position_at_end(done)
+        phis = self.phis([r.type for r in op.results])
+        for values, block in arms:
+            self.connect(phis, values, block)
+        self.define(op.results, phis)
+
+    def loop_while(self, op: Op) -> None:
+        b = self.builder
+        before = b.block
+        head, body, done = (b.append_basic_block(n) for n in ("while", "do", "endwhile"))
+        b.branch(head)
+        b.position_at_end(head)
+        phis = self.phis([r.type for r in op.results])
+        loop = While(op)
+        self.connect(phis, [self.values[v] for v in loop.init], before)
+        self.define(loop.tested, phis)
+        ((go,),) = self.region(loop.test)
+        if self.checks is not None:
+            go = b.and_(go, self.checks.none_found())  # a skipped access may be what the loop waits for
+        b.cbranch(go, body, done)
+        b.position_at_end(body)
+        self.define(loop.carried, phis)
+        values = self.region(loop.body)
+        self.connect(phis, values, b.block)
+        b.branch(head)
+        b.position_at_end(done)
+        self.define(op.results, phis)
+
+    def goes_on(self, count: Any, trips: Any) -> Any:
+        """Whether a counted loop makes another trip."""
+        return self.builder.icmp_unsigned("<", count, trips)
+
+    def loop_for(self, op: Op) -> None:
+        b = self.builder
+        loop = For(op)
+        t = loop.start.type
+        assert isinstance(t, Scalar)
+        lo, hi, step = map(self.scalar, loop.bounds)
+        ahead = bool(op.attrs.get("ahead"))  # the step is positive, and no index and step add up beyond the type
+        trips = None if ahead else trip_count(b, t, lo, hi, step)
+        if self.checks is not None and not ahead:
+            self.checks.step(op, step)
+        before = b.block
+        head, body, done = (b.append_basic_block(n) for n in ("for", "body", "endfor"))
+        b.branch(head)
+        b.position_at_end(head)
+        count, i = b.phi(I64), b.phi(value_type(t))
+        phis = self.phis([r.type for r in op.results])
+        self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in loop.init)], before)
+        go = b.icmp_signed("<", i, hi) if ahead else self.goes_on(count, trips)
+        b.cbranch(go, body, done)
+        b.position_at_end(body)
+        self.define((loop.index, *loop.carried), [[i], *phis])
+        if op.attrs.get("threads") and self.checks is not None:
+            self.checks.thread = b.add(
+                b.mul(self.launch["block"], b.sext(self.launch["block_dim"], I64)), b.sext(i, I64)
+            )
+        values = self.region(loop.body)
+        # Only the value after the last trip can leave the range of the type, and nothing uses that one.
+        following = b.add(i, step, flags=("nsw",) if t.kind is Kind.INT else ())
+        counted = b.add(count, i64(1), flags=("nuw",))
+        self.connect([[count], [i], *phis], [(counted,), (following,), *values], b.block)
+        back = b.branch(head)
+        if op.attrs.get("rolled"):
+            not_unrolled(b.module, back)
+        b.position_at_end(done)
+        self.define(op.results, phis)
+
+
+def not_unrolled(module: Any, branch: Any) -> None:
+    """Keep LLVM from unrolling the loop that a branch goes back to the head of."""
+    disable = module.add_metadata(["llvm.loop.unroll.disable"])
+    loop = MDValue(module, [disable], name=str(len(module.metadata)))
+    loop.operands = (loop, disable)  # the first operand of a loop's node is the node itself
+    branch.set_metadata("llvm.loop", loop)
+
+
+def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
+    """``max(0, ceil((hi - lo) / step))`` as an unsigned 64-bit number, without overflow; 0 for a zero step."""
+    signed = t.kind is Kind.INT
+    compare = b.icmp_signed if signed else b.icmp_unsigned
+
+    def wide(x: Any) -> Any:
+        if isinstance(x, ir.Constant):
+            return i64(x.constant)
+        if x.type.width == 64:
+            return x
+        return b.sext(x, I64) if signed else b.zext(x, I64)
+
+    up = compare("<", lo, hi)
+    ahead = b.sub(wide(hi), wide(lo))
+    if isinstance(step, ir.Constant) and step.constant == 1:
+        return b.select(up, ahead, i64(0))
+    forward = compare(">", step, constant(t, 0))
+    stride = b.select(forward, wide(step), i64(1))
+    upward = b.add(b.udiv(b.sub(ahead, i64(1)), stride), i64(1))
+    trips = b.select(b.and_(forward, up), upward, i64(0))
+    if not signed:
+        return trips
+    backward = compare("<", step, constant(t, 0))
+    down = compare(">", lo, hi)
+    stride = b.select(backward, b.sub(i64(0), wide(step)), i64(1))
+    downward = b.add(b.udiv(b.sub(b.sub(wide(lo), wide(hi)), i64(1)), stride), i64(1))
+    return b.select(b.and_(backward, down), downward, trips)
+
+
+_SPELLED: Mapping[str, str] = {
+    "construct": "construct",
+    "extract": "extract",
+    "tid": "thread_index",
+    **dict.fromkeys(("block_dim", "block_index", "block_thread", "extent"), "block_index"),
+    "shared_new": "shared_new",
+    "barrier": "barrier",
+    "lane_left": "lane_left",
+    "aligned": "aligned",
+    "shape": "shape",
+    "load": "load",
+    "store": "store",
+    "atomic": "atomic",
+    "accumulate": "accumulate",
+    "buffer_new": "buffer_new",
+    "buffer_get": "buffer_get",
+    "buffer_set": "buffer_set",
+    "buffer_matmul": "buffer_matmul",
+    "buffer_product": "buffer_product",
+    "stack_new": "stack_new",
+    "stack_get": "stack_get",
+    "stack_set": "stack_set",
+    "if": "branch",
+    "for": "loop_for",
+    "while": "loop_while",
+}
+__all__ = ["I1", "BodyEmitter", "StackRef", "not_unrolled", "trip_count"]

@@ -1,0 +1,261 @@
+"""Arrays in LLVM: element addresses, loads, stores, atomics.
+
+An element of a C-contiguous array is addressed by its flattened index; otherwise by byte strides. Indices arrive as
+64-bit integers that are exact (no wrap-around at 32 bits), which is what lets LLVM see unit strides. A composite
+element is as many scalars one after the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.ir.nodes import Value
+from diffkern.ir.types import STORAGE_ONLY, Array, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.targets.emit.scalars import extremum
+from diffkern.targets.emit.types import I8, I32, I64, Builder, from_memory, i32, i64, memory_type, to_memory
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRef:
+    """An array parameter inside a function: where it is and how large, loaded from the argument block."""
+
+    type: Array
+    data: Any
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    scopes: tuple[Any, Any] | None = None  # metadata: (alias scope or None, scopes of what it does not overlap)
+    invariant: Any = None  # empty metadata node, where nothing writes the elements while the kernel runs
+    align: int = 0  # bytes to which the elements are aligned; 0: as their scalars
+
+
+def element_size(t: Element) -> int:
+    """How many scalars an element consists of."""
+    return t.size if isinstance(t, (Vec, Mat)) else 1
+
+
+def wrap_index(b: Builder, index: Any, length: Any) -> Any:
+    """A negative index counted from the end, as in Python."""
+    negative = b.icmp_signed("<", index, i64(0))
+    return b.select(negative, b.add(index, length, flags=("nsw",)), index)
+
+
+def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[bool]) -> Any:
+    """Pointer to the first scalar of an element."""
+    exact = ("nsw",)
+    index = [wrap_index(b, i, n) if w else i for i, n, w in zip(indices, array.shape, wrap, strict=True)]
+    if array.type.layout == "A":
+        offset: Any = i64(0)
+        for i, stride in zip(index, array.strides, strict=True):
+            offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)
+        return b.gep(array.data, [offset], inbounds=True, source_etype=I8)
+    flat: Any = index[0] if index else i64(0)
+    for i, n in zip(index[1:], array.shape[1:], strict=True):
+        flat = b.add(b.mul(flat, n, flags=exact), i, flags=exact)
+    size = element_size(array.type.dtype)
+    if size != 1:
+        flat = b.mul(flat, i64(size), flags=exact)
+    return b.gep(array.data, [flat], inbounds=True, source_etype=memory_type(scalar_of(array.type.dtype)))
+
+
+def component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
+    """Pointer to a component of an element."""
+    return pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
+
+
+def _tag(array: ArrayRef | None, instruction: Any, k: int) -> Any:
+    """Say of the access to component ``k`` what is known about its array."""
+    if array is not None and array.scopes is not None:
+        own, others = array.scopes
+        if own is not None:
+            instruction.set_metadata("alias.scope", own)
+        instruction.set_metadata("noalias", others)
+    if array is not None and array.align:
+        instruction.align = math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)
+    return instruction
+
+
+def load_element(b: Builder, t: Element, pointer: Any, array: ArrayRef | None = None) -> list[Any]:
+    """The components of an element as values."""
+    s = scalar_of(t)
+    out = []
+    for k in range(element_size(t)):
+        raw = _tag(array, b.load(component(b, s, pointer, k), typ=memory_type(s)), k)
+        if array is not None and array.invariant is not None:
+            raw.set_metadata("invariant.load", array.invariant)
+        out.append(from_memory(b, s, raw))
+    return out
+
+
+def store_element(b: Builder, t: Element, pointer: Any, values: Sequence[Any], array: ArrayRef | None = None) -> None:
+    """Write the components of an element."""
+    s = scalar_of(t)
+    for k, value in enumerate(values):
+        _tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)), k)
+
+
+def add_element(b: Builder, array: ArrayRef, pointer: Any, values: Sequence[Any], flags: tuple[str, ...]) -> None:
+    """Add to an element that no other thread touches."""
+    old = load_element(b, array.type.dtype, pointer, array)
+    new = [_sum(b, o, v, flags) for o, v in zip(old, values, strict=True)]
+    store_element(b, array.type.dtype, pointer, new, array)
+
+
+def _sum(b: Builder, x: Any, y: Any, flags: tuple[str, ...] = ()) -> Any:
+    if isinstance(x.type, ir.IntType):
+        return b.or_(x, y) if x.type.width == 1 else b.add(x, y)
+    return b.fadd(x, y, flags=flags)
+
+
+def _difference(b: Builder, x: Any, y: Any) -> Any:
+    return b.sub(x, y) if isinstance(x.type, ir.IntType) else b.fsub(x, y)
+
+
+def atomic_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequence[Any]) -> list[Any]:
+    """Update the components of an element atomically, each by itself; returns the old components."""
+    s = scalar_of(t)
+    return [_atomic(b, s, component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
+
+
+def is_neutral(kind: str, value: Any) -> bool:
+    """Whether a value is a literal by which an atomic update changes nothing."""
+    number = value.constant if isinstance(value, ir.Constant) else None
+    if isinstance(number, float):
+        return number == 0 and math.copysign(1.0, number) == (-1.0 if kind == "add" else 1.0)
+    return type(number) is int and number == 0 and kind in ("add", "sub", "or", "xor")
+
+
+_NATIVE_INT = {"add": "add", "sub": "sub", "exch": "xchg", "and": "and", "or": "or", "xor": "xor"}
+_BITS: dict[str, Callable[[Builder, Any, Any], Any]] = {
+    "and": lambda b, x, y: b.and_(x, y), "or": lambda b, x, y: b.or_(x, y), "xor": lambda b, x, y: b.xor(x, y),
+}  # fmt: skip
+_NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
+
+
+def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
+    if t in STORAGE_ONLY or t.kind.value == "bool" or t.bits < b.module.isa.atomic_bits:
+        return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
+    if t.is_float:
+        if kind in _NATIVE_FLOAT:
+            return b.atomic_rmw(_NATIVE_FLOAT[kind], pointer, value, "monotonic")
+        # LLVM's fmin and fmax drop a NaN; ours pass it on.
+        return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
+    unsigned = "u" if t.kind.value == "uint" else ""
+    return b.atomic_rmw(_NATIVE_INT.get(kind, unsigned + kind), pointer, value, "monotonic")
+
+
+def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
+    if kind == "add":
+        return _sum
+    if kind == "sub":
+        return _difference
+    if kind == "exch":
+        return lambda b, old, value: value
+    if kind in _BITS:
+        return _BITS[kind]
+    return lambda b, old, value: extremum(b, t, "<=" if kind == "min" else ">=", old, value)
+
+
+def _compare_and_swap(
+    b: Builder, t: Scalar, pointer: Any, combine: Callable[[Builder, Any, Any], Any], value: Any
+) -> Any:
+    """The general atomic update: retry until nobody came between reading and writing."""
+    bits = ir.IntType(t.itemsize * 8)
+    memory = memory_type(t)
+
+    def as_bits(x: Any) -> Any:
+        return x if x.type == bits else b.bitcast(x, bits)
+
+    # A GPU's link-time compiler has the operation on 32 and 64 bits alone: the word around the element takes part.
+    part = _Part(b, pointer, bits) if bits.width < b.module.isa.atomic_bits else None
+    whole = I32 if part else bits
+    place = part.word if part else pointer
+    first = b.load(place, typ=whole)
+    before = b.block
+    loop, done = b.append_basic_block("cas"), b.append_basic_block("cas.done")
+    b.branch(loop)
+    b.position_at_end(loop)
+    seen = b.phi(whole)
+    seen.add_incoming(first, before)
+    raw = part.get(seen) if part else seen
+    old = from_memory(b, t, raw if memory == bits else b.bitcast(raw, memory))
+    wanted = as_bits(to_memory(b, t, combine(b, old, value)))
+    pair = b.cmpxchg(place, seen, part.put(seen, wanted) if part else wanted, "monotonic", "monotonic")
+    seen.add_incoming(b.extract_value(pair, 0), b.block)
+    b.cbranch(b.extract_value(pair, 1), done, loop)
+    b.position_at_end(done)
+    return old
+
+
+class _Part:
+    """An element of 8 or 16 bits in the aligned word of 32 bits around it."""
+
+    def __init__(self, b: Builder, pointer: Any, bits: Any) -> None:
+        self.b, self.bits = b, bits
+        address = b.ptrtoint(pointer, I64)
+        self.word = b.inttoptr(b.and_(address, i64(-4)), pointer.type)
+        self.shift = b.shl(b.and_(b.trunc(address, I32), i32(3)), i32(3))
+        self.others = b.not_(b.shl(i32((1 << bits.width) - 1), self.shift))
+
+    def get(self, word: Any) -> Any:
+        return self.b.trunc(self.b.lshr(word, self.shift), self.bits)
+
+    def put(self, word: Any, value: Any) -> Any:
+        b = self.b
+        return b.or_(b.and_(word, self.others), b.shl(b.zext(value, I32), self.shift))
+
+
+def load_array(b: Builder, block: Any, offset: int, t: Array, space: int = 0) -> ArrayRef:
+    """Read an array's fields from the argument block; its elements are in an address space of the target."""
+
+    def field(k: int) -> Any:
+        return b.load(b.gep(block, [i64(offset + 8 * k)], inbounds=True, source_etype=I8), typ=I64)
+
+    data = b.load(b.gep(block, [i64(offset)], inbounds=True, source_etype=I8), typ=ir.PointerType(addrspace=space))
+    shape = tuple(field(1 + k) for k in range(t.ndim))
+    strides = tuple(field(1 + t.ndim + k) for k in range(t.ndim)) if t.layout != "C" else ()
+    return ArrayRef(t, data, shape, strides or tuple(i64(0) for _ in range(t.ndim)))
+
+
+def byte_range(b: Builder, array: ArrayRef) -> tuple[Any, Any]:
+    """Address of the first byte of an array that is not empty, and of the first byte behind it."""
+    low = high = b.ptrtoint(array.data, I64)
+    size = i64(array.type.dtype.itemsize)
+    if array.type.layout != "A":
+        for n in array.shape:
+            size = b.mul(size, n)
+        return low, b.add(low, size)
+    for n, stride in zip(array.shape, array.strides, strict=True):
+        reach = b.mul(b.sub(n, i64(1)), stride)
+        ahead = b.icmp_signed(">", reach, i64(0))
+        low = b.select(ahead, low, b.add(low, reach))
+        high = b.select(ahead, b.add(high, reach), high)
+    return low, b.add(high, size)
+
+
+def disjoint(b: Builder, some: Sequence[ArrayRef], others: Sequence[ArrayRef]) -> Any:
+    """Whether none of some arrays has a byte in common with any of the others."""
+    every: Any = ir.Constant(ir.IntType(1), 1)
+    ranges = [byte_range(b, array) for array in others]
+    for low, high in (byte_range(b, array) for array in some):
+        for start, end in ranges:
+            apart = b.or_(b.icmp_unsigned("<=", high, start), b.icmp_unsigned("<=", end, low))
+            every = b.and_(every, apart)
+    return every
+
+
+def with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
+    """Tell LLVM that accesses through different parameters never meet."""
+    domain = module.add_metadata(["arrays"])
+    scopes = {p: module.add_metadata([f"array {k}", domain]) for k, p in enumerate(arrays)}
+    out = {}
+    for p, a in arrays.items():
+        own = module.add_metadata([scopes[p]])
+        others = module.add_metadata([s for q, s in scopes.items() if q is not p])
+        out[p] = dataclasses.replace(a, scopes=(own, others))
+    return out

@@ -1,0 +1,326 @@
+"""The LLVM spelling of every scalar operation: operand values in, one value out, appended to a builder.
+
+No operation traps or has undefined behaviour: an integer division by zero gives 0, a cast from float to integer
+saturates (NaN gives 0), a shift by the width or more shifts everything out. ``diffkern.printing.prims`` is the pure
+Python twin of this table, operation by operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from llvmlite import ir
+
+from diffkern.ir.nodes import Op
+from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, Kind, Scalar
+from diffkern.ops.table import all_ops, lookup
+from diffkern.targets.emit.checkpoint import next_function
+from diffkern.targets.emit.libm import math_function
+from diffkern.targets.emit.types import I1, I64, Builder, constant, value_type
+
+
+@dataclass(slots=True)
+class ScalarEmitter:
+    """Where scalar operations are appended, and with which licence for floating point.
+
+    ``contract`` lets LLVM fuse a product and a sum into one rounding; ``fast`` gives it every liberty. ``chosen_by``
+    holds the tests for equality that have decided a choice.
+    """
+
+    builder: Builder
+    module: ir.Module
+    flags: tuple[str, ...] = ("contract",)
+    chosen_by: set[Any] = field(default_factory=set)
+
+    def emit(self, op: Op, args: list[Any]) -> Any:
+        """The value of a scalar op's only result."""
+        t = op.operands[0].type if op.operands else op.results[0].type
+        assert isinstance(t, Scalar)
+        return _TABLE.get(op.name, _from_library)(self, t, args, op)
+
+    def intrinsic(self, name: str, t: Scalar, *args: Any) -> Any:
+        """A call of an LLVM intrinsic overloaded on the type of its operands."""
+        ty = value_type(t)
+        fn = self.module.declare_intrinsic(f"llvm.{name}", [ty], ir.FunctionType(ty, [a.type for a in args]))
+        return self.builder.call(fn, args, fastmath=self.flags)
+
+    def quotient(self, t: Scalar, x: Any, y: Any) -> Any:
+        """A quotient, correctly rounded or nearly so."""
+        return self.builder.fdiv(x, y)
+
+    def root(self, t: Scalar, x: Any) -> Any:
+        """A square root, correctly rounded or nearly so."""
+        return self.intrinsic("sqrt", t, x)
+
+    def remainder(self, t: Scalar, x: Any, y: Any) -> Any:
+        """The exact remainder of a truncated division, with the sign of the dividend."""
+        return self.builder.frem(x, y)
+
+
+Spelling: TypeAlias = Callable[[ScalarEmitter, Scalar, "list[Any]", Op], Any]
+
+
+def is_scalar_op(name: str) -> bool:
+    """Whether the op is one of this module's."""
+    return lookup(name).family == "scalar"
+
+
+def _const(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return constant(t, op.attrs["value"])
+
+
+def _arith(integer: str, floating: str) -> Spelling:
+    def spell(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+        if t.is_float:
+            flags = (*e.flags, "reassoc") if op.attrs.get("reassoc") else e.flags
+            return getattr(e.builder, floating)(*args, flags=flags)
+        return getattr(e.builder, integer)(*args)
+
+    return spell
+
+
+def _div(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return e.builder.fdiv(args[0], args[1], flags=e.flags)
+
+
+def _neg(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return e.builder.fneg(args[0], flags=e.flags) if t.is_float else e.builder.neg(args[0])
+
+
+def _abs(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    (x,) = args
+    if t.is_float:
+        return e.intrinsic("fabs", t, x)
+    if t.kind is Kind.UINT:
+        return x
+    return e.builder.select(e.builder.icmp_signed("<", x, constant(t, 0)), e.builder.neg(x), x)
+
+
+def _sign(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    (x,) = args
+    b, zero, one, minus = e.builder, constant(t, 0), constant(t, 1), constant(t, -1)
+    if not t.is_float:
+        return b.select(b.icmp_signed(">", x, zero), one, b.select(b.icmp_signed("<", x, zero), minus, zero))
+    nan_or_zero = b.select(b.fcmp_unordered("uno", x, x), x, zero)
+    return b.select(b.fcmp_ordered(">", x, zero), one, b.select(b.fcmp_ordered("<", x, zero), minus, nan_or_zero))
+
+
+def extremum(b: Builder, t: Scalar, sign: str, x: Any, y: Any) -> Any:
+    """The first of two values where it compares ``sign`` (``<=`` or ``>=``) or is NaN, otherwise the second.
+
+    A NaN on either side is passed on; ties go to the first.
+    """
+    if not t.is_float:
+        return b.select(compare(b, t, sign, x, y), x, y)
+    first = b.or_(b.fcmp_ordered(sign, x, y), b.fcmp_unordered("uno", x, x))
+    return b.select(first, x, y)
+
+
+def _extremum(sign: str) -> Spelling:
+    return lambda e, t, args, op: extremum(e.builder, t, sign, args[0], args[1])
+
+
+def compare(b: Builder, t: Scalar, sign: str, x: Any, y: Any) -> Any:
+    """A comparison; with a NaN only ``!=`` holds."""
+    if t.is_float:
+        return b.fcmp_unordered(sign, x, y) if sign == "!=" else b.fcmp_ordered(sign, x, y)
+    if t.kind is Kind.INT:
+        return b.icmp_signed(sign, x, y)
+    return b.icmp_unsigned(sign, x, y)
+
+
+def _safe_divisor(e: ScalarEmitter, t: Scalar, y: Any) -> tuple[Any, Any, Any]:
+    """A divisor that cannot trap, and whether the given one was 0 and -1."""
+    b = e.builder
+    zero = b.icmp_unsigned("==", y, constant(t, 0))
+    if t.kind is Kind.UINT:
+        return b.select(zero, constant(t, 1), y), zero, ir.Constant(I1, 0)
+    minus = b.icmp_signed("==", y, constant(t, -1))  # the most negative number over -1 overflows
+    return b.select(b.or_(zero, minus), constant(t, 1), y), zero, minus
+
+
+def _floordiv(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, (x, y) = e.builder, args
+    if t.is_float:
+        return _float_divmod(e, t, x, y)[0]
+    divisor, zero, minus = _safe_divisor(e, t, y)
+    if t.kind is Kind.UINT:
+        return b.select(zero, constant(t, 0), b.udiv(x, divisor))
+    quotient = b.sdiv(x, divisor)
+    rest = b.sub(x, b.mul(quotient, divisor))
+    down = b.and_(b.icmp_signed("!=", rest, constant(t, 0)), b.icmp_signed("<", b.xor(rest, divisor), constant(t, 0)))
+    floored = b.sub(quotient, b.zext(down, value_type(t)))
+    return b.select(zero, constant(t, 0), b.select(minus, b.neg(x), floored))
+
+
+def _mod(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, (x, y) = e.builder, args
+    if t.is_float:
+        return _float_divmod(e, t, x, y)[1]
+    divisor, zero, minus = _safe_divisor(e, t, y)
+    if t.kind is Kind.UINT:
+        return b.select(zero, constant(t, 0), b.urem(x, divisor))
+    rest = b.srem(x, divisor)
+    up = b.and_(b.icmp_signed("!=", rest, constant(t, 0)), b.icmp_signed("<", b.xor(rest, divisor), constant(t, 0)))
+    floored = b.select(up, b.add(rest, divisor), rest)
+    return b.select(b.or_(zero, minus), constant(t, 0), floored)
+
+
+def _float_divmod(e: ScalarEmitter, t: Scalar, x: Any, y: Any) -> tuple[Any, Any]:
+    """Python's ``x // y`` and ``x % y``: the remainder has the divisor's sign and is exact."""
+    b, zero, one = e.builder, constant(t, 0), constant(t, 1)
+    rest = e.remainder(t, x, y)
+    other_sign = b.xor(b.fcmp_ordered("<", y, zero), b.fcmp_ordered("<", rest, zero))
+    nonzero = b.fcmp_unordered("!=", rest, zero)
+    fix = b.and_(nonzero, other_sign)
+    quotient = e.quotient(t, b.fsub(x, rest), y)
+    quotient = b.select(fix, b.fsub(quotient, one), quotient)
+    rest = b.select(fix, b.fadd(rest, y), b.select(nonzero, rest, e.intrinsic("copysign", t, zero, y)))
+    plain = e.quotient(t, x, y)
+    floored = e.intrinsic("floor", t, quotient)
+    floored = b.select(b.fcmp_ordered(">", b.fsub(quotient, floored), constant(t, 0.5)), b.fadd(floored, one), floored)
+    floored = b.select(b.fcmp_ordered("==", quotient, zero), e.intrinsic("copysign", t, zero, plain), floored)
+    by_zero = b.fcmp_ordered("==", y, zero)
+    return b.select(by_zero, plain, floored), b.select(by_zero, constant(t, float("nan")), rest)
+
+
+def _bits(method: str) -> Spelling:
+    return lambda e, t, args, op: getattr(e.builder, method)(*args)
+
+
+def _not(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return e.builder.not_(args[0])
+
+
+def _shift(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, (x, n) = e.builder, args
+    inside = b.icmp_unsigned("<", n, ir.Constant(n.type, t.bits))  # a negative count is a huge unsigned one
+    count = b.select(inside, n, ir.Constant(n.type, 0))
+    if op.name == "shl":
+        return b.select(inside, b.shl(x, count), constant(t, 0))
+    if t.kind is Kind.UINT:
+        return b.select(inside, b.lshr(x, count), constant(t, 0))
+    return b.select(inside, b.ashr(x, count), b.ashr(x, ir.Constant(x.type, t.bits - 1)))
+
+
+def _hypot(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, (x, y) = e.builder, args
+    return e.root(t, b.fadd(b.fmul(x, x, flags=e.flags), b.fmul(y, y, flags=e.flags), flags=e.flags))
+
+
+def _rsqrt(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return e.builder.fdiv(constant(t, 1.0), e.intrinsic("sqrt", t, *args), flags=e.flags)
+
+
+def _from_library(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    library = lookup(op.name).library
+    if library is not None and library.llvm:
+        return e.intrinsic(library.llvm, t, *args)
+    return e.builder.call(math_function(e.module, op.name, t), args, fastmath=e.flags)
+
+
+def _comparison(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    known = lookup(op.name).comparison
+    assert known is not None
+    return compare(e.builder, t, known.sign, args[0], args[1])
+
+
+def _isnan(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return e.builder.fcmp_unordered("uno", args[0], args[0])
+
+
+def _against_infinity(sign: str) -> Spelling:
+    def spell(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+        return e.builder.fcmp_ordered(sign, e.intrinsic("fabs", t, *args), constant(t, float("inf")))
+
+    return spell
+
+
+def _select(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    """A choice; a second one by the same test for equality asks for the opposite.
+
+    Outside of vector loops LLVM carries a test that two choices share through flags and general registers to the mask
+    of an AVX-512 move, or branches: in a chain of cotangents that doubles the time. A test of its own goes straight
+    into the mask.
+    """
+    condition, x, y = args
+    if isinstance(condition, ir.FCMPInstr) and condition.op == "oeq":
+        if condition in e.chosen_by:
+            return e.builder.select(e.builder.fcmp_unordered("!=", *condition.operands), y, x)
+        e.chosen_by.add(condition)
+    return e.builder.select(condition, x, y)
+
+
+def _cast(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return cast(e, t, op.attrs["to"], args[0])
+
+
+def cast(e: ScalarEmitter, source: Scalar, to: Scalar, x: Any) -> Any:
+    """A value as another scalar type. float16 and bfloat16 as targets round, and stay float32 in the register."""
+    b = e.builder
+    if to == BOOL:
+        return compare(b, source, "!=", x, constant(source, 0))
+    if source.is_float:
+        return _cast_float(e, source, to, x)
+    if to.is_float:
+        return (b.sitofp if source.kind is Kind.INT else b.uitofp)(x, value_type(to))
+    target = value_type(to)
+    if target.width == x.type.width:
+        return x
+    if target.width < x.type.width:
+        return b.trunc(x, target)
+    return (b.sext if source.kind is Kind.INT else b.zext)(x, target)
+
+
+def _cast_float(e: ScalarEmitter, source: Scalar, to: Scalar, x: Any) -> Any:
+    b = e.builder
+    if to.is_float:
+        if source == FLOAT32 and to == FLOAT64:
+            return b.fpext(x, value_type(to))
+        return b.fptrunc(x, value_type(to)) if source == FLOAT64 and to == FLOAT32 else x
+    name = "llvm.fptosi.sat" if to.kind is Kind.INT else "llvm.fptoui.sat"
+    target = value_type(to)
+    fn = e.module.declare_intrinsic(name, [target, x.type], ir.FunctionType(target, [x.type]))
+    return b.call(fn, [x])
+
+
+def _next_checkpoint(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, target = e.builder, value_type(t)
+    wide = [a if a.type.width == 64 else b.sext(a, I64) for a in args]
+    position = b.call(next_function(e.module), wide)
+    return position if target.width == 64 else b.trunc(position, target)
+
+
+_TABLE: Mapping[str, Spelling] = {
+    "const": _const,
+    "cast": _cast,
+    "select": _select,
+    "add": _arith("add", "fadd"),
+    "sub": _arith("sub", "fsub"),
+    "mul": _arith("mul", "fmul"),
+    "div": _div,
+    "neg": _neg,
+    "abs": _abs,
+    "hypot": _hypot,
+    "rsqrt": _rsqrt,
+    "sign": _sign,
+    "min": _extremum("<="),
+    "max": _extremum(">="),
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "and": _bits("and_"),
+    "or": _bits("or_"),
+    "xor": _bits("xor"),
+    "not": _not,
+    "invert": _not,
+    "shl": _shift,
+    "shr": _shift,
+    "isnan": _isnan,
+    "isinf": _against_infinity("=="),
+    "isfinite": _against_infinity("<"),
+    "next_checkpoint": _next_checkpoint,
+    **{name: _comparison for name, row in all_ops().items() if row.comparison is not None},
+}
+"""Those that are no function of a library."""

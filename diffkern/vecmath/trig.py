@@ -1,0 +1,198 @@
+"""sin, cos, tan.
+
+The argument is reduced to a number of quarter turns and a rest in [-pi/4, pi/4].  Below 2^20 the rest is x - n*pi/2
+with pi/2 in parts whose products with n are exact (Cody and Waite): in float64 for both types, because the rest of a
+float32 is then good to its last bit without a second step.  From 2^20 on, the quarter turns are x * 2/pi modulo 4, from
+a row of bits of 2/pi for each exponent (Payne and Hanek); that form stands out of line, and a vectorised loop
+reaches it after one test per vector, so that the common case pays for no table.
+"""
+
+from __future__ import annotations
+
+from diffkern.vecmath import coefficients as c
+from diffkern.vecmath import tables
+from diffkern.vecmath.emitter import (
+    Double,
+    Formula,
+    Value,
+    double_product,
+    fast_two_sum,
+    polynomial,
+    round_with_bits,
+    two_product,
+    two_sum,
+)
+
+LARGE = 1048576.0
+"""From here on the Payne-Hanek form is used."""
+_MODULO_16 = 1.5 * 2.0**56
+"""Adding and subtracting this rounds to a multiple of 16."""
+
+
+def _reduce_medium(x: Value) -> tuple[Double, Value]:
+    """For float64 below 2^20: the rest in two parts, and an integer whose low two bits are the quarter turn."""
+    n, quarter = round_with_bits(x * c.TWO_OVER_PI)
+    p1, p2, p3, p4 = c.PIO2_PARTS
+    # n*p1, n*p2 and n*p3 are exact, and so is the first difference: fusing changes nothing.
+    high = (-n).mad(p1, x)
+    high, low = two_sum(high, n * -p2)
+    high, low2 = two_sum(high, low + n * -p3)
+    return fast_two_sum(high, low2 + _tail(low, n * -p3) + n * -p4), quarter
+
+
+def _tail(a: Value, b: Value) -> Value:
+    """The error of ``a + b``."""
+    return two_sum(a, b)[1]
+
+
+def _reduce_large(x: Value) -> tuple[Double, Value]:
+    """For every float64 of at least 2^-2: as :func:`_reduce_medium`."""
+    bits = x.bits()
+    row = ((bits >> 52) & 2047) - tables.PAYNE_HANEK_FIRST
+    # An optimiser may call this for every lane and drop what it did not want: the index must be good for any x.
+    row = (row < 0).select(0, row)
+    mantissa = ((bits & ((1 << 52) - 1)) | (1023 << 52)).from_bits().copysign(x)
+    first = row << 2
+    parts = [(first + i).lookup("payne_hanek") for i in range(tables.PAYNE_HANEK_PARTS)]
+    h1, l1 = two_product(mantissa, parts[0])
+    h2, l2 = two_product(mantissa, parts[1])
+    h3, l3 = two_product(mantissa, parts[2])
+    h1 = h1 - ((h1 + _MODULO_16) - _MODULO_16)
+    # A sum in three levels: when the leading one cancels against the quarter turn, the next is still exact.
+    top, e1 = two_sum(h1, l1)
+    top, e2 = two_sum(top, h2)
+    n, quarter = round_with_bits(top)
+    top = top - n
+    middle, e3 = two_sum(e1, e2)
+    rest, e4 = two_sum(l2, h3)
+    middle, e5 = two_sum(middle, rest)
+    top, e6 = two_sum(top, middle)
+    low = e6 + (e5 + (e3 + e4 + l3 + mantissa * parts[3]))
+    turn = fast_two_sum(top, low)
+    high = top.const(c.PIO2[0]), top.const(c.PIO2[1])
+    finite = abs(x) < float("inf")
+    reduced = double_product(turn, high)
+    nan = x - x
+    return (finite.select(reduced[0], nan), finite.select(reduced[1], nan)), quarter
+
+
+def _sin_cos(rest: Double) -> tuple[Value, Value]:
+    """Sine and cosine of a float64 rest in two parts."""
+    r, low = rest
+    z = r * r
+    half = z * 0.5
+    # sin(r + low) = r + (z*r*S(z) + low*cos(r)), cos(r) ~ 1 - z/2
+    sine = r + ((r * z).mad(polynomial(z, c.SIN_D), low - low * half))
+    one_less = 1.0 - half
+    cosine = one_less + (((1.0 - one_less) - half) + ((z * z).mad(polynomial(z, c.COS_D), -(r * low))))
+    return sine, cosine
+
+
+def _odd(quarter: Value, bit: int) -> Value:
+    return ~(quarter & bit).eq(0)
+
+
+def _sine_of(reduced: tuple[Double, Value], x: Value) -> Value:
+    (rest, quarter) = reduced
+    sine, cosine = _sin_cos(rest)
+    value = _odd(quarter, 1).select(cosine, sine)
+    # sin(-0) is -0, and n*pi/2 subtracted from -0 has lost that.
+    return x.eq(0.0).select(x, _odd(quarter, 2).select(-value, value))
+
+
+def _cosine_of(reduced: tuple[Double, Value]) -> Value:
+    (rest, quarter) = reduced
+    sine, cosine = _sin_cos(rest)
+    value = _odd(quarter, 1).select(sine, cosine)
+    return _odd(quarter + 1, 2).select(-value, value)
+
+
+def _tangent_of(reduced: tuple[Double, Value], x: Value) -> Value:
+    (rest, quarter) = reduced
+    sine, cosine = _sin_cos(rest)
+    odd = _odd(quarter, 1)
+    return x.eq(0.0).select(x, odd.select(-cosine, sine) / odd.select(sine, cosine))
+
+
+def sin_large(x: Value) -> Value:
+    """The sine of any float of at least 1/4, out of line."""
+    return _narrow_like(_sine_of(_reduce_large(_wide(x)), _wide(x)), x)
+
+
+def cos_large(x: Value) -> Value:
+    """The cosine of any float of at least 1/4, out of line."""
+    return _narrow_like(_cosine_of(_reduce_large(_wide(x))), x)
+
+
+def tan_large(x: Value) -> Value:
+    """The tangent of any float of at least 1/4, out of line."""
+    return _narrow_like(_tangent_of(_reduce_large(_wide(x)), _wide(x)), x)
+
+
+def _wide(x: Value) -> Value:
+    return x.widen() if x.kind == "f32" else x
+
+
+def _narrow_like(value: Value, x: Value) -> Value:
+    return value.narrow() if x.kind == "f32" else value
+
+
+def _is_large(x: Value) -> Value:
+    """True for nan as well, so that nan and infinity take the out-of-line form."""
+    return ~(abs(x) < LARGE)
+
+
+def _reduce_f32(x: Value) -> tuple[Value, Value]:
+    """For a float32 below 2^20: the rest as float64 and the quarter turn as an integer in the bits of a float32."""
+    wide = x.widen()
+    n = (wide * c.TWO_OVER_PI + 6755399441055744.0) - 6755399441055744.0
+    # n*PIO2_SHORT[0] is exact, and so is the difference.
+    rest = (-n).mad(c.PIO2_SHORT[1], (-n).mad(c.PIO2_SHORT[0], wide))
+    # n has 20 bits: in float32 it is exact, and its low bits are those of n + 1.5 * 2^23.
+    return rest, (n.narrow() + 12582912.0).bits()
+
+
+def _sin_cos_f32(r: Value) -> tuple[Value, Value]:
+    z = r * r
+    sine = (r * z).mad(polynomial(z, c.SIN_F), r)
+    cosine = (z * z).mad(polynomial(z, c.COS_F), z.mad(-0.5, 1.0))
+    return sine, cosine
+
+
+def _sign(value: Value, quarter: Value) -> Value:
+    """``value`` with its sign turned if bit 1 of the quarter turn is set."""
+    return (value.bits() ^ ((quarter & 2) << 30)).from_bits()
+
+
+def sin(x: Value) -> Value:
+    """Sine."""
+    if x.kind == "f64":
+        return x.rare(_is_large(x), "sin_large", _sine_of(_reduce_medium(x), x))
+    rest, quarter = _reduce_f32(x)
+    sine, cosine = _sin_cos_f32(rest.narrow())
+    value = _sign(_odd(quarter, 1).select(cosine, sine), quarter)
+    return x.rare(_is_large(x), "sin_large", x.eq(0.0).select(x, value))
+
+
+def cos(x: Value) -> Value:
+    """Cosine."""
+    if x.kind == "f64":
+        return x.rare(_is_large(x), "cos_large", _cosine_of(_reduce_medium(x)))
+    rest, quarter = _reduce_f32(x)
+    sine, cosine = _sin_cos_f32(rest.narrow())
+    return x.rare(_is_large(x), "cos_large", _sign(_odd(quarter, 1).select(sine, cosine), quarter + 1))
+
+
+def tan(x: Value) -> Value:
+    """Tangent."""
+    if x.kind == "f64":
+        return x.rare(_is_large(x), "tan_large", _tangent_of(_reduce_medium(x), x))
+    r, quarter = _reduce_f32(x)
+    z = r * r
+    sine = ((r * z).mad(polynomial(z, c.SIN_S), r)).narrow()
+    cosine = ((z * z).mad(polynomial(z, c.COS_S), z.mad(-0.5, 1.0))).narrow()
+    odd = _odd(quarter, 1)
+    return x.rare(_is_large(x), "tan_large", x.eq(0.0).select(x, odd.select(-cosine, sine) / odd.select(sine, cosine)))
+
+
+OUT_OF_LINE: dict[str, Formula] = {"sin_large": sin_large, "cos_large": cos_large, "tan_large": tan_large}

@@ -1,0 +1,1 @@
+"""A CUDA driver in host memory, for tests of the run time where there is no GPU."""

@@ -1,0 +1,218 @@
+"""A CUDA driver in host memory: whole programs run on ``cuda:0`` where there is no GPU.
+
+In: the calls of :class:`diffkern.runtime.cuda.driver.Driver`. Out: bytes that really move and kernels that really run,
+by way of the CPU's program of the same specialization on the same argument block. Work is queued and runs as late as
+possible, and of what may run next always the youngest first, so that a missing wait shows as wrong contents every time.
+New memory holds garbage, freed memory becomes garbage, and every call can be made to fail. What a GPU does to
+performance, and what its compiler does to a kernel, is not seen here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from diffkern import abi
+from diffkern.runtime.cuda import context
+from diffkern.runtime.cuda.driver import Attribute, FunctionAttribute
+from diffkern.runtime.native.loader import load_object
+
+from .base import Function, Launched, call
+from .memory import FakeMemory
+from .streams import FakeStreams
+
+__all__ = ["FakeDriver", "Launched", "fake_cuda"]
+
+_PARTIALS = 4096
+_OTHERS = 8
+"""Contexts that libraries other than diffkern may have made; no device's memory or streams belong to them."""
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+class FakeDriver(FakeStreams, FakeMemory):
+    """A driver for tests.
+
+    Parameters
+    ----------
+    devices : int, optional
+        How many devices it has.
+    target : str, optional
+        What programs are compiled for: this processor, so that they can run; with ``sm_90`` they are compiled for a
+        GPU, and launches are noted only.
+    conditional : bool, optional
+        Whether graphs can have conditional nodes.
+    seed : int, optional
+        Lets any piece of work be the next that may run, by chance, instead of the youngest.
+
+    Attributes
+    ----------
+    calls : list of (str, tuple)
+        All calls, in order.
+    launches : list of Launched
+        All launches that were not captured, and those of graphs when they ran.
+    """
+
+    # -- devices and contexts ----------------------------------------------------------------------------------------
+
+    def version(self) -> int:
+        return 13000
+
+    def device_count(self) -> int:
+        return self._devices
+
+    def device_name(self, ordinal: int) -> str:
+        return f"fake GPU {ordinal}"
+
+    def device_uuid(self, ordinal: int) -> str:
+        return f"GPU-00000000-0000-0000-0000-{ordinal:012d}"
+
+    def device_attribute(self, ordinal: int, attribute: int) -> int:
+        known = {
+            Attribute.MAX_THREADS_PER_BLOCK: 1024, Attribute.MAX_SHARED_PER_BLOCK: 48 << 10, Attribute.WARP_SIZE: 32,
+            Attribute.CLOCK_RATE: 1_000_000, Attribute.SM_COUNT: 4, Attribute.UNIFIED_ADDRESSING: 1,
+            Attribute.PCI_BUS_ID: ordinal, Attribute.COMPUTE_MAJOR: 9, Attribute.MAX_SHARED_OPT_IN: 227 << 10,
+            Attribute.MEMORY_POOLS: 1, Attribute.MEMORY_CLOCK_RATE: 1_000_000, Attribute.MEMORY_BUS_WIDTH: 1024,
+        }  # fmt: skip
+        return known.get(Attribute(attribute), 0)
+
+    def total_memory(self, ordinal: int) -> int:
+        return 1 << 30
+
+    def target(self, ordinal: int) -> str:
+        return self._target
+
+    @call
+    def primary_context(self, ordinal: int) -> int:
+        if not 0 <= ordinal < self._devices:
+            raise self._failure("primary_context", 1)
+        return ordinal + 1
+
+    @call
+    def set_context(self, context: int) -> None:
+        if not 0 <= context <= self._devices + _OTHERS:
+            raise self._failure("set_context", 1)
+        self._current.context = context
+
+    def current_context(self) -> int:
+        return int(getattr(self._current, "context", 0))
+
+    @call
+    def synchronize(self) -> None:
+        self._time.finish(self._context())
+
+    @call
+    def memory_info(self) -> tuple[int, int]:
+        used = sum(block.nbytes for block in self._blocks.values() if not block.freed)
+        return (1 << 30) - used, 1 << 30
+
+    def can_access_peer(self, ordinal: int, peer: int) -> bool:
+        return ordinal != peer
+
+    @call
+    def enable_peer(self, ordinal: int, peer: int) -> None:
+        pass
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    @call
+    def load_module(self, image: bytes) -> int:
+        if image[:4] != b"\x7fELF" and self._target != "native":
+            raise self._failure("load_module", 209)
+        handle = self._handle()
+        self._modules[handle] = bytes(image)
+        return handle
+
+    @call
+    def unload_module(self, module: int) -> None:
+        del self._modules[module]
+
+    @call
+    def function(self, module: int, name: str) -> int:
+        run = None
+        if self._target == "native":
+            run = _executor(self._modules[module], name)
+        handle = self._handle()
+        self._functions[handle] = Function(name, run)
+        return handle
+
+    @call
+    def function_attribute(self, function: int, attribute: int) -> int:
+        known = {FunctionAttribute.MAX_THREADS_PER_BLOCK: 1024, FunctionAttribute.REGISTERS: 32}
+        chosen = FunctionAttribute(attribute)
+        return self._attributes.get((function, attribute), known.get(chosen, 0))
+
+    @call
+    def set_function_attribute(self, function: int, attribute: int, value: int) -> None:
+        if attribute == FunctionAttribute.MAX_DYNAMIC_SHARED and value > 227 << 10:
+            raise self._failure("set_function_attribute", 1)
+        self._attributes[function, attribute] = value
+
+    @call
+    def occupancy(self, function: int, threads: int, shared: int) -> int:
+        return min(2048 // threads, 32, (227 << 10) // shared if shared else 32)
+
+    @call
+    def launch(self, function: int, blocks: int, threads: int, shared: int, stream: int, block: bytes) -> None:
+        found = self._functions.get(function)
+        allowed = self._attributes.get((function, FunctionAttribute.MAX_DYNAMIC_SHARED), 48 << 10)
+        if found is None or not 1 <= blocks < 2**31 or not 1 <= threads <= 1024 or shared > allowed:
+            raise self._failure("launch", 1)
+        launched = Launched(found.name, blocks, threads, shared, stream, bytes(block))
+
+        words = struct.unpack_from(f"{len(block) // 8}q", block)
+
+        def run() -> None:
+            self._check_alive(found.name, words)
+            self.launches.append(launched)
+            if found.run is not None:
+                found.run(launched.block)
+
+        self._enqueue("launch", stream, "kernel", run, launched)
+
+
+@functools.cache
+def _executor(image: bytes, name: str) -> Callable[[bytes], None]:
+    """Return what runs all threads of a launch on an argument block, one after the other."""
+    try:
+        found = load_object(image, [name, f"{name}_finish"])
+    except Exception:
+        found = load_object(image, [name])
+    kernel = _KERNEL(found[name])
+    finish = _KERNEL(found[f"{name}_finish"]) if f"{name}_finish" in found else None
+
+    def run(block: bytes) -> None:
+        fields = list(struct.unpack_from(abi.HEADER_FORMAT, block))
+        if fields[6]:
+            raise AssertionError("the header of a GPU's argument block has no partial sums")
+        if fields[5]:
+            # A program that works in blocks: it counts those, and the last extent is their size.
+            threads = int(np.prod([int(extent) for extent in fields[1:4]], dtype=object)) // fields[5]
+        else:
+            threads = int(np.prod([int(extent) for extent in fields[1:5]], dtype=object))
+        partials = np.zeros(_PARTIALS, np.int64)
+        fields[5], fields[6] = threads, partials.ctypes.data
+        copy = ctypes.create_string_buffer(struct.pack(abi.HEADER_FORMAT, *fields) + block[abi.HEADER_SIZE :])
+        address = ctypes.addressof(copy)
+        kernel(address, 0, threads)
+        if finish is not None:
+            finish(address, 0, 1)
+
+    return run
+
+
+@contextlib.contextmanager
+def fake_cuda(
+    devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+) -> Iterator[FakeDriver]:
+    """Run the block with a fake driver; the one before is back afterwards."""
+    driver = FakeDriver(devices, target, conditional, seed)
+    before = context.use_driver(driver)
+    try:
+        yield driver
+    finally:
+        context.use_driver(before)

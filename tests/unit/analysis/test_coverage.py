@@ -1,0 +1,104 @@
+"""Which arrays a launch over their own shape overwrites as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+import diffkern as dk
+from diffkern.analysis.coverage import overwritten_whole
+from diffkern.pipeline import forward_ir
+
+A1, A2 = dk.array(dtype=float), dk.array(dtype=float, ndim=2)
+
+
+@dk.kernel
+def plain(x: A1, y: A1):
+    i = dk.tid()
+    y[i] = 2.0 * x[i]
+
+
+@dk.kernel
+def two_axes(x: A2, y: A2):
+    i, j = dk.tid()
+    y[i, j] = x[j, i]
+
+
+@dk.kernel
+def swapped(x: A2, y: A2):
+    i, j = dk.tid()
+    y[j, i] = x[i, j]
+
+
+@dk.kernel
+def some(x: A1, y: A1):
+    i = dk.tid()
+    if x[i] > 0.0:
+        y[i] = x[i]
+
+
+@dk.kernel
+def returns_early(x: A1, y: A1):
+    i = dk.tid()
+    if x[i] > 0.0:
+        return
+    y[i] = x[i]
+
+
+@dk.kernel
+def both_ways(x: A1, y: A1):
+    i = dk.tid()
+    y[i] = 0.0
+    if x[i] > 0.0:
+        y[i] = x[i]
+
+
+@dk.kernel
+def shifted(x: A1, y: A1):
+    i = dk.tid()
+    y[i + 1] = x[i]
+
+
+@dk.kernel
+def read_before(x: A1, y: A1):
+    i = dk.tid()
+    y[i] = y[i] + x[i]
+
+
+@dk.kernel
+def added(x: A1, y: A1):
+    i = dk.tid()
+    y[i] = x[i]
+    dk.atomic_add(y, 0, x[i])
+
+
+@dk.kernel
+def one_of_two_axes(x: A1, y: A2):
+    i = dk.tid()
+    y[i, 0] = x[i]
+
+
+@dk.kernel
+def one_index_of_two(x: A1, y: A1):
+    i, j = dk.tid()
+    y[i] = x[i] * float(j)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (plain, {1: 1}),
+        (two_axes, {1: 2}),
+        (swapped, {}),
+        (some, {}),
+        (returns_early, {}),
+        (both_ways, {1: 1}),
+        (shifted, {}),
+        (read_before, {}),
+        (added, {}),
+        (one_of_two_axes, {}),
+        (one_index_of_two, {}),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_overwritten_whole(kernel, expected):
+    assert overwritten_whole(forward_ir(kernel.func, kernel.argument_types(), {})) == expected

@@ -1,0 +1,180 @@
+"""The numba-cuda spelling: golden files, real compilation by numba-cuda, and what it shares with the CUDA plan."""
+
+from __future__ import annotations
+
+import os
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from block_corpus import BLOCKS
+from conftest import require
+from grad.build import lower
+from grad.corpus import CASES
+
+from diffkern import pipeline
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function
+from diffkern.ir.types import Array, Scalar, Type, is_differentiable, scalar_of, value_type
+from diffkern.kernel import Kernel
+from diffkern.lower.cuda_plan import settle_updates
+from diffkern.printing import prims
+from diffkern.printing.cuda import to_cuda_python
+from diffkern.printing.executor import load_source
+from diffkern.printing.python import function_name
+
+require("numba.cuda")
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "cuda_source"
+SHOWN = (
+    "composites.spring_energy",
+    "memory.heat_2d",
+    "loops.long_two_slots",
+    "memory.scatter_max",
+    "composites.matrix_power",
+    "branches.break_on_sum",
+)
+COMPILED = (
+    *SHOWN,
+    "memory.half_precision_storage",
+    "memory.uniform_loss",
+    "memory.cube_3d",
+    "composites.dynamic_component_store",
+    "functions.double_kernel",
+    "functions.mixed_precision",
+    "functions.abs_at_zero",
+    "functions.casts_end_the_chain",
+    "functions.modulo",
+    "functions.powers",
+    "loops.runtime_step_down",
+    "loops.nested_three_deep",
+    "loops.while_two_slots",
+    "composites.vec_carried_two_slots",
+)
+
+
+def forward(name: str) -> Function:
+    return pipeline.optimise(clone_function(lower(CASES[name])))
+
+
+def adjoint(name: str) -> Function:
+    fn = lower(CASES[name])
+    active = [k for k, p in enumerate(fn.params) if is_differentiable(p.type)]
+    d = pipeline.differentiate(pipeline.prepare(fn), active, CASES[name].options)
+    settle_updates(d.fn, d.buffers, d.conflicts)
+    return d.fn
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_golden_source(name: str) -> None:
+    """Set DIFFKERN_UPDATE_GOLDEN=1 to accept new text."""
+    text = to_cuda_python(forward(name)) + "\n\n" + to_cuda_python(adjoint(name))
+    path = GOLDEN / f"{name.partition('.')[2]}.txt"
+    if os.environ.get("DIFFKERN_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_the_text_depends_on_the_function_alone() -> None:
+    for name in SHOWN:
+        assert to_cuda_python(adjoint(name)) == to_cuda_python(adjoint(name))
+
+
+def numba_type(t: Type) -> Any:
+    from numba import cuda
+
+    scalar = scalar_of(t if isinstance(t, Array) else value_type(t))  # type: ignore[arg-type]
+    element = getattr(cuda.types, {"bool": "boolean", "bfloat16": "uint16"}.get(scalar.name, scalar.name))
+    if isinstance(t, Array):
+        return cuda.types.Array(element, t.ndim + (not isinstance(t.dtype, Scalar)), "C")
+    return element if isinstance(t, Scalar) else cuda.types.UniTuple(element, t.size)  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def without_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that a kernel calls are compiled for the current device, which a machine without one does not have."""
+    import numba.cuda.dispatcher as dispatcher
+
+    device = types.SimpleNamespace(compute_capability=(9, 0))
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
+
+
+@pytest.mark.parametrize("make", [forward, adjoint])
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.usefixtures("without_driver")
+def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
+    from numba import cuda
+
+    fn = make(name)
+    kernel = load_source(to_cuda_python(fn), function_name(fn))
+    signature = (cuda.types.UniTuple(cuda.types.int64, 4), *(numba_type(p.type) for p in fn.params))
+    code, _ = cuda.compile(kernel.py_func, signature, device=False, output="ltoir", abi="numba", cc=(9, 0))
+    assert len(code) > 1000
+
+
+def together(name: str) -> Function:
+    kernel = BLOCKS[name].kernel
+    return pipeline.forward_ir(kernel.func, kernel.argument_types(), {})
+
+
+@pytest.mark.parametrize("name", sorted(BLOCKS))
+@pytest.mark.usefixtures("without_driver")
+def test_numba_cuda_compiles_kernels_whose_threads_work_together(name: str) -> None:
+    test_numba_cuda_compiles_it(name, together)
+
+
+def test_golden_source_with_shared_memory() -> None:
+    text = to_cuda_python(together("sum_by_halves"))
+    path = GOLDEN / "sum_by_halves.txt"
+    if os.environ.get("DIFFKERN_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_primitive_has_a_device_function() -> None:
+    from diffkern.targets.cuda import device_library
+
+    elsewhere = {
+        "Stack",
+        "accumulate",
+        "shape",
+        "cast",
+        "checkpoint_split",
+        "block_dim",
+        "thread_index",
+        "block_index",
+        "extent",
+        "shared_array",
+        "syncthreads",
+    }  # spelled by the kernel itself
+    composites = {
+        "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
+        "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",
+    }  # fmt: skip
+    modules = {"annotations", "builtins", "math", "np", "Any", "Callable", "Iterator"}
+    for name in vars(prims):
+        if name.startswith(("_", "atomic_")) or name in elsewhere | composites | modules:
+            continue
+        assert hasattr(device_library, name), name
+
+
+def test_sums_and_atomics_are_those_of_the_plan() -> None:
+    energy = to_cuda_python(forward("composites.spring_energy"))
+    assert energy.count("cuda.atomic.add(energy, 0, energy_sum)") == energy.count("cuda.atomic.") == 1
+    gradient = to_cuda_python(adjoint("composites.spring_energy"))
+    assert gradient.count("cuda.atomic.add(ct_x,") == 6  # a gather: each end of a spring has three components
+    assert "ct_rest[e] -= " in gradient
+    assert "cuda.atomic.add(ct_rest" not in gradient
+    assert "cuda.atomic" not in to_cuda_python(adjoint("memory.square_in_place"))
+    assert "cuda.atomic.add(ct_x, (i, j), " in to_cuda_python(adjoint("memory.heat_2d"))  # neighbours meet
+
+
+def test_a_kernel_prints_either_flavour() -> None:
+    kernel = Kernel(CASES["memory.uniform_loss"].function)
+    given = tuple(CASES["memory.uniform_loss"].make().values())
+    assert "@cuda.jit" in kernel.source(*given, target="cuda")
+    assert "@cuda.jit" in kernel.adjoint_source(*given, target="cuda")
+    assert "cuda" not in kernel.source(*given).replace("cuda_", "")
+    with pytest.raises(ValueError, match="'cpu' or 'cuda', not 'sm_90'"):
+        kernel.source(*given, target="sm_90")  # type: ignore[arg-type]
