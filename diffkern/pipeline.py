@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -23,7 +24,7 @@ from diffkern import abi
 from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.analysis.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
+from diffkern.analysis.blocks import check_adjoint, check_blocks, of_single_threads
 from diffkern.analysis.conflicts import Conflict, analyse_conflicts, settle_blocks, use_atomics
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import overwritten_whole
@@ -32,13 +33,15 @@ from diffkern.analysis.tile_threads import threads_of
 from diffkern.analysis.writers import one_writer_each
 from diffkern.errors import AutodiffError, Loc, compiling
 from diffkern.frontend import lower
-from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.passes import PLAIN, Context, Pass, run
 from diffkern.ir.printer import to_text
+from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import SHARED, Array, is_differentiable
 from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
 from diffkern.lower.tiles.serial import has_tiles
 from diffkern.lower.updates import settle_element_updates
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
@@ -49,7 +52,7 @@ from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
 from diffkern.opt.reference import values_by_reference
-from diffkern.opt.sink import sink_singular
+from diffkern.opt.sink import guard_singular, sink_singular
 from diffkern.opt.unroll import unroll
 from diffkern.opt.widen import widen
 from diffkern.printing.cuda import to_cuda_python
@@ -138,47 +141,105 @@ def _checked(step: Callable[Concatenate[PyFunction, P], R]) -> Callable[Concaten
     return checked
 
 
-def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
+# -- pipelines ---------------------------------------------------------------------------------------------------------
+
+COMPARABLE = (
+    Pass("fold", WRITTEN, WRITTEN, fold),
+    Pass("cse", WRITTEN, WRITTEN, eliminate_common),
+    Pass("ranges", WRITTEN, WRITTEN, partial(clear_wraps, bounds=True)),
+    Pass("hoist", WRITTEN, WRITTEN, hoist_integers),
+    Pass("cse-loads", WRITTEN, WRITTEN, partial(eliminate_common, loads=True)),
+)
+"""What makes equal indices one value, of a copy by which it is found out whether threads share elements."""
+
+WRITTEN_TO_PRIMAL = (
+    Pass("barriers", WRITTEN, WRITTEN, check_blocks),
+    Pass("updates", WRITTEN, PRIMAL, partial(settle_element_updates, simplify=partial(run, COMPARABLE))),
+    Pass("threads", PRIMAL, PRIMAL, mark_threads),
+    Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
+)
+ONE_THREAD = (Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one),)
+"""For targets on which a block that works on tiles is one thread."""
+WIDEN = (Pass("widen", PRIMAL, PRIMAL, widen),)
+"""For gradient checks: every float becomes float64."""
+
+OPTIMISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+)
+
+NORMALISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("hoist", PRIMAL, PRIMAL, hoist_integers),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("promote", PRIMAL, PRIMAL, promote),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),  # last: sharing would undo it
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+
+NORMALISE_MAP = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),
+    Pass("guard", NORMAL, NORMAL, guard_singular),
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+"""For the function of a map of tiles."""
+
+CLEAN = (
+    Pass("fold", ADJOINT, ADJOINT, fold),
+    Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
+    Pass("dce", ADJOINT, ADJOINT, eliminate),
+)
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def lower_kernel(
+    pyfunc: PyFunction, types: Sequence[Argument], options: Options, context: Context | None = None
+) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
+    context = context or _context(options)
     threads = options.get("threads") or (options.get("block_dim") if _is_cuda(options) else None)
-    fn = lower(pyfunc, types, block_dim=threads or 1)
-    check_blocks(fn)
-    settle_element_updates(fn)
-    if threads_of(fn):
-        fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
-    if not _is_cuda(options):
-        with_blocks_of_one(fn)
-    if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
-        # The adjoint finds the winner by comparing a replayed value with the stored extremum.
-        fn.attrs = {**fn.attrs, "unfused": True}
-    return _verified(widen(fn) if options.get("widen") else fn, options)
+    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=threads or 1))
+    passes = WRITTEN_TO_PRIMAL if _is_cuda(options) else WRITTEN_TO_PRIMAL + ONE_THREAD
+    return run(passes + WIDEN if options.get("widen") else passes, fn, context)
 
 
-def _verified(fn: Function, options: Options) -> Function:
-    """The function, which must be valid IR; whether it is is found out in debug mode and in tests."""
-    return verifier.verify(fn) if verifier.ALWAYS or options.get("mode") == "debug" else fn
+def _context(options: Options) -> Context:
+    return Context(verify=options.get("mode") == "debug")
 
 
-def optimise(fn: Function) -> Function:
-    """What both forward and adjoint go through before code generation."""
-    return eliminate(clear_wraps(eliminate_common(fold(fn))))
+def optimise(fn: Function, context: Context = PLAIN) -> Function:
+    """What a kernel goes through before code generation, in place."""
+    return run(OPTIMISE, fn, context)
 
 
-def prepare(fn: Function) -> Function:
-    """A normalised copy: short constant loops unrolled, index expressions shared, memory carried in values."""
-    fn = clone_function(fn)
-    unroll(fold(fn))
-    clear_wraps(eliminate_common(fn))
-    eliminate_common(hoist_integers(fn), loads=True)
-    eliminate(promote(fn))
-    eliminate(eliminate_common(fn, loads=True))
-    return eliminate(sink_singular(fn))  # last: sharing would undo it
+def prepare(fn: Function, context: Context = PLAIN) -> Function:
+    """A normalised copy of a kernel."""
+    return run(NORMALISE, clone_function(fn), context)
 
 
-def differentiate(fn: Function, active: Iterable[int], options: Options = MappingProxyType({})) -> Derivative:
+def differentiate(
+    fn: Function,
+    active: Iterable[int],
+    options: Options = MappingProxyType({}),
+    context: Context | None = None,
+) -> Derivative:
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
+    context = context or _context(options)
     default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
     tiles = CUDA_TILE_STACK_BYTES if _is_cuda(options) else DEFAULT_TILE_STACK_BYTES
     own = options.get("stack_bytes")
@@ -186,12 +247,14 @@ def differentiate(fn: Function, active: Iterable[int], options: Options = Mappin
     if _is_cuda(options):
         budget = replace(budget, block_bytes=CUDA_TILE_STACK_BYTES, thread_bytes=budget.bytes)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(_verified(fn, options), chosen, budget)
-    _verified(adjoint.fn, options)
-    eliminate(eliminate_common(fold(adjoint.fn), loads=True))
+    adjoint = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
+    context.done("reverse", ADJOINT, adjoint.fn)
+    run(CLEAN, adjoint.fn, context)
     check_adjoint(adjoint.fn, cuda=_is_cuda(options))
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
-    return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
+    conflicts = analyse_conflicts(adjoint.fn, buffers)
+    context.done("conflicts", PROGRAM, adjoint.fn)
+    return Derivative(adjoint, tuple(conflicts))
 
 
 @_checked
@@ -214,7 +277,8 @@ def build_adjoint(
 ) -> Program:
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
-    d = settle(differentiate(prepare(primal), active, options), accumulate, options)
+    context = _context(options)
+    d = settle(differentiate(prepare(primal, context), active, options, context), accumulate, options)
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
@@ -250,7 +314,7 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
 def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
     """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
     options = _printed(options, flavour)
-    fn = _verified(forward_ir(pyfunc, types, options), options)
+    fn = forward_ir(pyfunc, types, options)
     return _spell(fn, options, _header(fn, types, "forward"))
 
 
@@ -276,7 +340,7 @@ def _printed(options: Options, flavour: Flavour) -> Options:
 def _spell(fn: Function, options: Options, header: list[str]) -> str:
     if not _is_cuda(options):
         return to_python(fn, header=header)
-    return to_cuda_python(fn, header=header, limit=cuda.shared_limit(options["target"]))
+    return to_cuda_python(run(cuda.lowering(cuda.shared_limit(options["target"])), fn), header=header)
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
@@ -306,7 +370,7 @@ def ir_text(
 def _build(
     fn: Function, kernel: str, symbol: str, options: Options, manifest: dict[str, Any], debug_checks: cpu.Checking
 ) -> Program:
-    source = to_python(_verified(fn, options))
+    source = to_python(fn)
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
     files: dict[str, bytes] = {}

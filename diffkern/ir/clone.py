@@ -58,11 +58,9 @@ class Cloner:
 
 
 def clone_function(fn: Function) -> Function:
-    """A deep copy: a pass may change the copy in place."""
-    params = tuple(Value(p.type, p.name) for p in fn.params)
-    c = Cloner(Builder(), dict(zip(fn.params, params, strict=True)))
-    body = c.region(fn.body)
-    return Function(fn.name, params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    """A copy with the same parameters and a body of its own, which passes may change in place."""
+    body = Cloner(Builder()).region(fn.body)
+    return Function(fn.name, fn.params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
 
 
 def substitute(region: Region, mapping: dict[Value, Value]) -> None:

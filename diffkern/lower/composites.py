@@ -24,15 +24,15 @@ Rule: TypeAlias = Callable[[Builder, Op, "list[Components]"], "Components"]
 
 
 def expand_composites(fn: Function) -> Function:
-    """Return the function with its composite mathematics expanded; the argument is not changed.
+    """Expand the composite mathematics of a function in place, and return it.
 
     Raises
     ------
     CompileError
         For an inverse or determinant of a matrix larger than 4×4.
     """
-    body = _Expander(fn.params).function_body(fn)
-    return Function(fn.name, fn.params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    fn.body = _Expander(fn.params).function_body(fn)
+    return fn
 
 
 class _Expander:

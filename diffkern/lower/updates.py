@@ -13,7 +13,7 @@ else is done with the array; elsewhere they are plain, and ``alone`` tells the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
@@ -26,23 +26,27 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.updates import ALONE, UPDATES, Update
 from diffkern.ops.memory import LOADS
-from diffkern.opt.cse import eliminate_common
-from diffkern.opt.fold import fold
-from diffkern.opt.hoist import hoist_integers
-from diffkern.opt.ranges import clear_wraps
 
 __all__ = ["settle_element_updates"]
 
 _SITE = "site"
 
 
-def settle_element_updates(fn: Function) -> Function:
-    """Make the augmented assignments of a function atomic where threads may meet, in place."""
+def settle_element_updates(fn: Function, simplify: Callable[[Function], Function]) -> Function:
+    """Make the augmented assignments of a function atomic where threads may meet, in place; return it.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    simplify : callable
+        Makes equal indices one value, in place: a copy of the function is analysed after it.
+    """
     updates: Sequence[Update] = fn.attrs.get(UPDATES, ())
     fn.attrs = {name: value for name, value in fn.attrs.items() if name != UPDATES}
     if not updates:
         return fn
-    seen = _analysable(fn, updates)
+    seen = simplify(_numbered(fn, updates))
     alone = fn.tid_arity == 0 and blockwise_op(fn) is None
     if alone:
         atomic = _only_updated(seen)
@@ -55,15 +59,14 @@ def settle_element_updates(fn: Function) -> Function:
     return fn
 
 
-def _analysable(fn: Function, updates: Sequence[Update]) -> Function:
-    """A copy in which equal indices are one value; the stores of updates have their number as an attribute."""
+def _numbered(fn: Function, updates: Sequence[Update]) -> Function:
+    """A copy in which the stores of updates have their number as an attribute."""
     copy = clone_function(fn)
     number = {update.store: k for k, update in enumerate(updates)}
     for op, twin in zip(walk(fn.body), walk(copy.body), strict=True):
         if op in number:
             twin.attrs = {**twin.attrs, _SITE: number[op]}
-    clear_wraps(eliminate_common(fold(copy)), bounds=True)
-    return eliminate_common(hoist_integers(copy), loads=True)
+    return copy
 
 
 def _replace(region: Region, chosen: dict[Op, Update]) -> None:

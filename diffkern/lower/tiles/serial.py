@@ -1,7 +1,7 @@
 """Takes tiles apart for a target that runs a block as one thread: tiles become buffers, their operations loops.
 
-In: any function. Out: an equivalent function without tiles. What remains of them are buffers (memory of one thread),
-reads and writes of their elements, and matrix products of buffers, which a target spells itself.
+In: any function. Out: the same, in place, without tiles. What remains of them are buffers (memory of one thread), reads
+and writes of their elements, and matrix products of buffers, which a target spells itself.
 
 Every tile that is not computed where it is read (:mod:`tile_uses`) has a buffer. The buffer of a tile that nobody reads
 any more is given to the next tile it suits, so memory is about what is alive at once, not the sum; an operation that
@@ -33,7 +33,7 @@ def has_tiles(fn: Function) -> bool:
 
 
 def lower_tiles(fn: Function) -> Function:
-    """The function without tiles; the function itself if it has none."""
+    """Make buffers of a function's tiles, in place; return the function."""
     if not has_tiles(fn):
         return fn
     low = Lowering(uses(fn))
@@ -41,7 +41,8 @@ def lower_tiles(fn: Function) -> Function:
     with low.b.into(region):
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    return Function(fn.name, fn.params, region, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    fn.body = region
+    return fn
 
 
 class Lowering(Cloner):

@@ -9,7 +9,10 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.passes import Context, Pass, run
+from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
 from diffkern.lower.tiles.serial import lower_tiles
@@ -18,7 +21,15 @@ from diffkern.targets.cpu import object_code as target
 from diffkern.targets.cpu.kernel import emit_kernel
 from diffkern.targets.emit.checks import Checking
 
-__all__ = ["Checking", "CompiledObject", "compile_function", "target_description"]
+__all__ = ["LOWERING", "Checking", "CompiledObject", "compile_function", "target_description"]
+
+LOWERING = (
+    Pass("tiles", PROGRAM, LOOPS, lower_tiles),
+    Pass("blocks", LOOPS, SERIAL, to_blocks),
+    Pass("composites", SERIAL, CPU, expand_composites),
+    Pass("dce", CPU, CPU, eliminate),
+)
+"""The passes from a program to the form in which it is compiled."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ def compile_function(
         If an operation has no form on this target.
     """
     t = target.target(target_name)
-    fn = eliminate(expand_composites(to_blocks(lower_tiles(fn))))
+    fn = run(LOWERING, clone_function(fn), Context(verify=checking is not Checking.NONE))
     kernel = emit_kernel(
         fn,
         symbol,

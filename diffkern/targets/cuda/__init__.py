@@ -9,12 +9,14 @@ from diffkern.targets.cuda.compiler import (
     target_description,
 )
 from diffkern.targets.cuda.kernel import alignment
+from diffkern.targets.cuda.lowering import lowering
 
 __all__ = [
     "CudaObject",
     "ProductLibrary",
     "alignment",
     "compile_function",
+    "lowering",
     "products_of",
     "shared_limit",
     "target_description",

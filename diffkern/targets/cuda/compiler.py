@@ -18,12 +18,14 @@ from diffkern.analysis.blocks import shared_bytes
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.lower.cuda_form import cuda_form
-from diffkern.lower.tiles.block import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.ir.passes import Context, run
+from diffkern.lower.tiles.block import SHARED_BYTES
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.body import called
 from diffkern.targets.cuda.kernel import emit_kernel
+from diffkern.targets.cuda.lowering import lowering
 from diffkern.targets.cuda.math import PREFIX
 from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.targets.emit.checks import Checking
@@ -156,7 +158,9 @@ def compile_function(
     if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
         block_dim = None  # no launch can have it
     wanted = {} if products is None or block_dim is None else {"library": _Wanted(products, arch, block_dim)}
-    fn = cuda_form(fn, limit, may_alias=may_alias, checked=checking is not Checking.NONE, **wanted)
+    checked = checking is not Checking.NONE
+    passes = lowering(limit, may_alias=may_alias, checked=checked, **wanted)
+    fn = run(passes, clone_function(fn), Context(verify=checked))
     fixed = fn.attrs.get("threads") or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
@@ -219,7 +223,7 @@ def compile_function(
 def products_of(fn: Function, arch: str, block_dim: int, library: ProductLibrary) -> tuple[Product, ...]:
     """The products that :func:`compile_function` will ask the library for, without compiling anything."""
     wanted = _Wanted(library, arch, block_dim)
-    low = lower_tiles_for_blocks(fn, shared_limit(arch), wanted)
+    low = run(lowering(shared_limit(arch), wanted), clone_function(fn))
     found = [called(op, block_dim, arch) for op in walk(low.body) if op.name == "buffer_product"]
     return tuple(dict.fromkeys(found))
 

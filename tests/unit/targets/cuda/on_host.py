@@ -21,11 +21,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_form import cuda_form
+from diffkern.ir.passes import run
 from diffkern.runtime.native.loader import load_object
 from diffkern.targets.cpu import object_code as target
 from diffkern.targets.cuda.kernel import emit_kernel
+from diffkern.targets.cuda.lowering import lowering
 from diffkern.targets.cuda.mathdx import Product
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
@@ -286,7 +288,7 @@ class HostCuda:
         self.grid, self.threads = grid, threads
         symbol = f"cuda_on_host_{next(_serial)}"
         t = target.target()
-        fn = cuda_form(fn, checked="checking" in options)
+        fn = run(lowering(checked="checking" in options), clone_function(fn))
         self.module = emit_kernel(fn, symbol, triple=t.triple, data_layout=t.data_layout, **options)
         text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)
