@@ -27,6 +27,7 @@ from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.lang.text import take_text
+from diffkern.manifest import DEFAULT_BLOCK_DIM
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
@@ -35,11 +36,10 @@ from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import DEFAULT_BLOCK_DIM as BLOCK_DIM
 from diffkern.runtime.type_keys import is_long, type_of_key
 
 if TYPE_CHECKING:
-    from diffkern.frontend.canonical import Meaning, Place
+    from diffkern.frontend.canonical import Capture, Meaning
     from diffkern.runtime.cuda.program import CudaExecutable
 
     _computed_once = property  # which is how type checkers see one in a protocol
@@ -90,7 +90,7 @@ class Kernel(ByPath):
         self._current = Generation(0, self.options, self.enable_mathdx_gemm)
         self.programs = self._current.programs
         # What the function takes from its surroundings, as of the last look: compared at every launch.
-        self._captures: list[tuple[Place, str, Any]] = []
+        self._captures: list[Capture] = []
         self._meaning: Meaning | None = None
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = free_in_child(threading.RLock())
@@ -138,8 +138,8 @@ class Kernel(ByPath):
     @property
     def block_dim(self) -> int:
         """Threads of a block where a launch does not say: its own option, else 256 or as many as are allowed."""
-        most = self._own_options.get("launch_bounds", (BLOCK_DIM, 0))[0]
-        found: int = self._own_options.get("block_dim", min(BLOCK_DIM, most))
+        most = self._own_options.get("launch_bounds", (DEFAULT_BLOCK_DIM, 0))[0]
+        found: int = self._own_options.get("block_dim", min(DEFAULT_BLOCK_DIM, most))
         return found
 
     @_computed_once
@@ -166,15 +166,19 @@ class Kernel(ByPath):
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
-        for place, name, value in self._captures:
-            if place.get(name) is not value:
-                self._notice_changes()
-                break
-        return self._current.number
+        return self.current().number
 
     def current(self) -> Generation:
         """Return what the kernel means now, for a launch to keep."""
-        self.generation()
+        try:
+            for look, name, value in self._captures:
+                if look(name) is not value:
+                    break
+            else:
+                return self._current
+        except (AttributeError, ValueError):  # a class's attribute or the value of a closure variable is gone
+            pass
+        self._notice_changes()
         return self._current
 
     @property
@@ -202,8 +206,7 @@ class Kernel(ByPath):
     def function_of(self, generation: Generation) -> Callable[..., Any]:
         """Return the function to compile for what the kernel means, or meant."""
         with self._lock:
-            self.generation()
-            if generation is self._current or generation.meaning is None:
+            if generation is self.current() or generation.meaning is None:
                 return self.func
             if generation.function is None:
                 from diffkern.frontend.frozen import frozen
@@ -244,10 +247,9 @@ class Kernel(ByPath):
 
     def _check_extents(self, keys: tuple[str, ...], program: Executable) -> None:
         """Refuse arrays whose extents the kernel reads and an int32 does not hold."""
-        for k in program.manifest.get("extents", ()):
-            argument = program.manifest["params"][k]["argument"]
-            if is_long(keys[argument]):
-                raise self.parameters[argument].error(
+        for p in program.manifest.params:
+            if p.shape_read and is_long(keys[p.argument]):
+                raise self.parameters[p.argument].error(
                     "the kernel reads its shape, whose extents are int32 in kernels, and one of them is 2**31 or more",
                     "pass the extent as an int64 of its own, or parts of the array",
                 )
@@ -287,14 +289,14 @@ class Kernel(ByPath):
     ) -> Executable | None:
         """Return a program that there is for blocks of so many threads."""
         found = programs.get(key)
-        if found is not None and found.manifest.get("block_dim") in (None, block_dim or self.block_dim):
+        if found is not None and _serves(found, block_dim or self.block_dim):
             return found
         return generation.sized.get((key, block_dim or self.block_dim))
 
     def _keep(
         self, generation: Generation, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable
     ) -> None:
-        if found.manifest.get("block_dim") in (None, self.block_dim):
+        if _serves(found, self.block_dim):
             programs[key] = found
         else:
             generation.sized[key, block_dim] = found
@@ -328,7 +330,7 @@ class Kernel(ByPath):
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return executable(device, entry.object_code, entry.symbols[0], entry.program, self.name, careful)
+            return executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
@@ -464,6 +466,10 @@ class Kernel(ByPath):
 
 if sys.version_info < (3, 12):  # until then such a property has a lock for all kernels
     free_in_child(vars(Kernel)["parameters"].lock)
+
+
+def _serves(program: Executable, block_dim: int) -> bool:
+    return not program.manifest.block_dim_fixed or program.manifest.block_dim == block_dim
 
 
 def _flavour(target: str) -> Literal["cpu", "cuda"]:

@@ -7,44 +7,41 @@
     differentiate  normalised IR + active parameters -> adjoint IR         (ad)
     build          IR -> object code, readable source, manifest            (codegen, backends)
 
-Everything up to ``differentiate`` is target-free. A :class:`Program` is all that the run time ever sees of it.
+Everything up to ``differentiate`` is target-free. A
+:class:`~diffkern.program.Program` is all that the run time ever sees of it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from diffkern import abi
 from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.analysis.blocks import check_adjoint, check_blocks, of_single_threads
-from diffkern.analysis.conflicts import Conflict, analyse_conflicts, settle_blocks, use_atomics
-from diffkern.analysis.cost import thread_cost
-from diffkern.analysis.coverage import overwritten_whole
-from diffkern.analysis.extents import certain_extents, update_by_all
+from diffkern.analysis.conflicts import analyse_conflicts, settle_blocks, use_atomics
+from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.tile_threads import threads_of
-from diffkern.analysis.writers import one_writer_each
 from diffkern.errors import AutodiffError, Loc, compiling
 from diffkern.frontend import lower
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.nodes import Function, Value
 from diffkern.ir.passes import PLAIN, Context, Pass, run
 from diffkern.ir.printer import to_text
 from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
-from diffkern.ir.structs import Argument, leaves
-from diffkern.ir.types import SHARED, Array, is_differentiable
+from diffkern.ir.structs import Argument
+from diffkern.ir.types import Array, is_differentiable
 from diffkern.lower.cuda_plan import settle_updates
 from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
 from diffkern.lower.tiles.serial import has_tiles
 from diffkern.lower.updates import settle_element_updates
-from diffkern.ops.memory import ATOMICS, LOADS, WRITES
+from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, GpuResources, Manifest
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import fold
@@ -57,6 +54,7 @@ from diffkern.opt.unroll import unroll
 from diffkern.opt.widen import widen
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.python import to_python
+from diffkern.program import Program, adjoint_manifest, certain_facts, checks, forward_manifest
 from diffkern.targets import cpu, cuda
 from diffkern.targets.cuda.cubin import declared_local_bytes, resources
 from diffkern.targets.cuda.mathdx import Product
@@ -75,32 +73,6 @@ CUDA_TILE_STACK_BYTES = 16 * 1024
 """For loops that carry tiles; on CUDA in the shared memory of a block."""
 PRINTED_ARCHITECTURE = "sm_90"
 """The GPU for which source is printed where no architecture is named: it decides on how much memory a block has."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """Compiled code and what the run time must know to call it.
-
-    Attributes
-    ----------
-    object_code
-        A relocatable object that exports ``symbols``, or a cubin.
-    symbols
-        The kernel's symbol and, where there are uniform sums, ``<symbol>_finish``.
-    source
-        The readable Python form of the same IR.
-    manifest
-        JSON-able facts: parameters in the order of the argument block, each with its argument; arrays read and written,
-        cost, conflicts; of a GPU program also what it takes of the machine.
-    files
-        What else came of it, by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
-    """
-
-    object_code: bytes
-    symbols: tuple[str, ...]
-    source: str
-    manifest: dict[str, Any]
-    files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -261,8 +233,8 @@ def differentiate(
 def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, options: Options) -> Program:
     """Compile a kernel."""
     fn = forward_ir(pyfunc, types, options)
-    certain = _certain_facts(fn, options)
-    manifest = {**_forward_manifest(_passed(fn, options), types), **certain}
+    certain = certain_facts(fn, debug=options.get("mode") == "debug")
+    manifest = replace(forward_manifest(_passed(fn, options), types), **certain)
     return _build(fn, fn.name, symbol, options, manifest, cpu.Checking.ALL)
 
 
@@ -281,7 +253,8 @@ def build_adjoint(
     d = settle(differentiate(prepare(primal, context), active, options, context), accumulate, options)
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
-    return _build(d.fn, primal.name, symbol, options, _adjoint_manifest(primal, d, types), cpu.Checking.MEMORY)
+    manifest = adjoint_manifest(primal, d.adjoint, d.conflicts, types)
+    return _build(d.fn, primal.name, symbol, options, manifest, cpu.Checking.MEMORY)
 
 
 def settle(d: Derivative, accumulate: Literal["plain", "atomic"], options: Options) -> Derivative:
@@ -368,48 +341,53 @@ def ir_text(
 
 
 def _build(
-    fn: Function, kernel: str, symbol: str, options: Options, manifest: dict[str, Any], debug_checks: cpu.Checking
+    fn: Function, kernel: str, symbol: str, options: Options, manifest: Manifest, debug_checks: cpu.Checking
 ) -> Program:
     source = to_python(fn)
     checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
     compiled: cpu.CompiledObject | cuda.CudaObject
     files: dict[str, bytes] = {}
-    if has_tiles(fn):
-        manifest["blockwise" if threads_of(fn) else "tiled"] = True  # what is launched are threads, or blocks
     bounds = _launch_bounds(options)
-    if bounds is not None:
-        manifest["launch_bounds"] = bounds
-    if "block_dim" in options:
-        manifest["usual_block_dim"] = options["block_dim"]
+    usual = options.get("block_dim") or min(DEFAULT_BLOCK_DIM, bounds[0] if bounds else DEFAULT_BLOCK_DIM)
+    manifest = replace(manifest, launch_bounds=bounds, block_dim=usual)
+    if has_tiles(fn):  # what is launched are threads, or blocks
+        manifest = replace(manifest, blockwise=True) if threads_of(fn) else replace(manifest, tiled=True)
     if _is_cuda(options):
         compiled = _compile_cuda(fn, symbol, options, checking)
         code = compiled.cubin
         files["kernel.ptx"] = compiled.ptx.encode()
-        taken = resources(code)[symbol]
-        manifest.update(
-            symbol=symbol,
-            target=compiled.arch,
-            registers=taken.registers,
-            stack_bytes=taken.stack_bytes,
-            spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
-            shared_bytes=taken.shared_bytes + compiled.dynamic_shared_bytes,
-            dynamic_shared_bytes=compiled.dynamic_shared_bytes,
-            block_dim=compiled.block_dim,
-            products=[product.symbol for product in compiled.products],
-            sites=compiled.sites,
-        )
-        for entry, p in zip(manifest["params"], fn.params, strict=True):
-            entry["align"] = cuda.alignment(p.type) if isinstance(p.type, Array) else None
+        manifest = replace(manifest, **_on_gpu(fn, symbol, compiled, manifest))
     else:
         fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
         compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
         code = compiled.object_code
         if options.get("assembly"):
             files["kernel.s"] = compiled.asm().encode()
-        manifest.update(symbol=symbol, sites=compiled.sites)
     if checking is not cpu.Checking.NONE:
-        manifest["checks"] = _checks_manifest(fn, kernel, compiled)
-    return Program(code, compiled.symbols, source, manifest, files)
+        manifest = replace(manifest, checks=checks(fn, kernel, compiled.check_sites, compiled.stamped))
+    return Program(code, compiled.symbols, source, replace(manifest, sites=compiled.sites), files)
+
+
+def _on_gpu(fn: Function, symbol: str, compiled: cuda.CudaObject, manifest: Manifest) -> dict[str, Any]:
+    """What a program for a GPU has in its manifest besides."""
+    taken = resources(compiled.cubin)[symbol]
+    return {
+        "target": compiled.arch,
+        "block_dim": compiled.block_dim or manifest.block_dim,
+        "block_dim_fixed": compiled.block_dim is not None,
+        "params": tuple(
+            replace(entry, align=cuda.alignment(p.type)) if isinstance(p.type, Array) else entry
+            for entry, p in zip(manifest.params, fn.params, strict=True)
+        ),
+        "gpu": GpuResources(
+            registers=taken.registers,
+            stack_bytes=taken.stack_bytes,
+            spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
+            shared_bytes=taken.shared_bytes + compiled.dynamic_shared_bytes,
+            dynamic_shared_bytes=compiled.dynamic_shared_bytes,
+            products=tuple(product.symbol for product in compiled.products),
+        ),
+    }
 
 
 def _is_cuda(options: Options) -> bool:
@@ -453,106 +431,7 @@ def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Che
     )
 
 
-def _checks_manifest(fn: Function, kernel: str, compiled: cpu.CompiledObject | cuda.CudaObject) -> dict[str, Any]:
-    """Where each check stands in the source, and the arrays in which the writing threads are noted."""
-    position = {p: k for k, p in enumerate(fn.params)}
-    fields, _ = abi.layout([p.type for p in fn.params])
-    proved = one_writer_each(fn)
-    return {
-        "kernel": kernel,
-        "sites": [
-            {
-                "loc": None if op.loc is None else asdict(op.loc),
-                "array": position.get(op.operands[0]) if op.operands else None,
-                **_shared_array(op),
-            }
-            for op in compiled.check_sites
-        ],
-        "stamps": [
-            {"array": position[p], "offset": fields[position[p]].offset - abi.HEADER_SIZE, "proved": p in proved}
-            for p in compiled.stamped
-        ],
-    }
-
-
-def _shared_array(op: Op) -> dict[str, Any]:
-    """Of an access to an array that a block shares: its name and number of axes."""
-    t = op.operands[0].type if op.operands else None
-    shared = isinstance(t, Array) and t.layout == SHARED
-    return {"shared": {"name": op.operands[0].name, "ndim": t.ndim}} if shared else {}  # type: ignore[union-attr]
-
-
-def _accesses(fn: Function) -> dict[str, list[int]]:
-    position = {p: k for k, p in enumerate(fn.params)}
-    reads, writes = set(), set()
-    for op in walk(fn.body):
-        if op.operands[:1] and op.operands[0] not in position:
-            continue  # memory of a block
-        if op.name in LOADS | ATOMICS:
-            reads.add(position[op.operands[0]])
-        if op.name in WRITES:
-            writes.add(position[op.operands[0]])
-    return {"reads": sorted(reads), "writes": sorted(writes)}
-
-
-def _parameter(p: Value, role: str, of: int, arguments: Sequence[int]) -> dict[str, Any]:
-    return {"name": p.name, "type": str(p.type), "role": role, "of": of, "argument": arguments[of]}
-
-
-def _arguments(types: Sequence[Argument]) -> list[int]:
-    """For each IR parameter of a kernel the argument it is, or is a field of."""
-    return [k for k, t in enumerate(types) for _ in leaves(t)]
-
-
-def _forward_manifest(fn: Function, types: Sequence[Argument]) -> dict[str, Any]:
-    arguments = _arguments(types)
-    manifest = {
-        "tid_arity": fn.tid_arity,
-        "cost": thread_cost(fn),
-        "params": [_parameter(p, "param", k, arguments) for k, p in enumerate(fn.params)],
-        **_accesses(fn),
-        "whole": {str(k): axes for k, axes in overwritten_whole(fn).items()},
-    }
-    if extents := _extents(fn):
-        manifest["extents"] = extents
-    return {**manifest, "blockwise": True} if of_single_threads(fn) else manifest
-
-
-def _certain_facts(fn: Function, options: Options) -> dict[str, Any]:
-    """What a launch of a kernel is checked for before it runs; a debug program looks at each access itself."""
-    facts: dict[str, Any] = {} if options.get("mode") == "debug" else {"accesses": certain_extents(fn)}
-    common = update_by_all(fn)
-    return facts if common is None else {**facts, "alone": common.operands[0].name}
-
-
 def update_of_all_threads(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Loc | None:
     """Where all threads of a launch change one element that they have read, if they do."""
     found = update_by_all(forward_ir(pyfunc, types, options))
     return None if found is None else found.loc
-
-
-def _extents(fn: Function) -> list[int]:
-    """The parameters whose shape is read."""
-    position = {p: k for k, p in enumerate(fn.params)}
-    return sorted(
-        {position[op.operands[0]] for op in walk(fn.body) if op.name == "shape" and op.operands[0] in position}
-    )
-
-
-def _adjoint_manifest(primal: Function, d: Derivative, types: Sequence[Argument]) -> dict[str, Any]:
-    arguments = _arguments(types)
-    together = {"blockwise": True} if of_single_threads(d.fn) else {}
-    a, count = d.adjoint, len(primal.params)
-    roles = [("param", k) for k in range(count)]
-    roles += [("saved", k) for k in a.saved] + [("cotangent", k) for k in a.cotangents]
-    return {
-        "tid_arity": d.fn.tid_arity,
-        "cost": thread_cost(d.fn),
-        "params": [_parameter(p, role, of, arguments) for p, (role, of) in zip(d.fn.params, roles, strict=True)],
-        **_accesses(primal),
-        "saved": list(a.saved),
-        "post": [k for k in a.final if isinstance(d.fn.params[k].type, Array)],
-        "cotangents": list(a.cotangents),
-        "conflicts": {str(k): c.to_json() for k, c in zip(a.cotangents, d.conflicts, strict=True)},
-        **together,
-    }

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from diffkern.ad.reverse import Adjoint
-from diffkern.analysis.conflicts import Conflict
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Stack
+from diffkern.manifest import Conflict
 
 _SYNCHRONISATION = {
     "none": "plain additions, no two threads meet",

@@ -12,7 +12,7 @@ The sweep visits each region's ops backwards. Statement forms that survive norma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.block_replay import BlockReplay, LiveReplay
@@ -32,7 +32,8 @@ from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, is_shared, value_type
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
-from diffkern.ops.table import Diff, lookup
+from diffkern.ops.row import Diff
+from diffkern.ops.table import lookup
 from diffkern.opt.dce import eliminate
 from diffkern.opt.replays import merge_barriers, remove_dead_replays
 
@@ -176,10 +177,7 @@ class _Reverse:
     def finish(self) -> Adjoint:
         params = [self.params[p] for p in self.fn.params]
         everything = (*params, *self.saved.values(), *self.ct_params.values())
-        out = Function(
-            f"{self.fn.name}_adjoint", everything, self.b.region, self.fn.loc, self.fn.tid_arity,
-            self.fn.source_lines, self.fn.attrs,
-        )  # fmt: skip
+        out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
         if self.memory is not None:
             self.finish_memory(out, self.memory)
         eliminate(out)

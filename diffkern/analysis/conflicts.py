@@ -13,36 +13,13 @@ site alone: ``ct_x[i - 1] += a`` and ``ct_x[i + 1] += b`` are each one-to-one, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.threads import Never, access_index, relate, uniform
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """How threads may meet in one cotangent buffer.
-
-    Attributes
-    ----------
-    kind
-        ``"none"``, ``"bounded"``, ``"reduce"`` or ``"general"``.
-    reach
-        For ``bounded``: per axis of the thread index the least and greatest difference of two threads that meet.
-    private
-        Whether each group of threads may add to a zeroed copy of its own (nothing reads the buffer).
-    """
-
-    kind: str
-    reach: tuple[tuple[int, int], ...] = ()
-    private: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {"class": self.kind, "reach": [list(r) for r in self.reach], "private": self.private}
 
 
 def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:

@@ -21,9 +21,6 @@ from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 
-CARRIED = "carried"
-"""The attribute of a load made for a loop, whose value is used only where the thread stores to the element as well."""
-
 
 class Source(enum.Enum):
     """Where the value of a load from a written array can be had again."""
@@ -104,7 +101,7 @@ def _classify(
 ) -> LoadFact:
     total = _Order()
     for write in writes:
-        implied = load.attrs.get(CARRIED) or (order.implies(load, write) and begins(loops[write], loops[load]))
+        implied = load.attrs.get("carried") or (order.implies(load, write) and begins(loops[write], loops[load]))
         if write.name == "atomic" or not (alone or _same_thread(forms, load, write, arity, implied)):
             return LoadFact(Source.RACING, write)
         found = _order(load, write, forms, loops, order)

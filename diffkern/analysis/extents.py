@@ -16,20 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.analysis.threads import access_index
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Scalar, is_shared
-from diffkern.ir.updates import ALONE
+from diffkern.manifest import Access, Linear
+from diffkern.ops.table import lookup
 
 __all__ = ["certain_extents", "update_by_all"]
 
 _ACCESSES = frozenset({"load", "store", "atomic"})
-
-Linear = list[Any]
-"""``[const, [parameter, axis, coefficient], ...]``: a number and extents of arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +37,25 @@ class _Loop:
     hi: Affine
 
 
-def certain_extents(fn: Function) -> list[dict[str, Any]]:
-    """The accesses that every thread makes, one entry per axis of an array and form of the index.
-
-    An entry has the number of the ``array`` parameter and the ``axis``, whether a negative index counts from the end
-    (``wrap``), the coefficients of the thread index by axis (``tid``), the least and greatest value of the rest
-    (``low`` and ``high``), the numbers of ``trips`` of the loops around, which have to be positive, and the arrays
-    whose ``shapes`` these name, with their numbers of axes.
-    """
+def certain_extents(fn: Function) -> tuple[Access, ...]:
+    """The accesses that every thread makes, one entry per axis of an array and form of the index."""
     forms = AffineForms(fn)
     position = {p: k for k, p in enumerate(fn.params)}
-    found: list[dict[str, Any]] = []
+    found: dict[Access, None] = {}
     for op, loops in _executed(forms, fn.body, {}):
         if op.name not in _ACCESSES or op.operands[0] not in position:
             continue
-        trips = [_linear(loop.hi - loop.lo, position) for loop in loops.values() if not (loop.hi - loop.lo).is_constant]
+        trips = tuple(_linear(loop.hi - loop.lo, position) for loop in loops.values() if not _trips(loop))
         for axis, (v, wrap) in enumerate(zip(access_index(op), op.attrs["wrap"], strict=True)):
             bounds = _bounds(forms.of(v), loops) if _exact(forms, v) else None
             if bounds is None:
                 continue
             tids, low, high = bounds[0], _linear(bounds[1], position), _linear(bounds[2], position)
-            shapes = {position[op.operands[0]], *(t[0] for form in (low, high, *trips) for t in form[1:])}
-            entry = {
-                "array": position[op.operands[0]], "axis": axis, "wrap": wrap, "tid": tids,
-                "low": low, "high": high, "trips": trips, "shapes": [[k, _ndim(fn.params[k])] for k in sorted(shapes)],
-            }  # fmt: skip
-            if entry not in found:
-                found.append(entry)
-    return found
+            array = position[op.operands[0]]
+            shapes = {array, *(t[0] for form in (low, high, *trips) for t in form.terms)}
+            ranks = tuple((k, _ndim(fn.params[k])) for k in sorted(shapes))
+            found[Access(array, axis, wrap, tids, low, high, trips, ranks)] = None
+    return tuple(found)
 
 
 def _ndim(p: Value) -> int:
@@ -79,7 +67,7 @@ def update_by_all(fn: Function) -> Op | None:
     """The first store by which all threads of a launch change one element they have read; None if there is none."""
     forms = AffineForms(fn)
     for op in walk(fn.body):
-        if op.attrs.get(ALONE):
+        if op.attrs.get("alone"):
             return op
     for op, loops in _executed(forms, fn.body, {}):
         if op.name == "store" and not is_shared(op.operands[0].type) and all(_trips(loop) for loop in loops.values()):
@@ -116,7 +104,7 @@ def _trips(loop: _Loop) -> bool:
 def _exact(forms: AffineForms, v: Value) -> bool:
     """Whether an index is what its affine form says: sums of narrow integers may have wrapped before a cast."""
     op = forms.producer.get(v)
-    if op is None or op.name not in ("add", "sub", "mul", "neg", "cast"):
+    if op is None or not (lookup(op.name).affine or op.name == "cast"):
         return True
     t = op.operands[0].type
     if op.name == "cast" and isinstance(t, Scalar) and t.bits < 32:
@@ -125,13 +113,13 @@ def _exact(forms: AffineForms, v: Value) -> bool:
     return all(_exact(forms, x) for x in op.operands)
 
 
-def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[list[list[int]], Affine, Affine] | None:
+def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, int], ...], Affine, Affine] | None:
     """An index taken apart: coefficients of the thread index, and the least and greatest value of the rest."""
-    tids: list[list[int]] = []
+    tids: list[tuple[int, int]] = []
     low = high = Affine({}, form.const)
     for term, c in form.terms.items():
         if isinstance(term, tuple) and term[0] == "tid":
-            tids.append([term[1], c])
+            tids.append((term[1], c))
         elif isinstance(term, tuple) and term[0] == "shape" and isinstance(term[1], Value):
             low, high = low + Affine({term: c}, 0), high + Affine({term: c}, 0)
         elif isinstance(term, Value) and term in loops:
@@ -140,12 +128,12 @@ def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[list[list[int]], A
             high += (last if c > 0 else first).scaled(c)
         else:
             return None
-    return tids, low, high
+    return tuple(tids), low, high
 
 
 def _linear(form: Affine, position: dict[Value, int]) -> Linear:
-    terms = [[position[t[1]], t[2], c] for t, c in form.terms.items() if isinstance(t, tuple)]
-    return [form.const, *terms]
+    terms = ((position[t[1]], t[2], c) for t, c in form.terms.items() if isinstance(t, tuple))
+    return Linear(form.const, tuple(terms))
 
 
 def _same_for_all(forms: AffineForms, v: Value, loops: dict[Value, _Loop]) -> bool:

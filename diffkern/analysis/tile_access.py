@@ -9,7 +9,7 @@ counts for the function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -36,7 +36,7 @@ def shadow(fn: Function) -> Shadow:
         return Shadow(fn, {})
     accesses: dict[Op, Op] = {}
     body = _region(fn.body, accesses)
-    return Shadow(Function(fn.name, fn.params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs), accesses)
+    return Shadow(replace(fn, body=body), accesses)
 
 
 def _region(region: Region, accesses: dict[Op, Op]) -> Region:

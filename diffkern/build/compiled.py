@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.manifest import Entry
@@ -44,7 +43,7 @@ class Compiled:
         The machine code as a file: a relocatable object, or a cubin.
     source : str
         The readable Python form.
-    manifest : mapping
+    manifest : Manifest
         What the run time knows of the program: parameters, arrays read and written, conflicts.
     compile_seconds : float
         How long making it took; next to nothing if it was in the cache.
@@ -57,7 +56,7 @@ class Compiled:
         self.symbol = entry.symbols[0]
         self.object_code = entry.object_code
         self.source = entry.source
-        self.manifest: Mapping[str, Any] = entry.program
+        self.manifest = entry.manifest
         self.compile_seconds = seconds
         self._specialization = specialization
         self._entry = entry
@@ -182,22 +181,22 @@ class CompiledForGPU(Compiled):
     @property
     def registers(self) -> int:
         """Registers of a thread."""
-        return int(self.manifest["registers"])
+        return self.manifest.resources.registers
 
     @property
     def stack_bytes(self) -> int:
         """Local memory of a thread: arrays indexed at run time, states of loops, spilled registers."""
-        return int(self.manifest["stack_bytes"])
+        return self.manifest.resources.stack_bytes
 
     @property
     def spill_bytes(self) -> int:
         """Local memory of a thread beyond what the program declares."""
-        return int(self.manifest["spill_bytes"])
+        return self.manifest.resources.spill_bytes
 
     @property
     def shared_bytes(self) -> int:
         """Static shared memory of a block."""
-        return int(self.manifest["shared_bytes"])
+        return self.manifest.resources.shared_bytes
 
 
 def compile_for(specialization: Specialization, target: str) -> Compiled:

@@ -223,7 +223,7 @@ class _Makers:
 
     def start(self, product: Product) -> _Maker:
         out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
-        package = str(Path(__file__).parents[1])
+        package = str(Path(__file__).parents[2])
         path = [package, os.environ.get("PYTHONPATH", ""), *sys.path]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
         # The pipe ends when this process does, however: the other one then ends too.
@@ -245,7 +245,7 @@ class _Makers:
         self.code[maker.product] = found
         ingredients = {name: value.decode() for name, value in maker.product.fields}
         facts = {"what": "matrix product", "title": f"matrix product {maker.product}", "target": maker.product.arch}
-        entry = Entry(b"", (maker.product.symbol,), program=facts, ingredients=ingredients, more={_CODE: found})
+        entry = Entry(b"", (maker.product.symbol,), facts=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
 
 

@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +36,7 @@ from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
 from diffkern.runtime.program import Executable
 
 if TYPE_CHECKING:
-    from diffkern.pipeline import Program
+    from diffkern.program import Program
     from diffkern.targets.cuda.mathdx import Product
 
 __all__ = [
@@ -300,12 +301,12 @@ def build_entry(
     symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
     program = specialization.build(symbol, NATIVE if target == HOST else target)
     title = specialization.title_for(target)
-    facts = {**program.manifest, "title": title, "target": target}
+    manifest = replace(program.manifest, title=title, target=target)
     ingredients = _readable([*fields, *_target_fields(target, shipped)])
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
     name = CUBIN_FILE if is_gpu(target) else OBJECT_FILE
-    return Entry(program.object_code, program.symbols, program.source, facts, ingredients, name, program.files)
+    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, program.files)
 
 
 def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
@@ -411,9 +412,9 @@ def _from_cache(entry: Entry | None) -> Executable | None:
 def _executable(entry: Entry) -> Executable:
     symbols: Sequence[str] = entry.symbols
     code = load_code(entry.object_code, symbols)
-    finish = code[symbols[1]] if entry.program["sites"] else 0
-    made = CheckedExecutable if "checks" in entry.program else Executable
-    return made(code[symbols[0]], finish, entry.program, code)
+    finish = code[symbols[1]] if entry.manifest.sites else 0
+    made = CheckedExecutable if entry.manifest.checks else Executable
+    return made(code[symbols[0]], finish, entry.manifest, code)
 
 
 @functools.cache
@@ -466,7 +467,7 @@ def _load_own(name: str) -> bytes | None:
 
 
 def _store_own(name: str, code: bytes) -> None:
-    current_store().put(name, Entry(code, program={"what": "native code of the run time"}))
+    current_store().put(name, Entry(code, facts={"what": "native code of the run time"}))
 
 
 assemble.set_object_cache(_load_own, _store_own)

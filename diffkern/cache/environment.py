@@ -22,7 +22,9 @@ MATHDX = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
     "abi.py",
+    "manifest.py",
     "pipeline.py",
+    "program.py",
     "ad",
     "analysis",
     "frontend",

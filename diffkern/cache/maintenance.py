@@ -66,10 +66,10 @@ def artifacts(directory: Path) -> list[Artifact]:
             size = sum(s.st_size for s in status)
         except OSError:  # removed by another process meanwhile
             continue
-        program = content.get("program", {})
-        title = program.get("title") or program.get("what") or "damaged"
-        target = program.get("target", "native")
-        ingredients, what = content.get("ingredients", {}), program.get("what", "")
+        facts = content.get("program") or content.get("facts", {})
+        title = facts.get("title") or facts.get("what") or "damaged"
+        target = facts.get("target", "native")
+        ingredients, what = content.get("ingredients", {}), facts.get("what", "")
         found.append(Artifact(place.name, place, size, used, title, target, ingredients, what))
     return sorted(found, key=lambda a: (a.title, a.target, a.key))
 
@@ -79,7 +79,8 @@ def _content(place: Path) -> dict[str, Any]:
         content = parse((place / MANIFEST_FILE).read_bytes())
     except InvalidEntryError:
         return {}
-    return content if all(isinstance(content.get(k), dict) for k in ("program", "ingredients")) else {}
+    dicts = (content.get("program") or {}, content.get("facts"), content.get("ingredients"))
+    return content if all(isinstance(one, dict) for one in dicts) else {}
 
 
 def find(directory: Path, prefix: str) -> Artifact:

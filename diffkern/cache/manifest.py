@@ -1,6 +1,6 @@
 """The manifest of an artifact: what stands in ``manifest.json`` beside the object code.
 
-In: the program's own facts, the key's ingredients in clear, the files. Out: JSON text, and back again. The text ends
+In: the program's own manifest, the key's ingredients in clear, the files. Out: JSON text, and back again. The text ends
 with a digest of all that stands before it, and has one of every file, so that no bit of an artifact can change
 unnoticed. A manifest that does not name its own key and the right format is no manifest either, nor is one that names
 files that no artifact has.
@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffkern.cache.key import digest
+from diffkern.manifest import Manifest, from_json, to_json
 
 __all__ = ["CUBIN_FILE", "FORMAT", "OBJECT_FILE", "Entry", "InvalidEntryError", "decode", "encode", "parse"]
 
-FORMAT = 3
+FORMAT = 4
 OBJECT_FILE = "kernel.o"
 CUBIN_FILE = "kernel.cubin"
 SOURCE_FILE = "source.py"
@@ -43,23 +44,39 @@ class Entry:
         The functions it exports.
     source : str
         The readable source it was made from.
-    program : mapping
-        Facts about the program that the launch path needs; JSON values.
+    program : Manifest or None
+        What the run time knows of the program; None of what is no program.
     ingredients : mapping of str to str
         What went into the key, readable.
     object_name : str
         Under which name the object code is kept: ``kernel.o`` or ``kernel.cubin``.
     more : mapping of str to bytes
         What else was made on the way and is kept: ``kernel.ptx``, ``kernel.ltoir``.
+    facts : mapping
+        Of what is no program: ``what`` it is, and whatever belongs to that; JSON values.
     """
 
     object_code: bytes
     symbols: tuple[str, ...] = ()
     source: str = ""
-    program: Mapping[str, Any] = field(default_factory=dict)
+    program: Manifest | None = None
     ingredients: Mapping[str, str] = field(default_factory=dict)
     object_name: str = OBJECT_FILE
     more: Mapping[str, bytes] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the run time knows of the program.
+
+        Raises
+        ------
+        ValueError
+            If the artifact is no program.
+        """
+        if self.program is None:
+            raise ValueError(f"a {self.facts.get('what', 'nameless artifact')} is no program")
+        return self.program
 
     def files(self) -> dict[str, bytes]:
         """Return the files beside the manifest and their contents."""
@@ -73,7 +90,8 @@ def encode(key: str, entry: Entry) -> bytes:
         "key": key,
         "ingredients": dict(entry.ingredients),
         "symbols": list(entry.symbols),
-        "program": dict(entry.program),
+        "program": to_json(entry.program),
+        "facts": dict(entry.facts),
         "sha256": {name: digest(data) for name, data in entry.files().items()},
     }
     text = json.dumps(content, indent=1).removesuffix("\n}").encode()
@@ -136,10 +154,11 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
             object_code=files[object_name],
             symbols=tuple(content["symbols"]),
             source=files[SOURCE_FILE].decode(),
-            program=content["program"],
+            program=None if content["program"] is None else from_json(Manifest, content["program"]),
             ingredients=content["ingredients"],
             object_name=object_name,
             more={name: files[name] for name in more},
+            facts=content["facts"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidEntryError(f"the manifest is damaged: {type(error).__name__}: {error}") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["main"]
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parent.parent
 # The first is where a wheel keeps the example, the second where a clone, or an editable install of one, has it.
 _PLACES = (_PACKAGE / "_examples" / "flood.py", _PACKAGE.parent / "examples" / "flood.py")
 _NEEDED = ("matplotlib", "tqdm")

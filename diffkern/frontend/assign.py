@@ -16,8 +16,9 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
 from diffkern.frontend.tile_terms import check_update
 from diffkern.ir import types as T
-from diffkern.ir.nodes import Region, Value
-from diffkern.ir.updates import UPDATE_KINDS, Update
+from diffkern.ir.nodes import Region, Update, Value
+
+_UPDATE_KINDS = ("add", "sub", "and", "or", "xor")  # for which there is an atomic update
 
 __all__ = ["Place", "assign", "note_update", "place", "read", "write"]
 
@@ -188,7 +189,7 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
 
 def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.expr) -> None:
     """Note an augmented assignment that has just been written, if it is to an element of an array."""
-    if kind not in UPDATE_KINDS or not isinstance(_root(where), Element):
+    if kind not in _UPDATE_KINDS or not isinstance(_root(where), Element):
         return
     store, prelude = cx.b.region.ops[-1], Region()
     with cx.b.into(prelude), cx.b.at(cx.loc(node)):

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import CellType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -29,7 +29,6 @@ __all__ = [
     "ENCODING_VERSION",
     "Guard",
     "Meaning",
-    "Place",
     "captures",
     "encode_tree",
     "encode_value",
@@ -363,79 +362,52 @@ def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     return fields
 
 
-class Place(Protocol):
-    """Where a captured name is looked up: a module's dictionary, a closure variable, a class."""
+Capture = tuple[Callable[[str], Any], str, Any]
+"""How a captured name is looked up, the name, and what it meant.
 
-    def get(self, name: str, /) -> Any: ...
-
-
-class _Cell:
-    """A closure variable as a place."""
-
-    def __init__(self, cell: CellType) -> None:
-        self.cell = cell
-
-    def get(self, _: str) -> Any:
-        try:
-            return self.cell.cell_contents
-        except ValueError:  # not assigned any more
-            return MISSING
-
-
-class _Class:
-    """A class as a place: its attributes may be inherited."""
-
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
-
-    def get(self, name: str) -> Any:
-        return getattr(self.cls, name, MISSING)
+The look-ups, which every launch makes, are functions in C. They raise ValueError where a closure variable has no value
+any more, AttributeError where a class has no such attribute.
+"""
 
 
 # Modules whose functions and types nobody rebinds: they are not asked for at every launch.
 _LIBRARIES: Final = frozenset({"diffkern", "numpy", "math"})
 
 
-def captures(meaning: Meaning) -> list[tuple[Place, str, Any]]:
-    """The names whose change would change the fingerprint: where each is looked up, and what it meant.
+def captures(meaning: Meaning) -> list[Capture]:
+    """The names whose change would change the fingerprint: how each is looked up, and what it meant.
 
     A built-in of Python stands as the module's global that would shadow it, which is None as long as there is none.
-    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``place.get(name) is value``
-    for each tells in a tenth of a microsecond that the fingerprint still holds.
+    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``look(name) is value`` for
+    each tells in a tenth of a microsecond that the fingerprint still holds.
     """
-    found: dict[tuple[int, str], tuple[Place, str, Any]] = {}
+    found: dict[tuple[int, str], Capture] = {}
+
+    def note(place: object, name: str, capture: Capture) -> None:
+        if capture[2] is not MISSING:
+            found.setdefault((id(place), name), capture)
+
     for guard in meaning.guards:
         obj: Any = MISSING
         for depth, name in enumerate(guard.path):
             if depth == 0:
-                place, obj = _place(guard.scope, name), guard.scope.lookup(name)
-                if place is guard.scope.globals and name not in place:
-                    found.setdefault((_identity(place), name), (place, name, None))
-                    continue
+                cell, variables, obj = guard.scope.cell(name), guard.scope.globals, guard.scope.lookup(name)
+                if cell is not None:
+                    note(cell, name, (cell.__getattribute__, "cell_contents", obj))
+                else:
+                    note(variables, name, (variables.get, name, obj if name in variables else None))
             elif inspect.ismodule(obj):
                 library = obj.__name__.partition(".")[0] in _LIBRARIES
-                place, obj = vars(obj), static_attribute(obj, name)
+                variables, obj = vars(obj), static_attribute(obj, name)
                 if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
                     continue
+                note(variables, name, (variables.get, name, obj))
             elif inspect.isclass(obj):
-                place, obj = _Class(obj), static_attribute(obj, name)
+                cls, obj = obj, static_attribute(obj, name)
+                note(cls, name, (functools.partial(getattr, cls), name, obj))
             else:
                 break
-            if obj is not MISSING:
-                found.setdefault((_identity(place), name), (place, name, obj))
     return list(found.values())
-
-
-def _identity(place: Place) -> int:
-    """What tells places apart."""
-    return id(place.cell) if isinstance(place, _Cell) else id(place.cls) if isinstance(place, _Class) else id(place)
-
-
-def _place(scope: Scope, name: str) -> Place:
-    cell = scope.cell(name)
-    if cell is not None:
-        return _Cell(cell)
-    return scope.globals
 
 
 def _is_type(obj: Any) -> bool:

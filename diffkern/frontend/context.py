@@ -18,8 +18,7 @@ from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.source import Source
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
-from diffkern.ir.nodes import Value
-from diffkern.ir.updates import Update
+from diffkern.ir.nodes import Update, Value
 from diffkern.lang import lowering_key
 
 __all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]

@@ -19,9 +19,8 @@ from diffkern.frontend.source import get_source, too_deep
 from diffkern.frontend.stmt import lower_block
 from diffkern.frontend.terms import Binding
 from diffkern.frontend.weak import settle
-from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.nodes import Function, Op, Update, Value, walk
 from diffkern.ir.structs import Argument, flatten
-from diffkern.ir.updates import UPDATES, Update
 
 __all__ = ["lower"]
 
@@ -75,7 +74,7 @@ def lower(
         loc=source.loc(source.node),
         tid_arity=0 if cx.tid is None else cx.tid[0],
         source_lines=source.numbered_lines(),
-        attrs={UPDATES: updates} if updates else {},
+        updates=updates,
     )
 
 

@@ -66,11 +66,12 @@ class Builder:
         Raises
         ------
         TypeRuleError
-            If the operand types do not fit the operation.
+            If the types of operands or the attributes do not fit the operation.
         """
         row = lookup(name)
         if row.arity is not None and len(operands) != row.arity:
             raise ValueError(f"{name} takes {row.arity} operands, not {len(operands)}")
+        row.check_attrs(attrs)
         types = row.infer([v.type for v in operands], attrs)
         hints = list(names) + [""] * (len(types) - len(names))
         results = tuple(Value(t, hint) for t, hint in zip(types, hints, strict=True))

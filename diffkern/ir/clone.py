@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -58,9 +59,11 @@ class Cloner:
 
 
 def clone_function(fn: Function) -> Function:
-    """A copy with the same parameters and a body of its own, which passes may change in place."""
-    body = Cloner(Builder()).region(fn.body)
-    return Function(fn.name, fn.params, body, fn.loc, fn.tid_arity, fn.source_lines, fn.attrs)
+    """A copy with the same parameters and a body of its own, which passes may change in place.
+
+    Its augmented assignments stay as they are written: those that are noted beside the function are the original's.
+    """
+    return replace(fn, body=Cloner(Builder()).region(fn.body), updates=())
 
 
 def substitute(region: Region, mapping: dict[Value, Value]) -> None:

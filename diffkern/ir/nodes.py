@@ -68,6 +68,35 @@ class Op:
         return value
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """An augmented assignment to an element of an array, or to a component of one.
+
+    It is lowered to a load, an operation and a store. Whether it has to be one atomic update instead is decided once
+    the whole function is known.
+
+    Attributes
+    ----------
+    store
+        The op that ends it.
+    kind
+        What an atomic update does: ``add``, ``sub``, ``and``, ``or`` or ``xor``.
+    prelude
+        The ops that compute, from values that are there at the store, what it yields: the operand of an atomic update
+        of the whole element, with the neutral number for components that are not meant.
+    """
+
+    store: Op
+    kind: str
+    prelude: Region
+
+    @property
+    def operand(self) -> Value:
+        """What an atomic update takes."""
+        (value,) = self.prelude.yields
+        return value
+
+
 @dataclass(eq=False, slots=True)
 class Function:
     """A kernel: parameters, body, and where it came from.
@@ -86,8 +115,16 @@ class Function:
         How many components of the thread index the kernel asks for (0 when it never calls ``tid``).
     source_lines
         Absolute line number → text of the user's source, for comments in generated code.
-    attrs
-        Further facts about the whole function (frozen options, for example the stack budget).
+    threads
+        How many threads of a block hold numbers of their own beside the tiles they share; 0 where a block is one.
+    unfused
+        Whether a product and a sum must not become one operation.
+    tiled
+        Whether what is launched are blocks that work on tiles, already dealt out to the threads of each.
+    dynamic_shared
+        Whether the launch has to ask for the shared memory.
+    updates
+        The augmented assignments to elements of arrays in it, until it is decided which are atomic.
     """
 
     name: str
@@ -96,7 +133,11 @@ class Function:
     loc: Loc | None = None
     tid_arity: int = 0
     source_lines: Mapping[int, str] = field(default_factory=dict)
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    threads: int = 0
+    unfused: bool = False
+    tiled: bool = False
+    dynamic_shared: bool = False
+    updates: tuple[Update, ...] = ()
 
     @property
     def param_names(self) -> tuple[str, ...]:

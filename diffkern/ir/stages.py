@@ -17,7 +17,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from diffkern.ir.types import Array, Buffer, Mat, Scalar, Stack, Tile, Type, Vec
-from diffkern.ops.table import Diff, all_ops
+from diffkern.ops.row import Diff
+from diffkern.ops.table import all_ops
 
 __all__ = [
     "ADJOINT",
@@ -29,6 +30,7 @@ __all__ = [
     "PRIMAL",
     "PROGRAM",
     "SERIAL",
+    "STAGED_FACTS",
     "STAGED_MARKS",
     "STAGES",
     "WRITTEN",
@@ -55,7 +57,7 @@ class Stage:
     modes
         How accumulations may be made.
     facts
-        Attributes of the function.
+        Those of :data:`STAGED_FACTS` that the function may have.
     """
 
     name: str
@@ -109,6 +111,9 @@ def _family(name: str) -> frozenset[str]:
 
 STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled"})
 """Attributes by which one pass tells a later one something, and which no earlier stage has."""
+
+STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "dynamic_shared"})
+"""Fields of a function by which passes tell later ones something."""
 
 _TILES, _COMPOSITES, _STACKS = _family("tile"), _family("composite"), _family("stack")
 _INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)

@@ -1,8 +1,8 @@
 """The verifier: what every valid function satisfies. It runs after each pass in tests and in debug mode.
 
-Checked: each value is defined once and before its uses, in a visible region; operand and result types follow the
-operation table; regions have the parameters and yields that their op demands. With a stage, also that nothing occurs
-which the stage does not have.
+Checked: each value is defined once and before its uses, in a visible region; attributes, operand and result types
+follow the operation table; regions have the parameters and yields that their op demands. With a stage, also that
+nothing occurs which the stage does not have.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import os
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.stages import STAGED_MARKS, Stage
+from diffkern.ir.stages import STAGED_FACTS, STAGED_MARKS, Stage
 from diffkern.ir.types import BOOL, Stack, Type
-from diffkern.ops.table import TypeRuleError, lookup
+from diffkern.ops.row import TypeRuleError
+from diffkern.ops.table import lookup
 
 ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
 """Whether every function is verified after every stage, not only those that are compiled in debug mode."""
@@ -76,6 +77,7 @@ class _Verifier:
         if row.arity is not None and len(op.operands) != row.arity:
             raise InvalidIR(f"{where} has {len(op.operands)} operands, not {row.arity}")
         try:
+            row.check_attrs(op.attrs)
             want = row.infer([v.type for v in op.operands], op.attrs)
         except TypeRuleError as error:
             raise InvalidIR(f"{where}: {error}") from error
@@ -127,8 +129,10 @@ def verify(fn: Function, stage: Stage | None = None) -> Function:
     InvalidIR
         With the op and its source line.
     """
-    if stage is not None and not stage.facts.issuperset(fn.attrs):
-        raise InvalidIR(f"{fn.name} has {', '.join(sorted(fn.attrs))}, and stage {stage.name} {sorted(stage.facts)}")
+    if stage is not None:
+        found = [fact for fact in sorted(STAGED_FACTS - stage.facts) if getattr(fn, fact)]
+        if found:
+            raise InvalidIR(f"{fn.name} has {', '.join(found)}: not in stage {stage.name}")
     v = _Verifier(stage)
     for p in fn.params:
         v.define(p, "parameter")

@@ -19,11 +19,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from diffkern.analysis.blocks import blockwise_op, of_single_threads
-from diffkern.analysis.conflicts import Conflict, use_atomics
+from diffkern.analysis.conflicts import use_atomics
 from diffkern.analysis.shared_updates import settle_shared_updates
 from diffkern.analysis.sums import invariant_values, needed_for, uniform_sums, used_values
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, value_type
+from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
 
 __all__ = ["CudaPlan", "Update", "cuda_plan", "settle_updates", "update_of"]

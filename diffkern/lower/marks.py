@@ -1,6 +1,6 @@
 """What is noted on a whole kernel before it is optimised or differentiated, as its operations may be gone afterwards.
 
-In: a kernel as the frontend leaves it. Out: the same function, in place, with its attributes.
+In: a kernel as the frontend leaves it. Out: the same function, in place.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ __all__ = ["blocks_of_one", "mark_threads", "mark_unfused"]
 
 def mark_threads(fn: Function) -> Function:
     """Note for how many threads of a block a kernel is made that have numbers of their own, in place."""
-    if threads_of(fn):
-        fn.attrs = {**fn.attrs, "threads": threads_of(fn)}
+    fn.threads = threads_of(fn)
     return fn
 
 
@@ -25,8 +24,7 @@ def mark_unfused(fn: Function) -> Function:
 
     The adjoint finds the winner by comparing a replayed value with the stored extremum.
     """
-    if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
-        fn.attrs = {**fn.attrs, "unfused": True}
+    fn.unfused = any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body))
     return fn
 
 

@@ -13,7 +13,7 @@ else is done with the array; elsewhere they are plain, and ``alone`` tells the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
@@ -22,14 +22,14 @@ from diffkern.analysis.shared_updates import meeting_in_blocks
 from diffkern.analysis.threads import Never, access_index, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.nodes import Function, Op, Region, Update, Value, walk
 from diffkern.ir.types import is_shared
-from diffkern.ir.updates import ALONE, UPDATES, Update
 from diffkern.ops.memory import LOADS
 
 __all__ = ["settle_element_updates"]
 
-_SITE = "site"
+Sites = Mapping[Op, int]
+"""The numbers of the updates, by their stores."""
 
 
 def settle_element_updates(fn: Function, simplify: Callable[[Function], Function]) -> Function:
@@ -42,31 +42,28 @@ def settle_element_updates(fn: Function, simplify: Callable[[Function], Function
     simplify : callable
         Makes equal indices one value, in place: a copy of the function is analysed after it.
     """
-    updates: Sequence[Update] = fn.attrs.get(UPDATES, ())
-    fn.attrs = {name: value for name, value in fn.attrs.items() if name != UPDATES}
+    updates, fn.updates = fn.updates, ()
     if not updates:
         return fn
-    seen = simplify(_numbered(fn, updates))
+    seen, sites = _copied(fn, updates)
+    simplify(seen)
     alone = fn.tid_arity == 0 and blockwise_op(fn) is None
     if alone:
-        atomic = _only_updated(seen)
+        atomic = _only_updated(seen, sites)
         for number, update in enumerate(updates):
             if number not in atomic:
-                update.store.attrs = {**update.store.attrs, ALONE: True}
+                update.store.attrs = {**update.store.attrs, "alone": True}
     else:
-        atomic = _meeting(seen)
+        atomic = _meeting(seen, sites)
     _replace(fn.body, {update.store: update for number, update in enumerate(updates) if number in atomic})
     return fn
 
 
-def _numbered(fn: Function, updates: Sequence[Update]) -> Function:
-    """A copy in which the stores of updates have their number as an attribute."""
+def _copied(fn: Function, updates: Sequence[Update]) -> tuple[Function, Sites]:
+    """A copy, and its updates."""
     copy = clone_function(fn)
     number = {update.store: k for k, update in enumerate(updates)}
-    for op, twin in zip(walk(fn.body), walk(copy.body), strict=True):
-        if op in number:
-            twin.attrs = {**twin.attrs, _SITE: number[op]}
-    return copy
+    return copy, {twin: number[op] for op, twin in zip(walk(fn.body), walk(copy.body), strict=True) if op in number}
 
 
 def _replace(region: Region, chosen: dict[Op, Update]) -> None:
@@ -86,28 +83,28 @@ def _replace(region: Region, chosen: dict[Op, Update]) -> None:
     region.ops[:] = ops
 
 
-def _by_array(fn: Function) -> dict[Value, list[Op]]:
+def _by_array(fn: Function, sites: Sites) -> dict[Value, list[Op]]:
     """The updates and atomics of each array that is updated."""
     found: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
-        if _SITE in op.attrs or op.name == "atomic":
+        if op in sites or op.name == "atomic":
             found.setdefault(op.operands[0], []).append(op)
-    return {array: ops for array, ops in found.items() if any(_SITE in op.attrs for op in ops)}
+    return {array: ops for array, ops in found.items() if any(op in sites for op in ops)}
 
 
-def _meeting(fn: Function) -> set[int]:
+def _meeting(fn: Function, sites: Sites) -> set[int]:
     """The updates in which two threads may meet."""
     seen = shadow(fn).fn
-    sites = _by_array(seen)
-    meeting = meeting_in_blocks(fn, [ops for array, ops in sites.items() if is_shared(array.type)])
-    forms, owners = AffineForms(seen), _Owners(seen)
-    for array, ops in sites.items():
+    updated = _by_array(seen, sites)
+    meeting = meeting_in_blocks(fn, [ops for array, ops in updated.items() if is_shared(array.type)])
+    forms, owners = AffineForms(seen), _Owners(seen, sites)
+    for array, ops in updated.items():
         if not is_shared(array.type):
             for k, a in enumerate(ops):
                 for b in ops[k:]:
                     if not _apart(forms, owners, a, b, fn.tid_arity):
                         meeting |= {a, b}
-    return {op.attrs[_SITE] for op in meeting if _SITE in op.attrs}
+    return {sites[op] for op in meeting if op in sites}
 
 
 def _apart(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) -> bool:
@@ -121,13 +118,13 @@ def _apart(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) -> boo
 class _Owners:
     """Plain stores, by which a thread makes an element its own."""
 
-    def __init__(self, fn: Function) -> None:
+    def __init__(self, fn: Function, sites: Sites) -> None:
         self.loops = enclosing_loops(fn)
         self.order = Positions()
         self.order.visit(fn.body)
         self.stores: dict[Value, list[Op]] = {}
         for op in walk(fn.body):
-            if op.name == "store" and _SITE not in op.attrs:
+            if op.name == "store" and op not in sites:
                 self.stores.setdefault(op.operands[0], []).append(op)
 
     def owns(self, update: Op) -> bool:
@@ -141,13 +138,13 @@ class _Owners:
         )
 
 
-def _only_updated(fn: Function) -> set[int]:
+def _only_updated(fn: Function, sites: Sites) -> set[int]:
     """The updates of arrays with which nothing else is done: each update has a load, and there is no other access."""
     atomic: set[int] = set()
-    for array, ops in _by_array(fn).items():
-        sites = [op.attrs[_SITE] for op in ops if _SITE in op.attrs]
+    for array, ops in _by_array(fn, sites).items():
+        numbers = [sites[op] for op in ops if op in sites]
         accesses = [op for op in walk(fn.body) if op.operands[:1] == (array,) and op.name != "shape"]
         loads = sum(op.name in LOADS for op in accesses)
-        if loads == len(sites) and len(accesses) == loads + len(ops):
-            atomic.update(sites)
+        if loads == len(numbers) and len(accesses) == loads + len(ops):
+            atomic.update(numbers)
     return atomic

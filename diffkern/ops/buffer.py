@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.types import SHARED, Array, Buffer, Scalar, Type, value_type
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -60,16 +60,25 @@ def _product(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
-for _row in (
-    OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL),  # attrs: type
-    OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL),  # (buffer, index)
-    OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),  # (buffer, index, value)
+ROWS = (
+    OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL, attrs={"type": Buffer}),
+    # (buffer, index) and (buffer, index, value). aligned: to how many bytes the place is
+    OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL, optional={"aligned": int}),
+    OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL, optional={"aligned": int}),
     # (buffer, index, value): by any thread of a block at any time
     OpDef("buffer_add", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),
-    # (c, a, b): row-major c = a @ b, or c += a @ b; attrs: m, n, k, trans_a (a is stored k × m), add
-    OpDef("buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL),
-    # The same by all threads of a block, of buffers or shared arrays, a factor row by row or column by column; attrs:
-    # m, n, k, add; a, b, c: the types they are multiplied and summed in; columns_a, columns_b
-    OpDef("buffer_product", "buffer", 3, _product, Effect.STACK_WRITE, Diff.INTERNAL),
-):
-    register(_row)
+    # (c, a, b): row-major c = a @ b, or c += a @ b. trans_a: a is stored k × m
+    OpDef(
+        "buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL,
+        attrs={"m": int, "n": int, "k": int, "trans_a": bool, "add": bool},
+    ),
+    # The same by all threads of a block, of buffers or shared arrays, a factor row by row or column by column.
+    # a, b, c: the types they are multiplied and summed in
+    OpDef(
+        "buffer_product", "buffer", 3, _product, Effect.STACK_WRITE, Diff.INTERNAL,
+        attrs={
+            "m": int, "n": int, "k": int, "add": bool,
+            "a": str, "b": str, "c": str, "columns_a": bool, "columns_b": bool,
+        },
+    ),
+)  # fmt: skip

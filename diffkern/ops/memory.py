@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.types import BOOL, INT32, Array, Element, Scalar, Stack, Type, value_type
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
 
@@ -129,23 +129,44 @@ def _while(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return tuple(types)
 
 
-for _row in (
-    OpDef("tid", "memory", 0, _tid, diff=Diff.ZERO),  # attrs: axis
-    OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO),  # attrs: axis
-    OpDef("load", "memory", None, _load, Effect.READ, Diff.SPECIAL),  # (array, *index); attrs: wrap
-    OpDef("store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL),  # (array, *index, value); attrs: wrap
-    OpDef("atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL),  # attrs: wrap, kind; result: the old value
-    # (array, *index, value): element += value, without a result. attrs: wrap, mode:
+ROWS = (
+    OpDef(
+        "tid", "memory", 0, _tid, diff=Diff.ZERO, attrs={"axis": int}, uniformity=Uniformity.THREAD, cost=0.0, least=0
+    ),
+    OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO, attrs={"axis": int}, cost=0.0, least=0),
+    # (array, *index). aligned: to how many bytes the place is. carried: made for a loop, and its value is used only
+    # where the thread stores to the element as well
+    OpDef(
+        "load", "memory", None, _load, Effect.READ, Diff.SPECIAL,
+        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool}, cost=1.5,
+    ),
+    # (array, *index, value). alone: every thread of a launch makes this very update, so there may be one thread only
+    OpDef(
+        "store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL,
+        attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool}, cost=1.5,
+    ),
+    # (array, *index, value); result: the old value. augmented: written as an augmented assignment
+    OpDef(
+        "atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL,
+        attrs={"wrap": tuple, "kind": str}, optional={"augmented": bool}, cost=20.0,
+    ),
+    # (array, *index, value): element += value, without a result. mode:
     #   plain   no other thread that may run at the same time touches the element
     #   atomic  another thread may
     #   reduce  the address is the same for all threads of a launch: partial sums per chunk, then one addition
-    OpDef("accumulate", "memory", None, _accumulate, Effect.ATOMIC, Diff.INTERNAL),
-    OpDef("stack_new", "stack", 0, _stack_new, Effect.STACK_WRITE, Diff.INTERNAL),  # attrs: type
-    OpDef("stack_get", "stack", 2, _stack_get, Effect.STACK_READ, Diff.INTERNAL),  # (stack, slot); attrs: field
+    OpDef(
+        "accumulate", "memory", None, _accumulate, Effect.ATOMIC, Diff.INTERNAL,
+        attrs={"wrap": tuple, "mode": str}, optional={"aligned": int},
+    ),
+    OpDef("stack_new", "stack", 0, _stack_new, Effect.STACK_WRITE, Diff.INTERNAL, attrs={"type": Stack}),
+    OpDef("stack_get", "stack", 2, _stack_get, Effect.STACK_READ, Diff.INTERNAL, attrs={"field": int}),  # (stack, slot)
     OpDef("stack_set", "stack", None, _stack_set, Effect.STACK_WRITE, Diff.INTERNAL),  # (stack, slot, *values)
-    OpDef("if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL),  # attrs: types (of the results)
-    # attrs: ahead (if there): the step is positive, and no index and step add up beyond the type
-    OpDef("for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL),
+    OpDef("if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL, attrs={"types": tuple}),  # of the results
+    # ahead: the step is positive, and no index and step add up beyond the type. rolled: too long to be unrolled.
+    # threads: over the threads of a block
+    OpDef(
+        "for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL,
+        optional={"ahead": bool, "rolled": bool, "threads": bool},
+    ),
     OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL),
-):
-    register(_row)
+)  # fmt: skip

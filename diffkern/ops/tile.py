@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diffkern.ir.nodes import Region
 from diffkern.ir.types import (
     BOOL,
     INT32,
@@ -26,7 +27,7 @@ from diffkern.ir.types import (
     Vec,
     value_type,
 )
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -249,32 +250,42 @@ def components(t: Tile) -> int:
     return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1
 
 
-for _row in (
-    OpDef("tile_fill", "tile", 1, _fill),  # every element is the operand; attrs: type
-    # (*operands): tiles of one shape and values that are the same for all elements. attrs: shape, dtypes of the
-    # results, body: Region, indexed: whether the body's first parameters are the element's indices
-    OpDef("tile_map", "tile", None, _map),
-    OpDef("tile_load", "tile", None, _load, Effect.READ, Diff.SPECIAL),  # (array, *offset); attrs: shape
+ROWS = (
+    # Every element is the operand. threads: what each of so many threads has as its operand
+    OpDef("tile_fill", "tile", 1, _fill, attrs={"type": Tile}, optional={"threads": int}),
+    # (*operands): tiles of one shape and values that are the same for all elements. dtypes: of the results. indexed:
+    # whether the body's first parameters are the element's indices
+    OpDef("tile_map", "tile", None, _map, attrs={"shape": tuple, "dtypes": tuple, "body": Region, "indexed": bool}),
+    OpDef("tile_load", "tile", None, _load, Effect.READ, Diff.SPECIAL, attrs={"shape": tuple}),  # (array, *offset)
     OpDef("tile_store", "tile", None, _store, Effect.WRITE, Diff.SPECIAL),  # (array, *offset, tile)
-    OpDef("tile_atomic", "tile", None, _atomic, Effect.ATOMIC, Diff.SPECIAL),  # attrs: kind; result: the old elements
-    OpDef("tile_accumulate", "tile", None, _store, Effect.ATOMIC, Diff.INTERNAL),  # attrs: mode, as accumulate
-    # Element k of the result is element offset + k * step along each axis, 0 outside; attrs: shape, steps
-    OpDef("tile_view", "tile", None, _view),
-    OpDef("tile_insert", "tile", None, _insert),  # (tile, part, *offset); attrs: steps
-    OpDef("tile_permute", "tile", 1, _permute),  # attrs: axes
-    OpDef("tile_broadcast", "tile", 1, _broadcast),  # attrs: shape
-    OpDef("tile_reshape", "tile", 1, _reshape),  # attrs: shape
-    OpDef("tile_extract", "tile", None, _extract),  # (tile, *index)
+    # (array, *offset, tile); result: the old elements
+    OpDef("tile_atomic", "tile", None, _atomic, Effect.ATOMIC, Diff.SPECIAL, attrs={"kind": str}),
+    OpDef("tile_accumulate", "tile", None, _store, Effect.ATOMIC, Diff.INTERNAL, attrs={"mode": str}),  # as accumulate
+    # Element k of the result is element offset + k * step along each axis, 0 outside
+    OpDef("tile_view", "tile", None, _view, attrs={"shape": tuple, "steps": tuple}),
+    OpDef("tile_insert", "tile", None, _insert, attrs={"steps": tuple}),  # (tile, part, *offset)
+    OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}),
+    OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}),
+    OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}),
+    # (tile, *index). threads: each of so many threads takes its own element. share: of a tile with an element per
+    # thread. first: the first thread takes the element and the others 0
+    OpDef("tile_extract", "tile", None, _extract, optional={"threads": int, "share": bool, "first": bool}),
     OpDef("tile_replace", "tile", None, _replace),  # (tile, element, *index): the tile with one element replaced
-    OpDef("tile_add_at", "tile", None, _replace, diff=Diff.INTERNAL),  # (tile, element, *index): added to one element
-    OpDef("tile_reduce", "tile", 1, _reduce),  # attrs: kind, axis (None: all elements, shape (1,))
-    OpDef("tile_argreduce", "tile", 1, _argreduce, diff=Diff.ZERO),  # attrs: kind (min, max), axis
-    OpDef("tile_scan", "tile", 1, _scan),  # sums in row-major order; attrs: exclusive, backwards
+    # (tile, element, *index): added to one element. each: by every thread, what it has
+    OpDef("tile_add_at", "tile", None, _replace, diff=Diff.INTERNAL, optional={"each": bool}),
+    # axis None: all elements, shape (1,). share: every thread reduces its own share of the elements
+    OpDef("tile_reduce", "tile", 1, _reduce, attrs={"kind": str, "axis": int | None}, optional={"share": bool}),
+    # kind: min or max
+    OpDef("tile_argreduce", "tile", 1, _argreduce, diff=Diff.ZERO, attrs={"kind": str, "axis": int | None}),
+    OpDef("tile_scan", "tile", 1, _scan, attrs={"exclusive": bool, "backwards": bool}),  # sums in row-major order
     OpDef("tile_sort", "tile", 2, _sort),  # (keys, values) -> sorted keys, their values, where each came from
     OpDef("tile_scatter", "tile", 2, _scatter, diff=Diff.INTERNAL),  # (tile, order): element k goes to order[k]
-    OpDef("tile_matmul", "tile", None, _matmul),  # (a, b[, c]): a @ b + c; attrs: trans_a, trans_b, dtype
+    # (a, b[, c]): a @ b + c
+    OpDef(
+        "tile_matmul", "tile", None, _matmul,
+        attrs={"trans_a": bool, "trans_b": bool, "dtype": Scalar}, optional={"precision": str},
+    ),
     OpDef("tile_cholesky", "tile", 1, _cholesky),  # lower factor; reads the lower triangle
-    # (matrix, columns): solves with one triangle of the matrix or of its transpose; attrs: lower, trans
-    OpDef("tile_triangular_solve", "tile", 2, _triangular_solve),
-):
-    register(_row)
+    # (matrix, columns): solves with one triangle of the matrix or of its transpose
+    OpDef("tile_triangular_solve", "tile", 2, _triangular_solve, attrs={"lower": bool, "trans": bool}),
+)  # fmt: skip

@@ -13,7 +13,7 @@ Valid only where parameters do not overlap, as differentiated launches guarantee
 from __future__ import annotations
 
 from diffkern.analysis.affine import AffineForms, enclosing_loops
-from diffkern.analysis.dependence import CARRIED, Positions, begins
+from diffkern.analysis.dependence import Positions, begins
 from diffkern.analysis.threads import Never, relate
 from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
@@ -158,7 +158,7 @@ class _Promoter:
                 contents[key] = self.content(key, before, loc)
                 if self.only_where_stored(key, accesses):
                     load = self.made[contents[key]]
-                    load.attrs = {**load.attrs, CARRIED: True}
+                    load.attrs = {**load.attrs, "carried": True}
                     lent.append(key)
         self.carry(op, [k for k in contents if k in written], contents)
         for key in lent:

@@ -56,6 +56,8 @@ class AdjointLaunch:
         Copies of what arrays held before the forward ran, where the adjoint needs it.
     contents : mapping of int to array, optional
         Copies to read in place of arrays that no longer hold what they held after the forward ran.
+    executable : Executable, optional
+        The adjoint program for these cotangents that accumulates plainly, if it is at hand.
     """
 
     def __init__(
@@ -64,15 +66,15 @@ class AdjointLaunch:
         cotangents: Mapping[int, array],
         saved: Mapping[int, array] | None = None,
         contents: Mapping[int, array] | None = None,
+        executable: Executable | None = None,
     ) -> None:
         kernel = launch.kernel
         self.launch = launch
         self.cotangents = cotangents
         self.saved = saved or {}
         self.contents = contents or {}
-        active = frozenset(cotangents)
-        self.executable = launch.adjoint(active)
-        missing = [self.executable.name_of(i) for i in self.executable.manifest["saved"] if i not in self.saved]
+        self.executable = launch.adjoint(frozenset(cotangents)) if executable is None else executable
+        missing = [self.executable.name_of(i) for i in self.executable.manifest.saved if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
             raise LaunchError(
@@ -116,7 +118,7 @@ class AdjointLaunch:
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest["post"]]
+        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest.post]
         return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
@@ -235,7 +237,7 @@ def plan_on_device(
     plain: Executable, atomic: Callable[[], Executable], dims: tuple[int, ...], shared: bool = False
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
-    repeated = any(extent > 1 for extent in dims[int(plain.manifest["tid_arity"]) :])
+    repeated = any(extent > 1 for extent in dims[plain.manifest.tid_arity :])
     chosen = atomic() if shared or repeated else plain
     return chosen, Plan(cut(dims, chosen.cost))
 

@@ -246,7 +246,7 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
     LaunchError
         If their number is wrong or one of them is nothing that its parameter could take.
     """
-    if len(args) < len(parameters):
+    if len(args) != len(parameters):
         args = (*args, *(p.default for p in parameters[len(args) :] if p.default is not NO_DEFAULT))
     if len(args) != len(parameters):
         names = ", ".join(p.name for p in parameters)

@@ -373,17 +373,14 @@ class array(Exposed, Generic[_Element, _Axes]):
         """Set every element to zero."""
         self._overwrite(0)
         memory = self._memory
-        if (
-            self._data.nbytes == memory.nbytes
-            and current.recorder is None
-            and current.stream is None
-            and not current.streams
+        if self._data.nbytes == memory.nbytes and (
+            not attention.word[0] or (current.recorder is None and current.stream is None and not current.streams)
         ):
             memory.zero_version = memory.now
 
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
-        if not attention.needed and self._memory.device is None:
+        if not attention.word[0] and self._memory.device is None:
             if isinstance(values, np.ndarray):
                 overwrite(self._data, values)
             else:

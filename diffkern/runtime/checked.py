@@ -7,14 +7,15 @@ a mistake, with its place in the source, the thread, and the access. All other t
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from diffkern import abi
-from diffkern.errors import KernelRuntimeError, Loc
+from diffkern.errors import KernelRuntimeError
 from diffkern.ir.types import Array
+from diffkern.manifest import Checks, Manifest, Site
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.type_keys import type_of_key
@@ -64,48 +65,51 @@ class CheckedExecutable(Executable):
         return [np.zeros(count, np.int64) if count else None for count in counts]
 
 
-def stamp_counts(manifest: Mapping[str, Any], arguments: bytes, dims: Sequence[int]) -> list[int]:
+def stamp_counts(manifest: Manifest, arguments: bytes, dims: Sequence[int]) -> list[int]:
     """Return how many stamps each array with plain stores needs in a launch; 0 where nothing is to be checked."""
-    arity = manifest["tid_arity"]
-    repeated = any(extent > 1 for extent in dims[arity:])
+    repeated = any(extent > 1 for extent in dims[manifest.tid_arity :])
     counts = []
-    for entry in manifest["checks"]["stamps"]:
-        if entry["proved"] and not repeated:
+    for stamp in _checks(manifest).stamps:
+        if stamp.proved and not repeated:
             counts.append(0)
             continue
-        shape = struct.unpack_from(f"{_ndim(manifest, entry['array'])}q", arguments, entry["offset"] + 8)
+        shape = struct.unpack_from(f"{_ndim(manifest, stamp.array)}q", arguments, stamp.offset + 8)
         counts.append(max(1, int(np.prod(shape))))
     return counts
+
+
+def _checks(manifest: Manifest) -> Checks:
+    assert manifest.checks is not None
+    return manifest.checks
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def error_of(manifest: Mapping[str, Any], record: Sequence[int], dims: Sequence[int]) -> KernelRuntimeError:
+def error_of(manifest: Manifest, record: Sequence[int], dims: Sequence[int]) -> KernelRuntimeError:
     """Return the exception for the mistake that a record describes."""
-    site = manifest["checks"]["sites"][record[abi.RECORD_SITE]]
+    checks = _checks(manifest)
+    site = checks.sites[record[abi.RECORD_SITE]]
     thread = record[abi.RECORD_THREAD]
     text, remedy = _mistake(manifest, record, site, dims)
-    loc = None if site["loc"] is None else Loc(**site["loc"])
-    name = f"kernel {manifest['checks']['kernel']!r}"
-    kernel = f"adjoint of {name}" if "cotangents" in manifest else name
+    name = f"kernel {checks.kernel!r}"
+    kernel = f"adjoint of {name}" if manifest.is_adjoint else name
     where = f"{kernel}, thread {_shown(_components(thread, dims))}"
-    return KernelRuntimeError(f"{where}: {text}", loc=loc, remedy=remedy)
+    return KernelRuntimeError(f"{where}: {text}", loc=site.loc, remedy=remedy)
 
 
-def _mistake(
-    manifest: Mapping[str, Any], record: Sequence[int], site: Mapping[str, Any], dims: Sequence[int]
-) -> tuple[str, str]:
+def _mistake(manifest: Manifest, record: Sequence[int], site: Site, dims: Sequence[int]) -> tuple[str, str]:
     """What happened, and what to do instead."""
     code = record[abi.RECORD_CODE]
     if code == abi.ZERO_DIVISION:
         return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
     if code == abi.ZERO_STEP:
         return "the step of range is zero", "test the step first; a release program does not enter the loop"
-    if "shared" in site:
-        ndim, name = site["shared"]["ndim"], f"shared array {site['shared']['name']!r}"
+    if site.shared is not None:
+        ndim, name = site.shared.ndim, f"shared array {site.shared.name!r}"
     else:
-        ndim, name = _ndim(manifest, site["array"]), _name(manifest, site["array"])
+        assert site.array is not None
+        ndim, name = _ndim(manifest, site.array), _name(manifest, site.array)
     index = record[abi.RECORD_INDEX : abi.RECORD_INDEX + ndim]
     shape = record[abi.RECORD_SHAPE : abi.RECORD_SHAPE + ndim]
     described = f"{name} with shape {tuple(shape)}"
@@ -122,17 +126,16 @@ def _mistake(
     return text, f"indices of that axis go from {-shape[axis]} to {shape[axis] - 1}"
 
 
-def _ndim(manifest: Mapping[str, Any], parameter: int) -> int:
-    t = type_of_key(manifest["params"][parameter]["type"])
+def _ndim(manifest: Manifest, parameter: int) -> int:
+    t = type_of_key(manifest.params[parameter].type)
     assert isinstance(t, Array)
     return t.ndim
 
 
-def _name(manifest: Mapping[str, Any], parameter: int) -> str:
-    params = manifest["params"]
-    role, of = params[parameter]["role"], params[parameter]["of"]
-    name = repr(params[of]["name"])
-    return f"the gradient of {name}" if role == "cotangent" else f"array {name}"
+def _name(manifest: Manifest, parameter: int) -> str:
+    p = manifest.params[parameter]
+    name = repr(manifest.params[p.of].name)
+    return f"the gradient of {name}" if p.role == "cotangent" else f"array {name}"
 
 
 def _components(thread: int, dims: Sequence[int]) -> list[int]:

@@ -36,6 +36,8 @@ def as_numpy(values: Any) -> np.ndarray[Any, Any]:
     TypeError
         If some of them are masked: the mask would be lost.
     """
+    if type(values) is np.ndarray:
+        return values
     if _has_mask(values):
         raise TypeError("a masked array would lose its mask, which kernels do not know; pass .filled(…), or .data")
     return np.asarray(values)
@@ -83,11 +85,11 @@ def component_shape(element: Stored) -> tuple[int, ...]:
 def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any]:
     """Return values as they are stored. Numbers may lose width, never their kind: 1.5 does not become 1."""
     stored = SCALARS[scalar.name].numpy
+    if values.dtype == stored:
+        return values
     if scalar == BFLOAT16:
-        if values.dtype == stored:
-            return values
         return bfloat16_bits(values)
-    if values.dtype.kind in "iub" and stored.kind in "iu" and values.size and values.dtype != stored:
+    if values.dtype.kind in "iub" and stored.kind in "iu" and values.size:
         limits = np.iinfo(stored)
         if int(values.min()) < limits.min or int(values.max()) > limits.max:
             raise OverflowError(f"values from {values.min()} to {values.max()} do not fit into {scalar}")
@@ -96,7 +98,7 @@ def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any
         return values.astype(stored)
     if not np.can_cast(values.dtype, stored, casting="same_kind"):
         raise TypeError(f"values of type {values.dtype} are not converted to {scalar}; use astype() if that is meant")
-    return values.astype(stored, copy=False)
+    return values.astype(stored)
 
 
 def bfloat16_values(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

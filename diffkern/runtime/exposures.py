@@ -31,29 +31,28 @@ def _is_open(memory: Memory) -> bool:
 
 
 class Exposures:
-    """The digests of one tape."""
+    """The digests of one tape.
 
-    __slots__ = ("_seen",)
+    Attributes
+    ----------
+    seen : dict
+        For each block of which something is known: the arrays that were looked at, and their digests.
+    """
+
+    __slots__ = ("seen",)
 
     def __init__(self) -> None:
-        self._seen: dict[Memory, dict[Place, tuple[array, bytes]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._seen)
-
-    def memories(self) -> list[Memory]:
-        """Return the blocks of which something is known."""
-        return list(self._seen)
+        self.seen: dict[Memory, dict[Place, tuple[array, bytes]]] = {}
 
     def inspect(self, held: array) -> set[Place]:
         """Return what overlaps an array and changed since it was last looked at; from now on that is as it is.
 
         While a sequence is recorded nothing is looked at: its replays are meant for other contents.
         """
-        if current.recorder is not None or held._memory not in self._seen:
+        if current.recorder is not None or held._memory not in self.seen:
             return set()
         settle()
-        seen = self._seen[held._memory]
+        seen = self.seen[held._memory]
         return self._verify(held._memory, [place for place, _ in _within(seen, *held._range)])
 
     def note(self, held: array) -> None:
@@ -63,7 +62,7 @@ class Exposures:
 
     def note_now(self, held: array) -> None:
         """Take the present contents of an array as the tape's, if nothing is known about them."""
-        seen = self._seen.setdefault(held._memory, {})
+        seen = self.seen.setdefault(held._memory, {})
         place = place_of(held)
         if place not in seen:
             settle()
@@ -71,7 +70,7 @@ class Exposures:
 
     def written(self, held: array) -> None:
         """Take what the tape wrote as its own doing."""
-        seen = self._seen.get(held._memory)
+        seen = self.seen.get(held._memory)
         if seen is None:
             return
         settle()
@@ -80,12 +79,12 @@ class Exposures:
 
     def verify(self, memory: Memory, places: Iterable[Place]) -> set[Place]:
         """Return which of some places of a block changed."""
-        seen = self._seen.get(memory, {})
+        seen = self.seen.get(memory, {})
         return self._verify(memory, [place for place in places if place in seen])
 
     def _verify(self, memory: Memory, places: Iterable[Place]) -> set[Place]:
         changed: set[Place] = set()
-        seen, stays_open = self._seen[memory], _is_open(memory)
+        seen, stays_open = self.seen[memory], _is_open(memory)
         for place in places:
             held, before = seen[place]
             now = digest(held)
@@ -96,7 +95,7 @@ class Exposures:
             else:
                 del seen[place]  # nobody can change it any more
         if not seen:
-            del self._seen[memory]
+            del self.seen[memory]
         return changed
 
 

@@ -9,13 +9,13 @@ forward launch.
 from __future__ import annotations
 
 import math
-import operator
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from diffkern import abi
 from diffkern.errors import LaunchError
+from diffkern.manifest import Access, Linear, Manifest
 
 __all__ = ["Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
 
@@ -36,13 +36,13 @@ def named(kernel: str, error: LaunchError) -> LaunchError:
 # -- axes --------------------------------------------------------------------------------------------------------------
 
 
-def check_axes(manifest: Mapping[str, Any], dims: Sequence[Any]) -> None:
+def check_axes(tid_arity: int, dims: Sequence[Any]) -> None:
     """Check that a launch has as many axes as the kernel asks ``tid()`` for; a kernel that does not ask takes any.
 
     Parameters
     ----------
-    manifest : mapping
-        The program's facts.
+    tid_arity : int
+        How many axes the kernel asks for.
     dims : sequence
         The launch's dimensions; their number is what counts.
 
@@ -51,7 +51,7 @@ def check_axes(manifest: Mapping[str, Any], dims: Sequence[Any]) -> None:
     LaunchError
         With both readings of such dimensions.
     """
-    asked, given = int(manifest["tid_arity"]), len(dims)
+    asked, given = tid_arity, len(dims)
     if asked in (0, given):
         return
     shown = f"{tuple(dims)}" if given > 1 else f"{dims[0]}"
@@ -81,7 +81,7 @@ def _readings(asked: int, dims: Sequence[Any]) -> str:
 # -- one thread --------------------------------------------------------------------------------------------------------
 
 
-def check_alone(manifest: Mapping[str, Any], dims: Sequence[int]) -> None:
+def check_alone(manifest: Manifest, dims: Sequence[int]) -> None:
     """Check that a kernel whose threads would all change one element that they have read has one thread.
 
     Raises
@@ -89,7 +89,7 @@ def check_alone(manifest: Mapping[str, Any], dims: Sequence[int]) -> None:
     OneThreadError
         If it has several.
     """
-    array = manifest.get("alone")
+    array = manifest.alone
     if array is None or math.prod(dims) <= 1:
         return
     raise OneThreadError(
@@ -107,25 +107,36 @@ class Extents:
 
     Parameters
     ----------
-    manifest : mapping
+    manifest : Manifest
         The program's facts.
+
+    Attributes
+    ----------
+    last : tuple of bytes
+        Header and arguments of the last launch that passed: the next one is mostly the same.
     """
 
-    __slots__ = ("_described", "_entries", "_last", "_names", "_passed", "_shapes")
+    __slots__ = ("_entries", "_names", "_passed", "_shapes", "_unpack", "last")
 
-    def __init__(self, manifest: Mapping[str, Any]) -> None:
-        self._entries: Sequence[Mapping[str, Any]] = manifest.get("accesses", ())
-        self._names = [str(entry["name"]) for entry in manifest["params"]]
-        used = {(k, ndim) for entry in self._entries for k, ndim in entry["shapes"]}
-        # Where the shapes of the arrays in question stand in their descriptions, for a key that is cheap to make.
-        self._shapes = [(k, slice(8, 8 + 8 * ndim)) for k, ndim in sorted(used)]
-        self._passed: set[Any] = set()
-        # The usual launch is the one before over again: the same arrays, or the same memory.
-        self._described = operator.itemgetter(*[k for k, _ in self._shapes])
-        self._last: tuple[bytes, Any] = (b"", None)
+    def __init__(self, manifest: Manifest) -> None:
+        self._entries = manifest.accesses
+        self._names = [p.name for p in manifest.params]
+        # The arrays in question, each with its number of axes; what reads their extents, once there are arguments.
+        self._shapes = sorted({(k, ndim) for entry in self._entries for k, ndim in entry.shapes})
+        self._unpack: Callable[[bytes], tuple[int, ...]] | None = None
+        self._passed: set[tuple[bytes, tuple[int, ...]]] = set()
+        self.last = b"", b""
 
-    def __bool__(self) -> bool:
-        return bool(self._entries)
+    def _unpacking(self, parts: Sequence[bytes]) -> Callable[[bytes], tuple[int, ...]]:
+        """Return what reads the extents from arguments that are as long as these."""
+        form, end, start = "=", 0, 0
+        ndims = dict(self._shapes)
+        for k, part in enumerate(parts):
+            if k in ndims:  # an address, the shape, the strides
+                form += f"{start + 8 - end}x{ndims[k]}q"
+                end = start + 8 + 8 * ndims[k]
+            start += len(part)
+        return struct.Struct(form).unpack_from
 
     def check(self, kernel: str, header: bytes, parts: Sequence[bytes]) -> None:
         """Check a launch.
@@ -144,14 +155,15 @@ class Extents:
         LaunchError
             If threads would leave an array.
         """
-        described = self._described(parts)
-        last = self._last
-        if last[0] is header and last[1] == described:
-            return
-        key = (header, *[parts[k][place] for k, place in self._shapes])
+        arguments = b"".join(parts)
+        if self._unpack is None:
+            self._unpack = self._unpacking(parts)
+        extents = self._unpack(arguments)
+        key = header, extents
         if key not in self._passed:
             dims = _DIMS.unpack_from(header, abi.DIMS)
-            shapes = {k: memoryview(parts[k][place]).cast("q").tolist() for k, place in self._shapes}
+            left = iter(extents)
+            shapes = {k: [next(left) for _ in range(ndim)] for k, ndim in self._shapes}
             try:
                 check_extents(self._entries, self._names, dims, shapes)
             except LaunchError as error:
@@ -159,11 +171,11 @@ class Extents:
             if len(self._passed) >= _CACHED:
                 self._passed.clear()
             self._passed.add(key)
-        self._last = header, described
+        self.last = header, arguments
 
 
 def check_extents(
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[Access],
     names: Sequence[str],
     dims: Sequence[int],
     shapes: Mapping[int, Sequence[int]],
@@ -172,8 +184,8 @@ def check_extents(
 
     Parameters
     ----------
-    entries : sequence of mapping
-        The accesses, as ``analysis.extents`` describes them.
+    entries : sequence of Access
+        The accesses.
     names : sequence of str
         Names of the program's parameters.
     dims : sequence of int
@@ -189,25 +201,22 @@ def check_extents(
     if math.prod(dims) == 0:
         return
     for entry in entries:
-        if any(_value(trips, shapes) <= 0 for trips in entry["trips"]):
+        if any(_value(trips, shapes) <= 0 for trips in entry.trips):
             continue
-        low, high = _value(entry["low"], shapes), _value(entry["high"], shapes)
-        for axis, c in entry["tid"]:
+        low, high = _value(entry.low, shapes), _value(entry.high, shapes)
+        for axis, c in entry.tid:
             reach = c * (dims[axis] - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
-        length = shapes[entry["array"]][entry["axis"]]
+        length = shapes[entry.array][entry.axis]
         if max(abs(low), abs(high), length) >= _INDEX_LIMIT:
             continue  # an index of 32 bits may have wrapped around
-        outside = high if high >= length else low if entry["wrap"] and low < -length else None
+        outside = high if high >= length else low if entry.wrap and low < -length else None
         if outside is not None:
-            _refuse(names[entry["array"]], entry["axis"], shapes[entry["array"]], outside)
+            _refuse(names[entry.array], entry.axis, shapes[entry.array], outside)
 
 
-def _value(linear: Sequence[Any], shapes: Mapping[int, Sequence[int]]) -> int:
-    total: int = linear[0]
-    for k, axis, c in linear[1:]:
-        total += c * shapes[k][axis]
-    return total
+def _value(linear: Linear, shapes: Mapping[int, Sequence[int]]) -> int:
+    return linear.const + sum(c * shapes[k][axis] for k, axis, c in linear.terms)
 
 
 def _refuse(name: str, axis: int, shape: Sequence[int], outside: int) -> None:

@@ -35,6 +35,10 @@ __all__ = [
 
 Accumulate = Literal["plain", "atomic"]
 
+# Defaults that are recognized by identity, which is quick; other values that mean the same are as good.
+_NONE: tuple[Any, ...] = ()
+_UNLIMITED = 0
+
 
 class Launchable(Protocol):
     """What the launch path needs of a kernel."""
@@ -264,14 +268,14 @@ def launch(
     dim: int | Sequence[int],
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
-    adj_inputs: Sequence[Any] = (),
-    adj_outputs: Sequence[Any] = (),
+    adj_inputs: Sequence[Any] = _NONE,
+    adj_outputs: Sequence[Any] = _NONE,
     device: Any = None,
     adjoint: bool = False,
     record_tape: bool = True,
     block_dim: int | None = None,
     stream: Any = None,
-    max_blocks: int = 0,
+    max_blocks: int = _UNLIMITED,
     record_cmd: bool = False,
 ) -> Record | Any:
     """Run a kernel, or its adjoint, once for every index of a grid.
@@ -318,53 +322,42 @@ def launch(
         If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
     """
     try:
-        return _launch(
-            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, device, adjoint, record_tape, block_dim, stream,
-            max_blocks, record_cmd,
-        )  # fmt: skip
+        if type(inputs) is list and type(outputs) is list:
+            args = inputs + outputs
+        else:
+            _check_lists(kernel, inputs, outputs)
+            args = [*inputs, *outputs]
+        given = adj_inputs is not _NONE or adj_outputs is not _NONE
+        if given:
+            _check_lists(kernel, adj_inputs, adj_outputs, "adj_inputs", "adj_outputs")
+        if adjoint or record_cmd:
+            from diffkern.runtime.record import launch_or_record
+
+            check_kernel(kernel)
+            return launch_or_record(
+                kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
+                "any" if device is None else placed(device), _config(block_dim, max_blocks),
+            )  # fmt: skip
+        if given and (adj_inputs or adj_outputs):
+            raise LaunchError(
+                f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
+                remedy="add adjoint=True, or leave them out",
+            )
+        if stream is None and device is None and block_dim is None and max_blocks is _UNLIMITED:
+            run(kernel, dim, args, record_tape)
+        else:
+            check_kernel(kernel)
+            place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
+            config = _config(block_dim, max_blocks)
+            dispatch(Launch(kernel, dim, args, place, config), record_tape, stream)
+        return None
     except KernelError as error:
         raise shortened(error)  # noqa: B904 - the same error
-
-
-def _launch(
-    kernel: Launchable,
-    dim: Any,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    adj_inputs: Sequence[Any],
-    adj_outputs: Sequence[Any],
-    device: Any,
-    adjoint: bool,
-    record_tape: bool,
-    block_dim: int | None,
-    stream: Any,
-    max_blocks: int,
-    record_cmd: bool,
-) -> Record | None:
-    check_kernel(kernel)
-    if type(inputs) is not list or type(outputs) is not list:
-        _check_lists(kernel, inputs, outputs)
-    if type(adj_inputs) not in (tuple, list) or type(adj_outputs) not in (tuple, list):
-        _check_lists(kernel, adj_inputs, adj_outputs, "adj_inputs", "adj_outputs")
-    if adjoint or record_cmd:
-        from diffkern.runtime.record import launch_or_record
-
-        return launch_or_record(
-            kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
-            "any" if device is None else placed(device), _config(block_dim, max_blocks),
-        )  # fmt: skip
-    if adj_inputs or adj_outputs:
-        raise LaunchError(
-            f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
-            remedy="add adjoint=True, or leave them out",
-        )
-    if stream is not None or device is not None or block_dim is not None or type(max_blocks) is not int or max_blocks:
-        place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
-        config = _config(block_dim, max_blocks)
-        dispatch(Launch(kernel, dim, (*inputs, *outputs), place, config), record_tape, stream)
-    else:
-        run(kernel, dim, (*inputs, *outputs), record_tape)
-    return None
+    except AttributeError:
+        refused = _refused(kernel)
+        if refused is None:
+            raise
+        raise refused from None
 
 
 def launch_tiled(
@@ -418,17 +411,23 @@ def dispatch(bound: Launch, record_tape: bool = True, stream: Stream | None = No
         perform(bound, stream)
 
 
-def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool = True) -> None:
-    """Launch with all arguments in one tuple."""
-    if attention.needed:
+def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = True) -> None:
+    """Launch with all arguments in one sequence."""
+    if attention.word[0]:
         dispatch(Launch(kernel, dim, args), record_tape)
         return
-    kernel.generation()
+    programs = kernel.current().programs
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
-    executable = kernel.programs.get(keys) or kernel.forward(keys)
-    geometry = _geometry(kernel, executable, dim)
-    if executable.extents is not None:
-        executable.extents.check(kernel.name, geometry[2], parts)
+    executable = programs.get(keys) or kernel.forward(keys)
+    geometry = executable.geometries.get(dim) if type(dim) is int else None
+    if geometry is None:
+        geometry = _geometry(kernel, executable, dim)
+    arguments = b"".join(parts)
+    extents = executable.extents
+    if extents is not None:
+        last = extents.last
+        if last[1] != arguments or last[0] is not geometry[2]:
+            extents.check(kernel.name, geometry[2], parts)
     writes = executable.writes
     for index in writes:
         held = arrays[index]
@@ -437,7 +436,7 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
                 check_writable(kernel, executable, arrays)
             held._memory.version += 1
     try:
-        executable.run(geometry, b"".join(parts))
+        executable.run(geometry, arguments)
     except LaunchError as error:
         if not isinstance(error, KernelRuntimeError):  # a GPU's program does not take the arguments: nothing has run
             for index in writes:
@@ -449,11 +448,18 @@ def run(kernel: Launchable, dim: Any, args: tuple[Any, ...], record_tape: bool =
 
 def check_kernel(obj: Any) -> None:
     """Refuse something else in a kernel's place."""
+    refused = _refused(obj)
+    if refused is not None:
+        raise refused
+
+
+def _refused(obj: Any) -> MisuseError | None:
+    """Return the error for something else in a kernel's place, None for a kernel."""
     if hasattr(obj, "programs"):
-        return
+        return None
     name = getattr(obj, "__name__", None)
     what = f"{name} ({type(obj).__name__})" if isinstance(name, str) else f"a {type(obj).__name__}"
-    raise MisuseError(f"{what} is no kernel, so it cannot be launched", remedy="decorate a function with @dk.kernel")
+    return MisuseError(f"{what} is no kernel, so it cannot be launched", remedy="decorate a function with @dk.kernel")
 
 
 def _check_lists(kernel: Launchable, inputs: Any, outputs: Any, first: str = "inputs", second: str = "outputs") -> None:

@@ -101,14 +101,13 @@ class Watcher(Protocol):
         ...
 
 
-# Whoever is asked before memory is given away, by ids; other threads add theirs meanwhile.
-_watchers: dict[int, weakref.ref[Watcher]] = {}
+# Whoever is asked before memory is given away; other threads add theirs meanwhile.
+_watchers: set[weakref.ref[Watcher]] = set()
 
 
 def watch(watcher: Watcher) -> None:
     """Ask before memory is given away, as long as the watcher lives."""
-    key = id(watcher)
-    _watchers[key] = weakref.ref(watcher, lambda _: _watchers.pop(key, None))
+    _watchers.add(weakref.ref(watcher, _watchers.discard))
 
 
 def expose(memory: Memory) -> None:
@@ -138,7 +137,7 @@ def lend(memory: Memory, view: Any) -> None:
 
 def _tell(memory: Memory) -> None:
     if not memory.is_exposed:
-        for reference in list(_watchers.values()):
+        for reference in list(_watchers):
             watcher = reference()
             if watcher is not None:
                 watcher.before_exposure(memory)

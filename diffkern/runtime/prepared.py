@@ -201,7 +201,7 @@ class Prepared:
     def run(self, stream: Stream | None = None) -> None:
         """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
         form = self._form
-        if form.block and not form.steps and stream is None and self.stream is None and not attention.needed:
+        if form.block and not form.steps and stream is None and self.stream is None and not attention.word[0]:
             self._run_on_device()
             return
         self.check_alive()

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
+from diffkern.manifest import Manifest
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
-from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim, usual_block_dim
+from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -44,7 +44,7 @@ class Executable:
     ----------
     address, finish : int
         Where its functions are: the kernel, and the one that adds up partial sums.
-    manifest : mapping
+    manifest : Manifest
         The program's facts.
     code : Code, optional
         What keeps the functions in memory.
@@ -62,6 +62,10 @@ class Executable:
         Whether threads of a block work together, so that a launch is whole blocks.
     writes, reads : tuple of int
         Parameters whose elements are stored or updated, and read.
+    uses : tuple of int
+        Those of both kinds.
+    is_in_place : bool
+        Whether one of them is both read and written.
     layout : tuple of (str, int)
         The argument block: role of each entry and the parameter it belongs to.
     contiguous_cotangents : frozenset of int
@@ -70,6 +74,8 @@ class Executable:
         The GPU it runs on, None for the CPU.
     block_dim : int
         Threads of a block where a launch does not say.
+    geometries : dict
+        How launches of a CPU's program are cut, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
     plans : dict
@@ -77,34 +83,36 @@ class Executable:
     """
 
     __slots__ = (
-        "__weakref__", "_geometry", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
-        "device", "extents", "finish", "layout", "manifest", "plans", "reads", "sites", "writes",
+        "__weakref__", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
+        "device", "extents", "finish", "geometries", "is_in_place", "layout", "manifest", "plans", "reads", "sites",
+        "uses", "writes",
     )  # fmt: skip
 
-    def __init__(self, address: int, finish: int, manifest: Mapping[str, Any], code: Code | None = None) -> None:
+    def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
         self.address = address
         self.code = code
         self.device: CudaDevice | None = None
         self.finish = finish
         self.manifest = manifest
-        self.sites = int(manifest.get("sites", 0))
-        self.cost = float(manifest["cost"])
-        self.blockwise = bool(manifest.get("blockwise", False))
-        self.block_dim = usual_block_dim(manifest)
-        self.reads: tuple[int, ...] = tuple(manifest["reads"])
-        self.writes: tuple[int, ...] = tuple(manifest["writes"])
-        self._geometry: dict[Any, Geometry] = {}
-        entries = manifest["params"]
-        self.layout: tuple[tuple[str, int], ...] = tuple((entry["role"], entry["of"]) for entry in entries)
+        self.sites = manifest.sites
+        self.cost = manifest.cost
+        self.blockwise = manifest.blockwise
+        self.block_dim = manifest.block_dim
+        self.reads = manifest.reads
+        self.writes = manifest.writes
+        self.uses = tuple(sorted({*self.reads, *self.writes}))
+        self.is_in_place = not set(self.reads).isdisjoint(self.writes)
+        self.geometries: dict[Any, Geometry] = {}
+        self.layout: tuple[tuple[str, int], ...] = tuple((p.role, p.of) for p in manifest.params)
         self.contiguous_cotangents = frozenset(
-            entry["of"] for entry in entries if entry["role"] == "cotangent" and entry["type"].endswith(",C>")
+            p.of for p in manifest.params if p.role == "cotangent" and p.type.endswith(",C>")
         )
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
-        self.extents = Extents(manifest) if manifest.get("accesses") else None
+        self.extents = Extents(manifest) if manifest.accesses else None
 
     def name_of(self, index: int) -> str:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
-        return str(self.manifest["params"][index]["name"])
+        return self.manifest.params[index].name
 
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return how a launch over `dim` is cut; of `config` the threads of a block count where they work together.
@@ -120,17 +128,17 @@ class Executable:
             return self.prepared(self._cut_of(dim, config))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
-        found = self._geometry.get(key)
+        found = self.geometries.get(key)
         if found is None:
             found = self.prepared(self._cut_of(dim))
-            if len(self._geometry) >= _CACHED_DIMS:
-                self._geometry.clear()
-            self._geometry[key] = found
+            if len(self.geometries) >= _CACHED_DIMS:
+                self.geometries.clear()
+            self.geometries[key] = found
         return found
 
     def _cut_of(self, dim: Any, config: tuple[int, int] | None = None) -> Cut:
         dims = normalize_dim(dim)
-        check_axes(self.manifest, dims)
+        check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
         return self.cut(dims, config)
 
@@ -145,7 +153,7 @@ class Executable:
         if not self.blockwise:
             return cut(dims, self.cost)
         block_dim = (config[0] if config else 0) or self.block_dim
-        return cut_blocks(dims, int(self.manifest["tid_arity"]), block_dim, self.cost)
+        return cut_blocks(dims, self.manifest.tid_arity, block_dim, self.cost)
 
     def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
         """Return a cut with the header of its argument block; `config` is for GPUs."""
@@ -173,7 +181,7 @@ class Executable:
             self.run_blocks(geometry, [arguments], colours=1)
             return
         block = header + arguments
-        pool.run(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk)
+        pool.entry(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk, 0, 1)
 
     def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
         """Return a run in native code, on one argument block, or None if it has to be watched."""

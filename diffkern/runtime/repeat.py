@@ -122,7 +122,10 @@ class Repeat:
         for memory, version in self._versions:
             if memory.now != version:
                 return False
-        return all(a.grad is grad for a, grad in self._grads)
+        for a, grad in self._grads:  # noqa: SIM110 - a generator takes longer than what it asks
+            if a.grad is not grad:
+                return False
+        return True
 
     def run(self, seeds: Sequence[tuple[array, Any]]) -> None:
         """Run it."""

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from diffkern.manifest import Manifest
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
-    "normalize_dim", "plan_adjoint", "usual_block_dim",
+    "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "conflicts_of", "cut", "cut_blocks",
+    "normalize_dim", "plan_adjoint",
 ]  # fmt: skip
 
-DEFAULT_BLOCK_DIM = 256
 MAX_BLOCK_DIM = 1024
 
 MAX_CHUNKS = 256
@@ -131,12 +131,6 @@ def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
     return Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, min(chunk, max(n, at_least))))
 
 
-def usual_block_dim(manifest: Mapping[str, Any]) -> int:
-    """Return how many threads a block of a program has where a launch does not say."""
-    most: int = (manifest.get("launch_bounds") or (DEFAULT_BLOCK_DIM, 0))[0]
-    return int(manifest.get("block_dim") or manifest.get("usual_block_dim") or min(DEFAULT_BLOCK_DIM, most))
-
-
 def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int) -> None:
     """Check a launch whose threads work together in blocks.
 
@@ -172,24 +166,24 @@ def cut_blocks(dims: tuple[int, ...], arity: int, block_dim: int, cost: float) -
     return Cut((padded[0], padded[1], padded[2], block_dim), blocks.n, blocks.chunk)
 
 
-def conflicts_of(manifest: Mapping[str, Any], dims: tuple[int, ...], all_general: bool) -> Conflicts:
+def conflicts_of(manifest: Manifest, dims: tuple[int, ...], all_general: bool) -> Conflicts:
     """Read the conflicts of a program for a launch.
 
     `all_general` says that the buffers themselves make every promise void: they overlap, or a stride is zero. The same
     holds where the launch has more axes than the kernel asks about, so that several threads have the same index.
     """
-    arity = int(manifest["tid_arity"])
+    arity = manifest.tid_arity
     if sum(extent > 1 for extent in dims) > sum(extent > 1 for extent in dims[:arity]):
         all_general = True
     general: list[int] = []
     copyable = True
     reach = [0] * max(arity, 1)
-    for index, entry in manifest["conflicts"].items():
-        if all_general or entry["class"] == "general":
-            general.append(int(index))
-            copyable = copyable and bool(entry["private"])
-        elif entry["class"] == "bounded":
-            for axis, (low, high) in enumerate(entry["reach"]):
+    for index, conflict in manifest.conflicts.items():
+        if all_general or conflict.kind == "general":
+            general.append(index)
+            copyable = copyable and conflict.private
+        elif conflict.kind == "bounded":
+            for axis, (low, high) in enumerate(conflict.reach):
                 reach[axis] = max(reach[axis], -low, high)
     return Conflicts(tuple(sorted(general)), tuple(reach), copyable)
 

@@ -3,12 +3,14 @@
 In: objects with a ``with`` block: tapes, recorders, streams, devices. Out: entering and leaving each change
 :data:`diffkern.runtime.state.current` and the word for launches in one native call. An interrupt comes between two
 calls of Python, and also at the beginning of a function in Python, an ``__exit__`` for instance, before its first
-statement: a native one it finds either not begun or done. Where the native code is not for the platform (Windows),
-Python does the same in steps.
+statement: a native one it finds either not begun or done. The native methods take their place in the class at the first
+block. Where the native code is not for the platform (Windows), Python does the same in steps.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -18,12 +20,28 @@ from diffkern.runtime.state import attention, current
 
 __all__ = ["Scope", "put"]
 
-_OUTER = "_outer"
+
+_native_put: Callable[[str, Any], None] | None = None
 
 
 def put(name: str, value: Any) -> None:
     """Make something the current one of its kind in this thread, None for nothing."""
-    _native("dk_scope_put", _put, ())(name, value)
+    _bring_up()
+    (_native_put or _put)(name, value)
+
+
+def _bring_up() -> None:
+    """Let scopes be entered and left in native code, if there is any."""
+    global _native_put
+    functions = pool.functions() if _native_put is None else {}
+    if not functions:
+        return
+    setup = ctypes.PYFUNCTYPE(None, ctypes.py_object)(functions["dk_scope_setup"])
+    setup((current, attention.address, "_begin", "_end", "_outer"))
+    for name, function in (("__enter__", "dk_scope_enter"), ("__exit__", "dk_scope_leave")):
+        definition = pool.method(name.encode(), functions[function], pool.METH_FASTCALL)
+        setattr(Scope, name, pool.method_of(Scope, definition))
+    _native_put = pool.built_in(pool.method(b"put", functions["dk_scope_put"], pool.METH_FASTCALL), None)
 
 
 def _put(name: str, value: Any) -> None:
@@ -32,30 +50,38 @@ def _put(name: str, value: Any) -> None:
     attention.add((value is not None) - (before is not None))
 
 
-class _Enter:
-    """``__enter__`` of a scope."""
+def _enter(scope: Scope) -> Any:
+    """Enter in Python."""
+    name, value, result = scope._begin()
+    scope._outer = (name, getattr(current, name), scope._outer)
+    _put(name, value)
+    return result
+
+
+def _leave(scope: Scope, *error: Any) -> None:
+    """Leave in Python."""
+    if scope._outer is not None:
+        name, before, scope._outer = scope._outer
+        _put(name, before)
+    scope._end(*error)
+
+
+class _First:
+    """A method of scopes until the first block, and for ever where there is no native code."""
+
+    def __init__(self, name: str, python: Callable[..., Any]) -> None:
+        self._name = name
+        self._python = python
 
     def __get__(self, scope: Any, owner: type) -> Callable[..., Any]:
-        return self if scope is None else _native("dk_scope_enter", _Python(scope).enter, (scope, scope._begin, _OUTER))
+        if scope is None:
+            return self
+        _bring_up()
+        method = vars(Scope)[self._name]
+        return functools.partial(self._python if method is self else method, scope)
 
-    def __call__(self, scope: Any) -> Any:
-        return self.__get__(scope, type(scope))()
-
-
-class _Exit:
-    """``__exit__`` of a scope."""
-
-    def __get__(self, scope: Any, owner: type) -> Callable[..., None]:
-        return self if scope is None else _native("dk_scope_leave", _Python(scope).leave, (scope, scope._end, _OUTER))
-
-    def __call__(
-        self,
-        scope: Any,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__get__(scope, type(scope))(kind, error, traceback)
+    def __call__(self, scope: Any, *error: Any) -> Any:
+        return self.__get__(scope, type(scope))(*error)
 
 
 class Scope:
@@ -68,8 +94,8 @@ class Scope:
     # What was current before, of each time that it was entered: (name, what it was, the same of the time before).
     _outer: Any = None
 
-    __enter__ = _Enter()
-    __exit__ = _Exit()
+    __enter__ = _First("__enter__", _enter)
+    __exit__ = _First("__exit__", _leave)
 
     def _begin(self) -> tuple[str, Any, Any]:
         raise NotImplementedError
@@ -78,31 +104,3 @@ class Scope:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Do what is to be done behind the block."""
-
-
-class _Python:
-    """Entering and leaving where there is no native code."""
-
-    def __init__(self, scope: Any) -> None:
-        self.scope = scope
-
-    def enter(self) -> Any:
-        name, value, result = self.scope._begin()
-        self.scope._outer = (name, getattr(current, name), self.scope._outer)
-        _put(name, value)
-        return result
-
-    def leave(self, *error: Any) -> None:
-        if self.scope._outer is not None:
-            name, before, self.scope._outer = self.scope._outer
-            _put(name, before)
-        self.scope._end(*error)
-
-
-def _native(name: str, python: Callable[..., Any], more: tuple[Any, ...]) -> Callable[..., Any]:
-    """Return a built-in function that acts on what is current, or the Python function where there is none."""
-    address = pool.functions().get(name, 0)
-    if not address:
-        return python
-    definition = pool.method(name.encode(), address, pool.METH_FASTCALL)
-    return pool.built_in(definition, (current, attention.address, *more))

@@ -37,18 +37,13 @@ class Attention:
     """Reasons why launches have to ask Python: one word, readable by native code at ``address``.
 
     Its halves are the number of things that are current in any thread, which :func:`diffkern.runtime.scope.put` keeps,
-    and whether work is pending.
+    and whether work is pending. ``word[0]`` is both of them in Python.
     """
 
     def __init__(self) -> None:
         self._halves = (ctypes.c_int32 * 2)()
-        self._word = ctypes.c_int64.from_buffer(self._halves)
+        self.word = memoryview(self._halves).cast("B").cast("q")
         self.address = ctypes.addressof(self._halves)
-
-    @property
-    def needed(self) -> bool:
-        """Whether there is a reason."""
-        return self._word.value != 0
 
     def restart(self, reasons: int) -> None:
         """Begin with a number of things that are current, in the child of a fork."""

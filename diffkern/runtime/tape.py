@@ -63,8 +63,9 @@ class Tape(Scope, Uncopied):
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
         self._written: set[Memory] = set()
-        # What is being recorded: an interrupt leaves it here, and what the tape knows is incomplete then.
-        self._unfinished: str | None = None
+        # What is being recorded, and behind how many launches: an interrupt leaves it here, and what the tape knows is
+        # incomplete then.
+        self._unfinished: tuple[Launch | str, int] | None = None
         # Whether anything that was recorded reads an array that has a gradient.
         self._reached = False
         self._arrays: dict[int, array] = {}
@@ -83,7 +84,7 @@ class Tape(Scope, Uncopied):
 
     def record_launch(self, launch: Launch) -> None:
         """Run a launch and keep what its adjoint will need."""
-        self._unfinished = f"launch {self._launches} on the tape (kernel {launch.kernel.name!r})"
+        self._unfinished = launch, self._launches
         try:
             self._record_launch(launch)
         except Exception:
@@ -97,13 +98,12 @@ class Tape(Scope, Uncopied):
             if held is not None:
                 self._look_at(held, launch.kernel.name)
         step = None
-        self._reached |= any((a := arrays[k]) is not None and a._memory in self._owners for k in executable.reads)
-        self._reached |= any(self._leaves_some(launch, k) for k in executable.writes)
+        self._reached = self._reached or self._reaches(launch)
         active = self._active(launch)
         if active and launch.geometry[0]:
             check_aliases(launch.kernel, launch, {})
             step = LaunchStep(launch, self._launches, active)
-            if not set(executable.reads).isdisjoint(executable.writes):
+            if executable.is_in_place:
                 for index in step.saves():
                     if (held := arrays[index]) is not None:
                         step.saved[index] = self._snapshot(held)
@@ -118,20 +118,22 @@ class Tape(Scope, Uncopied):
         if step is None:
             return
         self._steps.append(step)
-        for index in {*executable.reads, *executable.writes}:
+        for index in executable.uses:
             held = arrays[index]
             if held is not None:
-                needs = self._needs.get(held._memory)
+                memory = held._memory
+                needs = self._needs.get(memory)
                 if needs is None:
-                    needs = self._needs[held._memory] = Needs(held._memory.nbytes)
+                    needs = self._needs[memory] = Needs(memory.nbytes)
                 needs.add(Need(step, index, *held._range))
-                if held._memory.exposed or held._memory.lent:
+                if memory.exposed or memory.lent:
                     self._exposures.note(held)
-        self._varied.update(held._memory for index in active if (held := arrays[index]) is not None)
+                if index in active:
+                    self._varied.add(memory)
 
     def record_overwrite(self, goal: array) -> None:
         """Prepare for a fill or an assignment of constants; to be called before it happens."""
-        self._unfinished = f"an assignment behind launch {self._launches} on the tape"
+        self._unfinished = "an assignment", self._launches
         self._look_at(goal, "an assignment")
         self._reached |= goal._memory in self._owners and not _is_all(goal)
         self._before_overwrite(goal)
@@ -141,7 +143,7 @@ class Tape(Scope, Uncopied):
 
     def record_copy(self, goal: array, source: array) -> None:
         """Prepare for a copy; to be called before it happens."""
-        self._unfinished = f"a copy behind launch {self._launches} on the tape"
+        self._unfinished = "a copy", self._launches
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
@@ -160,10 +162,11 @@ class Tape(Scope, Uncopied):
         self._unfinished = None
 
     def _note(self, held: array) -> None:
-        self._versions[held._memory] = held._memory.now
-        if self._exposures:
+        memory = held._memory
+        self._versions[memory] = memory.now
+        if self._exposures.seen:
             self._exposures.written(held)
-        if (held._memory.exposed or held._memory.lent) and self._carries(held):
+        if (memory.exposed or memory.lent) and self._carries(held):
             self._exposures.note(held)
 
     def before_exposure(self, memory: Memory) -> None:
@@ -184,9 +187,9 @@ class Tape(Scope, Uncopied):
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
-        known = self._versions.get(memory)
-        changed = self._exposures.inspect(held) if self._exposures else None
-        if known != memory.now:
+        known, now = self._versions.get(memory), memory.now
+        changed = self._exposures.inspect(held) if self._exposures.seen else None
+        if known != now:
             if known is None:
                 if memory.exposed or memory.lent:
                     self._check_overlap(memory)
@@ -194,7 +197,7 @@ class Tape(Scope, Uncopied):
                 for need in self._needs.pop(memory, ()):
                     need.step.lost.add(need.index)
                 self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
-            self._versions[memory] = memory.now
+            self._versions[memory] = now
         elif changed:
             self._lose(memory, changed)
             self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
@@ -206,11 +209,14 @@ class Tape(Scope, Uncopied):
             if memory in self._owners:
                 raise _two_views(held)
             return
-        self._arrays[id(held._whole)] = held._whole
-        owner = self._owners.setdefault(memory, _root(held))
+        whole = held._whole
+        self._arrays[id(whole)] = whole
+        owner = self._owners.get(memory)
+        if owner is None:
+            owner = self._owners[memory] = _root(held)
         if owner is not held:
-            whole = owner.grad
-            if whole is not None and whole._memory is not grad._memory:
+            own = owner.grad
+            if own is not None and own._memory is not grad._memory:
                 raise _two_views(held)
         if memory in self._without:
             raise _two_views(held)
@@ -241,12 +247,20 @@ class Tape(Scope, Uncopied):
         """Whether an array has a cotangent in the reverse sweep."""
         return held._memory in self._varied or held._memory in self._owners
 
+    def _reaches(self, launch: Launch) -> bool:
+        """Whether a launch has to do with what arrays with a gradient held when the tape began."""
+        for index in launch.executable.reads:
+            held = launch.arrays[index]
+            if held is not None and held._memory in self._owners:
+                return True
+        return any(self._leaves_some(launch, index) for index in launch.executable.writes)
+
     def _leaves_some(self, launch: Launch, index: int) -> bool:
         """Whether an array with a gradient may keep elements that it had before a launch which writes to it."""
         held = launch.arrays[index]
         if held is None or held._memory not in self._owners:
             return False
-        axes = launch.executable.manifest.get("whole", {}).get(str(index))
+        axes = launch.executable.manifest.params[index].whole
         return not (axes == len(launch.dims) and held.shape == launch.dims and _is_all(held))
 
     def _active(self, launch: Launch) -> frozenset[int]:
@@ -314,16 +328,12 @@ class Tape(Scope, Uncopied):
             If a kernel on the way cannot be differentiated.
         """
         if self._unfinished is not None:
-            raise LaunchError(
-                f"{self._unfinished} did not come to its end (Ctrl-C?), so the tape does not know what has run",
-                remedy="record again on a new tape, or after tape.reset()",
-            )
+            raise _interrupted(*self._unfinished)
         settle()
         outer, current.tape = current.tape, None
         try:
             seeds = self._seeds(loss, grads)
-            ends = {goal._memory for goal, _ in seeds or ()}
-            if self._versions and not self._reached and (ends or not seeds) and ends.issuperset(self._owners):
+            if not self._reached and self._versions and self._ends_in(seeds):
                 raise LaunchError(
                     "no array on this tape has a gradient to be computed",
                     remedy="make the arrays that you want gradients for with requires_grad=True",
@@ -395,6 +405,10 @@ class Tape(Scope, Uncopied):
                 raise LaunchError(f"{goal!r} does not occur on the tape", remedy="pass a result of a recorded launch")
         return seeds
 
+    def _ends_in(self, seeds: list[tuple[array, Any]] | None) -> bool:
+        """Whether only the arrays that a sweep begins with have a gradient."""
+        return self._owners.keys() <= {goal._memory for goal, _ in seeds or ()}
+
     def _repeat(self, seeds: list[tuple[array, Any]] | None) -> bool:
         """Run a sweep that ran before as one native call; return whether that was possible."""
         if seeds is None or current.recorder is not None or current.stream is not None:
@@ -430,8 +444,8 @@ class Tape(Scope, Uncopied):
 
     def _verify(self) -> None:
         """Look whether others changed what gradients need."""
-        if self._exposures and current.recorder is None:
-            for memory in self._exposures.memories():
+        if self._exposures.seen and current.recorder is None:
+            for memory in list(self._exposures.seen):
                 needed = [n for n in self._needs.get(memory, ()) if n.step.needs_after(n.index)]
                 places = {place_of(a) for n in needed if (a := n.step.launch.arrays[n.index]) is not None}
                 changed = self._exposures.verify(memory, places)
@@ -556,6 +570,17 @@ def _root(held: array) -> array:
     while held._grad is None and held._parent is not None:
         held = held._parent
     return held
+
+
+def _interrupted(what: Launch | str, launches: int) -> LaunchError:
+    if isinstance(what, str):
+        place = f"{what} behind launch {launches} on the tape"
+    else:
+        place = f"launch {launches} on the tape (kernel {what.kernel.name!r})"
+    return LaunchError(
+        f"{place} did not come to its end (Ctrl-C?), so the tape does not know what has run",
+        remedy="record again on a new tape, or after tape.reset()",
+    )
 
 
 def _two_views(held: array) -> LaunchError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from diffkern.manifest import Conflict
 from diffkern.printing.executor import Access
 
 __all__ = ["Clash", "ClashCollector", "undeclared"]
@@ -84,7 +84,7 @@ def _clash(a: Access, b: Access) -> bool:
 
 def undeclared(
     collector: ClashCollector,
-    conflicts: Mapping[str, Mapping[str, Any]],
+    conflicts: Mapping[str, Conflict],
     dim: Sequence[int],
 ) -> list[Clash]:
     """Clashes that the analysis of an adjoint does not announce.
@@ -94,25 +94,25 @@ def undeclared(
     collector
         What watched the run.
     conflicts
-        By name of the cotangent parameter, its entry in the manifest: a class, and the reach of class ``bounded``.
+        By name of the cotangent parameter, what the manifest says.
     dim
         The launch's dimensions.
     """
     return [clash for clash in collector.clashes() if not _announced(clash, conflicts, dim)]
 
 
-def _announced(clash: Clash, conflicts: Mapping[str, Mapping[str, Any]], dim: Sequence[int]) -> bool:
+def _announced(clash: Clash, conflicts: Mapping[str, Conflict], dim: Sequence[int]) -> bool:
     entry = conflicts.get(clash.second.param)
     if entry is None or "reduce" in (clash.first.kind, clash.second.kind):
         return False
-    if entry["class"] == "general":
+    if entry.kind == "general":
         return True
-    if entry["class"] != "bounded":
+    if entry.kind != "bounded":
         return False
     first, second = _coordinates(clash.first.thread, dim), _coordinates(clash.second.thread, dim)
     differences = [b - a for a, b in zip(first, second, strict=True)]
-    inside = zip(differences, entry["reach"], strict=False)
-    return all(low <= d <= high for d, (low, high) in inside) and not any(differences[len(entry["reach"]) :])
+    inside = zip(differences, entry.reach, strict=False)
+    return all(low <= d <= high for d, (low, high) in inside) and not any(differences[len(entry.reach) :])
 
 
 def _coordinates(thread: int, dim: Sequence[int]) -> list[int]:

@@ -143,8 +143,9 @@ import sys
 from pathlib import Path
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
+from diffkern.manifest import Manifest
 store = Store(Path(sys.argv[1]))
-entry = Entry(b"x" * 20_000_000, ("f",), "source", {"title": "big", "sites": 0})
+entry = Entry(b"x" * 20_000_000, ("f",), "source", Manifest(1, 1.0, (), title="big"))
 print("ready", flush=True)
 k = 0
 while True:

@@ -97,6 +97,35 @@ def test_whatever_is_captured_stays_what_it_was(monkeypatch, change, meant):
         assert gradient(taped(many, x, y), x, y) == [meant, meant]
 
 
+def test_what_is_gone_and_comes_back(monkeypatch):
+    factor = 2.0
+
+    @dk.kernel
+    def of_a_closure(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = factor * x[i]
+
+    x, y = pair()
+    of_a_closure[2](x, y)
+    assert y.numpy().tolist() == [2, 2]
+    del factor
+    for _ in range(2):
+        with pytest.raises(dk.KernelError, match="factor"):
+            of_a_closure[2](x, y)
+    factor = 3.0
+    of_a_closure[2](x, y)
+    assert y.numpy().tolist() == [3, 3]
+    many[2](x, y)
+    known = y.numpy().tolist()
+    monkeypatch.delattr(Limits, "top")
+    for _ in range(2):
+        with pytest.raises(dk.KernelError, match="top"):
+            many[2](x, y)
+    monkeypatch.undo()
+    many[2](x, y)
+    assert y.numpy().tolist() == known
+
+
 def test_closures_and_defaults():
     factor, offset = 2.0, 1.0
 

@@ -97,6 +97,21 @@ def test_a_long_sequence_ends():
     assert (y.numpy() == 2.0).all()
 
 
+def test_slow_launches_behind_many_quick_ones_end():
+    x, y, z = dk.array(np.ones(1, np.float32)), dk.zeros(1), dk.zeros(1)
+    with dk.record(run=False) as sequence:
+        for _ in range(2000):
+            double[1](x, y)
+        for _ in range(4000):
+            slow[1](x, 500_000, y)
+        double[1](x, z)
+    interrupted(sequence.replay)
+    assert z.numpy()[0] == 0.0
+    sequence.set_param("rounds", 1)
+    sequence.replay()
+    assert z.numpy()[0] == 2.0
+
+
 def test_waiting_for_a_stream_ends_and_its_work_goes_on():
     x, y = dk.array(np.ones(N, np.float32)), dk.zeros(N)
     stream, gate = dk.Stream(), threading.Event()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.manifest import Access, Linear
 from diffkern.runtime.grid_checks import check_extents
 
 
@@ -168,6 +169,37 @@ def test_many_shapes_of_one_kernel():
             copy[n + 1](ones(n), ones(n + 1))
 
 
+@dk.kernel
+def scaled_rows(v: dk.vec3, x: dk.array(dtype=float, ndim=2), k: int, y: dk.array(dtype=dk.vec3)):
+    i = dk.tid()
+    for j in range(x.shape[1]):
+        y[i] += v * x[i, j] * float(k)
+
+
+def test_a_launch_that_passed_says_nothing_of_others():
+    x, y = ones(4, 2), dk.zeros(4, dtype=dk.vec3)
+    fewer, empty, lower = x[:3], x[:, :0], y[:2]  # over the same memory
+
+    def run(x, y, dim=4, k=1):
+        scaled_rows[dim](dk.vec3(1.0, 2.0, 3.0), x, k, y)
+
+    for _ in range(2):
+        for k in range(3):
+            run(x, y, k=k)
+            run(x, y, k=k)
+            run(fewer, lower, 2, k)
+        run(empty, lower)  # whose loops have no trips
+        for refused, name in (
+            (lambda: run(fewer, y), "x"),
+            (lambda: run(x, lower), "y"),
+            (lambda: run(x, y, 5), "y"),
+            (lambda: run(fewer, lower, 3, 7), "y"),
+        ):
+            with pytest.raises(dk.LaunchError, match=f"axis 0 of '{name}'"):
+                refused()
+    assert y.numpy().tolist() == [[36.0, 72.0, 108.0]] * 2 + [[24.0, 48.0, 72.0]] * 2
+
+
 def test_fields_of_a_struct():
     s = Both()
     s.x, s.y = ones(3), ones(2)
@@ -264,14 +296,5 @@ def test_torch():
 
 
 def test_an_index_that_may_wrap_around_is_not_judged():
-    entry = {
-        "array": 0,
-        "axis": 0,
-        "wrap": True,
-        "tid": [[0, 65536]],
-        "low": [0],
-        "high": [0],
-        "trips": [],
-        "shapes": [[0, 1]],
-    }
+    entry = Access(0, 0, True, tid=((0, 65536),), low=Linear(0), high=Linear(0), trips=(), shapes=((0, 1),))
     check_extents([entry], ["x"], (40_000, 1, 1, 1), {0: (8,)})

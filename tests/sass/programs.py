@@ -12,6 +12,8 @@ from grad.build import values
 
 from diffkern import pipeline
 from diffkern.kernel import Kernel
+from diffkern.manifest import Manifest
+from diffkern.program import Program as CompiledProgram
 from diffkern.targets.cuda import disassembler, sass
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
@@ -33,7 +35,7 @@ class Program:
     sample: Sample
     direction: str
     code: sass.Code
-    manifest: Mapping[str, Any]
+    manifest: Manifest
 
     @property
     def name(self) -> str:
@@ -57,7 +59,7 @@ def read(wanted: Iterable[tuple[Sample, str, Mapping[str, Any]]]) -> tuple[Progr
     )
 
 
-def _compile(sample: Sample, direction: str, options: Mapping[str, Any]) -> pipeline.Program:
+def _compile(sample: Sample, direction: str, options: Mapping[str, Any]) -> CompiledProgram:
     types = Kernel(sample.function).argument_types(*values(sample.case))
     options = {**sample.options, **options}
     if direction == "forward":

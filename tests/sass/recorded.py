@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 
 def taken(programs: tuple[Program, ...]) -> dict[str, list[int]]:
     """Registers and instructions of each program."""
-    return {p.name: [p.manifest["registers"], len(p.code.instructions)] for p in programs}
+    return {p.name: [p.manifest.resources.registers, len(p.code.instructions)] for p in programs}
 
 
 def check(arch: str, programs: tuple[Program, ...]) -> list[str]:

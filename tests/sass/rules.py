@@ -22,12 +22,12 @@ def width_of_floats(program: Program) -> Iterator[str]:
 
 def local_memory(program: Program) -> Iterator[str]:
     """Nothing is spilled; local memory only where something is indexed at run time or a loop keeps states."""
-    if program.manifest["spill_bytes"]:
-        yield f"{program.manifest['spill_bytes']} bytes spilled"
+    if program.manifest.resources.spill_bytes:
+        yield f"{program.manifest.resources.spill_bytes} bytes spilled"
     if program.sample.indexed_locally:
         return
-    if program.manifest["stack_bytes"] or program.code.count("local"):
-        yield f"{program.manifest['stack_bytes']} bytes of stack, {program.code.count('local')} accesses to it"
+    if program.manifest.resources.stack_bytes or program.code.count("local"):
+        yield f"{program.manifest.resources.stack_bytes} bytes of stack, {program.code.count('local')} accesses to it"
 
 
 def atomics(program: Program) -> Iterator[str]:
@@ -73,8 +73,8 @@ def wide_accesses(program: Program) -> Iterator[str]:
     if not program.code.count("load128"):
         yield "no 128-bit load"
     stores_vectors = any(
-        p["type"].startswith("array1d<vec4") and k in program.manifest["writes"]
-        for k, p in enumerate(program.manifest["params"])
+        p.type.startswith("array1d<vec4") and k in program.manifest.writes
+        for k, p in enumerate(program.manifest.params)
     )
     if program.direction == "forward" and stores_vectors and not program.code.count("store128"):
         yield "no 128-bit store"
@@ -88,7 +88,7 @@ def read_only_loads(program: Program) -> Iterator[str]:
 
 def read_only(program: Program) -> bool:
     """Whether some array is read and not written."""
-    return bool(set(program.manifest["reads"]) - set(program.manifest["writes"]))
+    return bool(set(program.manifest.reads) - set(program.manifest.writes))
 
 
 RULES: tuple[Rule, ...] = (

@@ -8,6 +8,7 @@ import pytest
 from conftest import require
 from corpus import SAMPLES
 
+from diffkern.manifest import GpuResources, Manifest, Parameter
 from diffkern.targets.cuda.sass import Code, Instruction
 
 from . import recorded, rules
@@ -39,12 +40,14 @@ def test_arrays_that_may_overlap_are_not_read_through_the_read_only_path() -> No
     assert [p.name for p in made if p.sample.real == "float32" and p.code.count("load_constant")] == []
 
 
-def program(name: str, direction: str, *opcodes: str, **manifest: object) -> Program:
+def program(
+    name: str, direction: str, *opcodes: str, spill_bytes: int = 0, stack_bytes: int = 0, reads: tuple[int, ...] = ()
+) -> Program:
     """A program as the rules see it."""
     code = Code("kernel", tuple(Instruction(16 * k, opcode, "") for k, opcode in enumerate(opcodes)))
-    vectors = [{"type": "array1d<vec4<float32>,C>"}] * 2
-    facts = {"spill_bytes": 0, "stack_bytes": 0, "registers": 20, "reads": [], "writes": [1], "params": vectors}
-    return Program(SAMPLES[name], direction, code, {**facts, **manifest})
+    vectors = tuple(Parameter(f"p{k}", "array1d<vec4<float32>,C>", "param", k, k) for k in range(2))
+    taken = GpuResources(20, stack_bytes, spill_bytes, 0)
+    return Program(SAMPLES[name], direction, code, Manifest(1, 1.0, vectors, reads, (1,), gpu=taken))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def program(name: str, direction: str, *opcodes: str, **manifest: object) -> Pro
         (program("memory.uniform_loss", "forward", "REDG.E.ADD.STRONG.GPU"), "what all threads add to one element"),
         (program("device.four_at_once", "forward", "LDG.E", "STG.E.128"), "no 128-bit load"),
         (program("device.four_at_once", "forward", "LDG.E.128", "STG.E"), "no 128-bit store"),
-        (program("memory.gather", "forward", "LDG.E", reads=[0]), "no load through the read-only path"),
+        (program("memory.gather", "forward", "LDG.E", reads=(0,)), "no load through the read-only path"),
     ],
 )
 def test_every_rule_can_be_broken(made: Program, problem: str) -> None:
@@ -85,11 +88,11 @@ def test_every_rule_can_be_broken(made: Program, problem: str) -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        program("branches.if_else", "forward", "LDG.E.CONSTANT", "FFMA", "STG.E", reads=[0]),
+        program("branches.if_else", "forward", "LDG.E.CONSTANT", "FFMA", "STG.E", reads=(0,)),
         program("loops.product", "adjoint", "LDL", "STL", stack_bytes=1024),
         program("device.sine", "adjoint", "SHFL.DOWN", "REDG.E.ADD.STRONG.GPU"),
         program("memory.square_in_place", "forward", "LDG.E", reads=[1]),
-        program("device.four_at_once", "forward", "LDG.E.128.CONSTANT", "STG.E.128", reads=[0]),
+        program("device.four_at_once", "forward", "LDG.E.128.CONSTANT", "STG.E.128", reads=(0,)),
     ],
 )
 def test_what_no_rule_forbids(made: Program) -> None:

@@ -16,6 +16,7 @@ from diffkern import pipeline
 from diffkern.analysis.blocks import shared_bytes
 from diffkern.ir.nodes import Function, walk
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.program import Program as CompiledProgram
 from diffkern.targets.cuda import disassembler, sass
 from diffkern.targets.cuda.cubin import resources
 
@@ -73,7 +74,7 @@ CASES = [(kernel, direction) for kernel in KERNELS for direction in ("forward", 
 class Compiled:
     """A program, and the function it was made of, lowered."""
 
-    program: pipeline.Program
+    program: CompiledProgram
     lowered: Function
     code: sass.Code
 
@@ -104,10 +105,10 @@ def compiled(kernel: dk.Kernel, direction: str) -> Compiled:
 def test_shared_memory_is_what_was_planned(kernel: dk.Kernel, direction: str) -> None:
     made = compiled(kernel, direction)
     manifest = made.program.manifest
-    sums = SUM * manifest.get("sites", 0)
+    sums = SUM * manifest.sites
     dynamic = made.planned if made.planned > STATIC else 0
-    assert manifest["shared_bytes"] == made.planned + sums
-    assert manifest["dynamic_shared_bytes"] == dynamic
+    assert manifest.resources.shared_bytes == made.planned + sums
+    assert manifest.resources.dynamic_shared_bytes == dynamic
     assert resources(made.program.object_code)["kernel"].shared_bytes == made.planned + sums - dynamic
 
 
@@ -133,7 +134,7 @@ def test_a_block_has_the_peak_of_its_tiles_not_their_sum(kernel: dk.Kernel, peak
 def test_barriers_are_those_of_the_lowering(kernel: dk.Kernel, direction: str) -> None:
     """One more stands before a block's next round, and one where its sums are added up."""
     made = compiled(kernel, direction)
-    wanted = made.barriers + 1 + bool(made.program.manifest.get("sites"))
+    wanted = made.barriers + 1 + bool(made.program.manifest.sites)
     assert sum(i.opcode.startswith("BAR.SYNC") for i in made.code.instructions) == wanted
 
 
@@ -154,5 +155,5 @@ def test_no_calls_no_wide_floats_and_nothing_spilled(kernel: dk.Kernel, directio
     # A call is a division of 64 bits: of the numbers of trips, where a sweep goes back over a loop that kept states.
     assert bool(made.code.count("call")) == ((kernel, direction) == (power, "adjoint"))
     assert made.code.count("float64") == 0
-    assert made.program.manifest["spill_bytes"] == 0
+    assert made.program.manifest.resources.spill_bytes == 0
     assert made.code.count("shared")

@@ -126,7 +126,7 @@ def test_clearing_the_cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = dk.ones(3), dk.zeros(3)
     dk.launch(doubled, dim=3, inputs=[x, y])
     product = {"what": "matrix product", "title": "matrix product 2 x 2 x 2", "target": "sm_90"}
-    current_store().put("ab" * 32, Entry(b"", ("mm",), program=product, more={"kernel.ltoir": b"code"}))
+    current_store().put("ab" * 32, Entry(b"", ("mm",), facts=product, more={"kernel.ltoir": b"code"}))
     assert dk.clear_lto_cache() == 1
     assert dk.clear_lto_cache() == 0
     assert dk.clear_kernel_cache() == 1

@@ -330,7 +330,7 @@ class _NativeCall:
                 continue
             place = item.operands[touched[0]]
             if len(touched) == 1 and item in self.launches and isinstance(place, Place) and place.is_whole:
-                axes = self.program(item).manifest["whole"].get(str(touched[0]), 0)
+                axes = self.program(item).manifest.params[touched[0]].whole or 0
                 return Clear(goal, axes, self.launches.index(item))
             break
         return Clear(goal, 0, 0)
@@ -347,7 +347,7 @@ class _NativeCall:
         operation = item.operation
         if isinstance(operation, Launched):
             program = self.program(item)
-            params = [self.bound(item.operands[p["of"]], p["type"]) for p in program.manifest["params"]]
+            params = [self.bound(item.operands[p.of], p.type) for p in program.manifest.params]
             return Launch(program.identity, "", len(operation.dims), tuple(params))
         places = [p for p in item.operands if isinstance(p, Place)]
         if not all(p.is_whole for p in places):

@@ -17,7 +17,6 @@ from diffkern.cache.manifest import Entry
 from diffkern.errors import CudaError
 from diffkern.interop.jax.registry import HANDLER, REGISTRY, Registry, capsule, load_handler
 from diffkern.interop.jax.table import DeviceCode
-from diffkern.runtime.schedule import usual_block_dim
 
 __all__ = ["CudaRegistry", "Driver", "Gpu", "NativeDriver", "present"]
 
@@ -109,10 +108,10 @@ class Gpu:
         """Return a program in the driver."""
         symbol = entry.symbols[0]
         if symbol not in self._loaded:
-            manifest = entry.program
+            manifest = entry.manifest
             kernel = self._driver.load(entry.object_code, symbol)
-            shared, threads = int(manifest["dynamic_shared_bytes"]), usual_block_dim(manifest)
-            blocks = _FEW_BLOCKS if manifest.get("sites") else abi.CUDA_GRID_THREADS // threads - 1
+            shared, threads = manifest.resources.dynamic_shared_bytes, manifest.block_dim
+            blocks = _FEW_BLOCKS if manifest.sites else abi.CUDA_GRID_THREADS // threads - 1
             self._loaded[symbol] = DeviceCode(kernel, blocks, shared, threads, manifest)
         return self._loaded[symbol]
 

@@ -35,6 +35,7 @@ from diffkern.interop.jax.programs import Program
 from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import Array, scalar_of
 from diffkern.kernel import Kernel
+from diffkern.manifest import Manifest, Parameter
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid_checks import check_alone, check_axes, check_extents, named
 
@@ -181,7 +182,6 @@ class _Plan:
         place.update({o.index: len(operands) + k for k, o in enumerate(self.outputs)})
         steps: list[Copy | Clear | Launch] = []
         aliases = []
-        whole = manifest["whole"]
         for k, o in enumerate(self.outputs):
             goal = len(operands) + k
             if o.is_inout:
@@ -189,10 +189,10 @@ class _Plan:
                 steps.append(Copy(source, goal))
                 aliases.append((source, k))
             else:
-                steps.append(Clear(goal, whole.get(str(o.index), 0), 0))
+                steps.append(Clear(goal, manifest.params[o.index].whole or 0, 0))
 
         def keep(used: Program, gpu: cuda.Gpu | None = None) -> str:
-            params = tuple(self.bound(entry, place[entry["of"]]) for entry in used.manifest["params"])
+            params = tuple(self.bound(entry, place[entry.of]) for entry in used.manifest.params)
             launch = Launch(used.identity, "", len(self.dims), params)
             call = Call(self.kernel.name, tuple(operands), tuple(results), (*steps, launch))
             return programs.keep(call, {used.identity: used}, gpu)
@@ -202,26 +202,26 @@ class _Plan:
         types = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in self.outputs)
         return CustomCall(keep(program), types, (self.dims,), tuple(aliases), self.method, on_gpu)(*given)
 
-    def bound(self, entry: Mapping[str, Any], place: int) -> Bound:
+    def bound(self, entry: Parameter, place: int) -> Bound:
         """A parameter of a program as a buffer; a value that it takes by reference is an array of one element."""
-        t = type_of(entry["type"])
+        t = type_of(entry.type)
         if not isinstance(t, Array):
             return Bound("value", place, bytes_of_value(t))
-        if entry["role"] == "param" and not isinstance(type_of(self.keys[entry["of"]]), Array):
+        if entry.role == "param" and not isinstance(type_of(self.keys[entry.of]), Array):
             return Bound("view", place, 1, t.dtype.itemsize, 0, (1, t.dtype.itemsize))
-        return bind_array(entry["type"], place)
+        return bind_array(entry.type, place)
 
-    def check_launch(self, manifest: Mapping[str, Any]) -> None:
+    def check_launch(self, manifest: Manifest) -> None:
         """Refuse a launch whose dims do not fit the kernel and its arrays, as far as they are known."""
         shapes = {k: self.given.shape(k) for k, axes in enumerate(self.given.axes) if axes >= 0}
         shapes |= {o.index: o.shape[: o.axes] for o in self.outputs}
         names = self.signature.names
         try:
-            check_axes(manifest, self.dims)
+            check_axes(manifest.tid_arity, self.dims)
             if is_static(self.dims):
                 check_alone(manifest, self.dims)
                 known = {k for k, shape in shapes.items() if is_static(shape)}
-                entries = [entry for entry in manifest.get("accesses", ()) if {k for k, _ in entry["shapes"]} <= known]
+                entries = [entry for entry in manifest.accesses if {k for k, _ in entry.shapes} <= known]
                 check_extents(entries, names, self.dims, shapes)
         except LaunchError as error:
             raise named(self.kernel.name, error) from None
@@ -241,11 +241,11 @@ class _Plan:
         """The adjoint that accumulates plainly, and the one with atomics where it may be needed."""
         active = self.active(perturbed)
         plain = programs.reverse(self.kernel, self.generation, self.keys, active, "plain")
-        conflicts = plain.manifest["conflicts"].values()
-        apart = len(self.dims) <= plain.manifest["tid_arity"]
-        if apart and not any(entry["class"] == "general" for entry in conflicts):
+        conflicts = plain.manifest.conflicts.values()
+        apart = len(self.dims) <= plain.manifest.tid_arity
+        if apart and not any(conflict.kind == "general" for conflict in conflicts):
             return plain, None
-        if all(entry["class"] == "reduce" for entry in conflicts):
+        if all(conflict.kind == "reduce" for conflict in conflicts):
             return plain, None
         return plain, programs.reverse(self.kernel, self.generation, self.keys, active, "atomic")
 
@@ -253,7 +253,7 @@ class _Plan:
         """The adjoint for a GPU, which accumulates atomically wherever threads may meet."""
         chosen = frozenset(active)
         plain = programs.reverse(self.kernel, self.generation, self.keys, chosen, "plain", gpu)
-        if len(self.dims) <= plain.manifest["tid_arity"]:
+        if len(self.dims) <= plain.manifest.tid_arity:
             return plain
         return programs.reverse(self.kernel, self.generation, self.keys, chosen, "atomic", gpu)
 
@@ -262,10 +262,10 @@ class _Plan:
         if not perturbed:
             return set()
         plain, _ = self.adjoint(perturbed)
-        active, read = self.active(perturbed), set(plain.manifest["post"])
-        names = set()
-        for param in plain.manifest["params"]:
-            role, of = param["role"], param["of"]
+        active, read = self.active(perturbed), set(plain.manifest.post)
+        names: set[tuple[str, int]] = set()
+        for param in plain.manifest.params:
+            role, of = param.role, param.of
             # Of an array that is not read the shape is needed all the same; its cotangent has the same one.
             kept = role == "param" and (of in read or of not in active or not _is_array(param))
             if kept or (role == "saved" and of in self.inputs):
@@ -337,8 +337,7 @@ class _AdjointCall:
         self.operands: list[Any] = []
         self.buffers: list[Buffer] = []
         self.where: dict[tuple[str, int], int] = {}
-        manifest = plain.manifest
-        self.types = {(p["role"], p["of"]): p["type"] for p in manifest["params"]}
+        self.types: dict[tuple[str, int], str] = {(p.role, p.of): p.type for p in plain.manifest.params}
         for (role, of), value in sorted(residuals.items(), key=lambda kept: kept[0]):
             self.add(role, of, value)
         for role, of in self.types:
@@ -373,8 +372,8 @@ class _AdjointCall:
 
         def keep(plain: Program, atomic: Program | None, gpu: cuda.Gpu | None = None) -> str:
             params = []
-            for param in plain.manifest["params"]:
-                role, of = param["role"], param["of"]
+            for param in plain.manifest.params:
+                role, of = param.role, param.of
                 place = ct_place[of] if role == "cotangent" else self.where.get((role, of), ct_place.get(of, -1))
                 params.append(plan.bound(param, place))
             used = [plain] if atomic is None else [plain, atomic]
@@ -428,8 +427,8 @@ def _instantiated(ct: Any, output: Output) -> Any:
     return ct
 
 
-def _is_array(param: Mapping[str, Any]) -> bool:
-    return isinstance(type_of(param["type"]), Array)
+def _is_array(param: Parameter) -> bool:
+    return isinstance(type_of(param.type), Array)
 
 
 def _jax_name(name: str) -> Any:

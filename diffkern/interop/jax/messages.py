@@ -6,50 +6,50 @@ the components of the thread (0 to 3), of the other thread (4 to 7), the index (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from diffkern import abi
 from diffkern.interop.jax.spelling import array_type
+from diffkern.manifest import Checks, Manifest, Site
 
 __all__ = ["messages"]
 
 _THREAD, _OTHER, _INDEX, _SHAPE = 0, 4, 8, 12
 
 
-def messages(manifest: Mapping[str, Any], dims: int) -> Iterator[tuple[str, list[int]]]:
+def messages(manifest: Manifest, dims: int) -> Iterator[tuple[str, list[int]]]:
     """Yield a format and its numbers for each site of each code, code by code.
 
     Parameters
     ----------
-    manifest : mapping
+    manifest : Manifest
         The facts of a debug program.
     dims : int
         Axes of the launch.
     """
-    checks = manifest["checks"]
+    checks = manifest.checks
+    assert checks is not None
     for code in (abi.OUT_OF_BOUNDS, abi.ZERO_DIVISION, abi.ZERO_STEP, abi.TWO_WRITERS):
-        for site in checks["sites"] or [{"loc": None, "array": None}]:
-            yield _message(manifest, dims, code, site)
+        for site in checks.sites or (Site(None, None),):
+            yield _message(manifest, checks, dims, code, site)
 
 
-def _message(manifest: Mapping[str, Any], dims: int, code: int, site: Mapping[str, Any]) -> tuple[str, list[int]]:
-    loc = site["loc"]
-    where = "" if loc is None else f"{loc['file']}:{loc['line']}: ".replace("%", "%%")
-    name = f"kernel '{manifest['checks']['kernel']}'"
-    kernel = f"adjoint of {name}" if "cotangents" in manifest else name
+def _message(manifest: Manifest, checks: Checks, dims: int, code: int, site: Site) -> tuple[str, list[int]]:
+    where = "" if site.loc is None else f"{site.loc}: ".replace("%", "%%")
+    name = f"kernel '{checks.kernel}'"
+    kernel = f"adjoint of {name}" if manifest.is_adjoint else name
     text = f"{where}{kernel}, thread {_numbers(dims)}: "
     order = [*range(_THREAD, _THREAD + dims)]
     if code == abi.ZERO_DIVISION:
         return f"{text}an integer is divided by zero", order
     if code == abi.ZERO_STEP:
         return f"{text}the step of range is zero", order
-    if site["array"] is None:
+    if site.array is None:
         return f"{text}a mistake without a place", order
-    entry = manifest["params"][site["array"]]
-    t = array_type(entry["type"])
-    called = manifest["params"][entry["of"]]["name"]
-    array = f"the gradient of '{called}'" if entry["role"] == "cotangent" else f"array '{called}'"
+    entry = manifest.params[site.array]
+    t = array_type(entry.type)
+    called = manifest.params[entry.of].name
+    array = f"the gradient of '{called}'" if entry.role == "cotangent" else f"array '{called}'"
     index, shape = ([*range(base, base + t.ndim)] for base in (_INDEX, _SHAPE))
     if code == abi.TWO_WRITERS:
         text += f"thread {_numbers(dims)} has stored to the same element, index {_numbers(t.ndim)} of {array}"

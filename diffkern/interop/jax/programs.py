@@ -31,8 +31,8 @@ from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
+from diffkern.manifest import Manifest
 from diffkern.runtime.generation import Generation
-from diffkern.runtime.schedule import usual_block_dim
 from diffkern.runtime.type_keys import type_of_key
 
 __all__ = ["Program", "enter_stored", "forward", "keep", "reverse"]
@@ -51,7 +51,7 @@ class Program:
     code: Code
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
+    def manifest(self) -> Manifest:
         """Its facts."""
         return self.code.manifest
 
@@ -102,23 +102,23 @@ def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, of: Generation, specialization: Speci
     specialization = specialization.for_block(kernel.block_dim, of.library, gpu.target)
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
-    _check_blocks(entry.program, specialization)
-    _check_device(entry.program, specialization)
+    _check_blocks(entry.manifest, specialization)
+    _check_device(entry.manifest, specialization)
     return Program(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
 
 
-def _check_blocks(manifest: Mapping[str, Any], specialization: Specialization) -> None:
-    if manifest.get("blockwise"):
+def _check_blocks(manifest: Manifest, specialization: Specialization) -> None:
+    if manifest.blockwise:
         raise LaunchError(
             f"{specialization.pyfunc.__qualname__!r} works in blocks of threads, which calls from JAX do not have yet",
             remedy="launch it with dk.launch, or write it without blocks",
         )
 
 
-def _check_device(manifest: Mapping[str, Any], specialization: Specialization) -> None:
+def _check_device(manifest: Manifest, specialization: Specialization) -> None:
     """Refuse what the driver would, while the function is traced and not when it runs."""
-    name, threads = specialization.pyfunc.__qualname__, usual_block_dim(manifest)
-    needed = int(manifest["shared_bytes"])
+    name, threads = specialization.pyfunc.__qualname__, manifest.block_dim
+    needed, registers = manifest.resources.shared_bytes, manifest.resources.registers
     if needed > _STATIC_SHARED:
         raise LaunchError(
             f"{name!r} needs {needed} bytes of shared memory for each block; calls from JAX have {_STATIC_SHARED}",
@@ -126,9 +126,9 @@ def _check_device(manifest: Mapping[str, Any], specialization: Specialization) -
         )
     # Registers are handed out to four warps at a time, each in pieces of 256.
     warps = -(-threads // 128) * 4
-    if warps * (-(-32 * int(manifest["registers"]) // 256) * 256) > _REGISTERS:
+    if warps * (-(-32 * registers // 256) * 256) > _REGISTERS:
         raise LaunchError(
-            f"{name!r} takes {manifest['registers']} registers for each thread, too many for blocks of {threads}",
+            f"{name!r} takes {registers} registers for each thread, too many for blocks of {threads}",
             remedy=f"make it with @dk.kernel(launch_bounds={threads}), or with a smaller block_dim",
         )
 
@@ -142,7 +142,7 @@ def keep(call: Call, programs: Mapping[str, Program], gpu: cuda.Gpu | None = Non
     if store.get(place) is None:
         found = {identity: p.artifact for identity, p in programs.items()}
         facts = {"what": _WHAT, "title": f"JAX call {call.name}", "call": call.to_json(), "programs": found}
-        store.put(place, Entry(b"", program=facts, ingredients={"call": name, "platform": platform}))
+        store.put(place, Entry(b"", facts=facts, ingredients={"call": name, "platform": platform}))
     return name
 
 
@@ -168,14 +168,14 @@ def enter_stored(directory: Path) -> tuple[int, int]:
     for artifact in found:
         name, platform = artifact.ingredients.get("call"), artifact.ingredients.get("platform")
         entry = None if name is None else store.get(artifact.key)
-        if entry is None or entry.program.get("what") != _WHAT:
+        if entry is None or entry.facts.get("what") != _WHAT:
             continue
         programs: dict[str, Code] | None = None
         if platform == CPU.platform:
             programs = _load(entry, lambda k: load_stored(store, k) if k in usable else None)
         elif gpu is not None and platform == gpu.target:
             programs = _load(entry, lambda k: None if (e := store.get(k)) is None else gpu.code(e))
-        call = Call.from_json(entry.program["call"])
+        call = Call.from_json(entry.facts["call"])
         if programs is None or call.key != name:
             foreign += 1
         else:
@@ -187,7 +187,7 @@ def enter_stored(directory: Path) -> tuple[int, int]:
 
 def _load(entry: Entry, load: Callable[[str], Code | None]) -> dict[str, Code] | None:
     programs: dict[str, Code] = {}
-    for identity, artifact in entry.program["programs"].items():
+    for identity, artifact in entry.facts["programs"].items():
         code = load(artifact)
         if code is None:
             return None

@@ -131,7 +131,7 @@ def load_handler(text: str, symbols: tuple[str, ...]) -> dict[str, int]:
             pass
     code = interruptible(lambda: _compile(text))
     addresses = load_object(code, symbols, _ALLOWED)
-    store.put(name, Entry(code, program={"what": "handler of JAX calls"}))
+    store.put(name, Entry(code, facts={"what": "handler of JAX calls"}))
     return addresses
 
 

@@ -18,6 +18,7 @@ from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
 from diffkern.interop.jax.messages import messages
 from diffkern.interop.jax.spelling import array_type, type_of
 from diffkern.ir.types import scalar_of
+from diffkern.manifest import Manifest
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import chunk_work, conflicts_of
 
@@ -36,7 +37,7 @@ class DeviceCode:
         Its ``CUkernel``.
     blocks, shared, threads : int
         Most blocks of a grid, bytes of dynamic shared memory, threads of a block.
-    manifest : mapping
+    manifest : Manifest
         Its facts.
     """
 
@@ -44,7 +45,7 @@ class DeviceCode:
     blocks: int
     shared: int
     threads: int
-    manifest: Mapping[str, Any]
+    manifest: Manifest
 
 
 Code: TypeAlias = Executable | DeviceCode
@@ -85,21 +86,21 @@ class Description:
     def _launch(self, launch: Launch, programs: Mapping[str, Code], index: int) -> words[int]:
         plain = programs[launch.plain]
         manifest = plain.manifest
-        adjoint = "conflicts" in manifest
+        adjoint = manifest.is_adjoint
         flags = 0
         reach: tuple[int, ...] = (0,) * abi.MAX_DIMS
         if adjoint:
             conflicts = conflicts_of(manifest, (1,) * launch.dims, all_general=False)
             flags = layout.IS_ADJOINT | (layout.IS_GENERAL if conflicts.general else 0)
             reach = (*conflicts.reach, 0, 0, 0, 0)[: abi.MAX_DIMS]
-        fields, size = abi.layout([type_of(p["type"]) for p in manifest["params"]])
+        fields, size = abi.layout([type_of(p.type) for p in manifest.params])
         stamps, texts, sites = self._checks(launch, manifest, fields)
         out = words("q", (layout.LAUNCH, 0, index))
         out.extend(_program(plain))
         out.extend(_program(programs[launch.atomic]) if launch.atomic else (0,) * 5)
         cotangents = _cotangents(launch, manifest, fields) if adjoint and isinstance(plain, Executable) else []
-        out.extend((manifest["tid_arity"], flags, *reach, len(launch.params), size, texts, sites, len(stamps)))
-        out.extend((round(max(float(manifest["cost"]), 1.0) * layout.COST_UNIT), len(cotangents), 0))
+        out.extend((manifest.tid_arity, flags, *reach, len(launch.params), size, texts, sites, len(stamps)))
+        out.extend((round(max(manifest.cost, 1.0) * layout.COST_UNIT), len(cotangents), 0))
         for bound in launch.params:
             out.extend(self._param(bound))
         out.extend(stamps)
@@ -117,39 +118,39 @@ class Description:
             extents = held.buffer_info()[0]
         return _KINDS[bound.kind], bound.buffer, bound.count, bound.item, extents, bound.start
 
-    def _checks(self, launch: Launch, manifest: Mapping[str, Any], fields: Any) -> tuple[list[int], int, int]:
+    def _checks(self, launch: Launch, manifest: Manifest, fields: Any) -> tuple[list[int], int, int]:
         """Stamps, address of the messages, and number of sites of a debug program."""
-        checks = manifest.get("checks")
+        checks = manifest.checks
         if checks is None:
             return [], 0, 0
-        repeated = launch.dims > manifest["tid_arity"]
+        repeated = launch.dims > manifest.tid_arity
         stamps = []
-        for entry in checks["stamps"]:
-            t = array_type(manifest["params"][entry["array"]]["type"])
-            place = fields[entry["array"]].offset + 8
-            stamps.append(0 if entry["proved"] and not repeated else t.ndim << 32 | place)
+        for stamp in checks.stamps:
+            t = array_type(manifest.params[stamp.array].type)
+            place = fields[stamp.array].offset + 8
+            stamps.append(0 if stamp.proved and not repeated else t.ndim << 32 | place)
         table = words("q")
         for text, order in messages(manifest, launch.dims):
             table.append(self._string(text))
             table.extend((*order, *(0,) * (layout.MESSAGE_NUMBERS - len(order))))
         self._kept.append(table)
-        return stamps, table.buffer_info()[0], max(1, len(checks["sites"]))
+        return stamps, table.buffer_info()[0], max(1, len(checks.sites))
 
 
-def _cotangents(launch: Launch, manifest: Mapping[str, Any], fields: Sequence[Any]) -> list[tuple[int, ...]]:
+def _cotangents(launch: Launch, manifest: Manifest, fields: Sequence[Any]) -> list[tuple[int, ...]]:
     """The cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads meet there."""
     found: list[tuple[int, ...]] = []
-    for param, bound, field in zip(manifest["params"], launch.params, fields, strict=True):
-        if param["role"] == "cotangent":
-            scalar, entry = scalar_of(array_type(param["type"])), manifest["conflicts"][str(param["of"])]
-            copyable = entry["private"] and scalar.bits >= 32  # narrower sums round at each step
-            flags = (layout.MEETS if entry["class"] == "general" else 0) | (layout.COPYABLE if copyable else 0)
+    for param, bound, field in zip(manifest.params, launch.params, fields, strict=True):
+        if param.conflict is not None:
+            scalar = scalar_of(array_type(param.type))
+            copyable = param.conflict.private and scalar.bits >= 32  # narrower sums round at each step
+            flags = (layout.MEETS if param.conflict.kind == "general" else 0) | (layout.COPYABLE if copyable else 0)
             found.append((bound.buffer, field.offset, scalar.itemsize, flags))
     return found
 
 
 def _program(program: Code) -> tuple[int, ...]:
     if isinstance(program, DeviceCode):
-        share = 1 if program.manifest.get("tiled") else program.threads
+        share = 1 if program.manifest.tiled else program.threads
         return program.kernel, program.blocks, program.shared, program.threads, share
     return program.address, program.finish, program.sites, chunk_work(program.cost), 0

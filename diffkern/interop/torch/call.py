@@ -116,9 +116,9 @@ class Forward:
         self.types = [type_of_key(key) for key in self.keys]
         self._values = [(k, self._element(k)) for k in spec.inputs if not self.is_array[k]]
         self.homes = {k: args[k].device for k, _ in self._values if isinstance(args[k], torch.Tensor)}
-        whole = self.executable.manifest.get("whole", {})
+        params = self.executable.manifest.params
         self._empty = frozenset(
-            k for k, shape, _ in self.made if whole.get(str(k)) == len(self.dims) and shape[: len(dims)] == self.dims
+            k for k, shape, _ in self.made if params[k].whole == len(self.dims) and shape[: len(dims)] == self.dims
         )
         self.shapes = {k: a.shape for k, a in enumerate(bound) if isinstance(a, array)}
         self.in_outs = spec.in_outs
@@ -241,7 +241,7 @@ class Backward:
         spec = forward.spec
         self._plain: Executable = forward.adjoint(active)
         manifest = self._plain.manifest
-        post, saved = set(manifest["post"]), set(manifest["saved"])
+        post, saved = set(manifest.post), set(manifest.saved)
         returned = {k: place for place, k in enumerate(spec.results)}
         self.kept_inputs = tuple(
             sorted({k for k in post if k not in returned} | {k for k in saved if k not in spec.outputs})

@@ -104,7 +104,7 @@ class TorchFunction:
 
     def forward_of(self, args: Sequence[Any], generation: Generation | None = None) -> Forward:
         """Return the launch for arguments like these, of what the kernel means now or meant."""
-        if attention.needed:
+        if attention.word[0]:
             self.settle()
         generation = generation or self.kernel.current()
         key: Any = (

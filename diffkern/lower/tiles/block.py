@@ -19,8 +19,8 @@ together: none of them may be at work on something else, so they meet before one
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from diffkern.analysis.tile_products import TileProduct
@@ -59,7 +59,7 @@ def lower_tiles_for_blocks(
     """Make a function's tiles the work of blocks of threads, in place; return the function.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
-    attribute ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
+    ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
     products of the library. With `may_alias`, array parameters may overlap: threads wait between accesses of any two.
 
     Raises
@@ -79,9 +79,8 @@ def lower_tiles_for_blocks(
         low.threads()
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    fn.body, fn.attrs = region, {**fn.attrs, **({"threads": threads} if threads else {"tiled": True})}
-    if _share(fn, limit) > SHARED_BYTES:
-        fn.attrs = {**fn.attrs, "dynamic_shared": True}
+    fn.body, fn.threads, fn.tiled = region, threads, not threads
+    fn.dynamic_shared = _share(fn, limit) > SHARED_BYTES
     return fn
 
 
@@ -227,7 +226,7 @@ class BlockLowering(Lowering):
 
     def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
         def call() -> None:
-            self.b.op("buffer_product", c, a, b, **dataclasses.asdict(product), add=add)
+            self.b.op("buffer_product", c, a, b, **asdict(product), add=add)
 
         self.m.together({a, b, c} if add else {a, b}, {c}, call)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from diffkern.errors import LaunchError
+from diffkern.manifest import Manifest
 
 __all__ = ["ArrayRules"]
 
@@ -40,27 +41,27 @@ class ArrayRules:
     ----------
     kernel : str
         The kernel's name, for messages.
-    manifest : mapping
+    manifest : Manifest
         The program's facts.
     """
 
     __slots__ = ("_arrays", "_kernel", "_pairs", "fields")
 
-    def __init__(self, kernel: str, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, kernel: str, manifest: Manifest) -> None:
         self._kernel = kernel
         self._arrays: list[_Array] = []
-        writes = set(manifest["writes"])
+        writes = set(manifest.writes)
         form, first = "=", 0
-        for entry in manifest["params"]:
-            found = _ARRAY.fullmatch(entry["type"])
+        for entry in manifest.params:
+            found = _ARRAY.fullmatch(entry.type)
             if found is None:
-                form += f"{_value_bytes(entry['type'])}x"
+                form += f"{_value_bytes(entry.type)}x"
                 continue
-            ndim, role = int(found[1]), entry["role"]
-            label = repr(entry["name"]) if role == "param" else f"{entry['name']!r} ({role})"
+            ndim, role = int(found[1]), entry.role
+            label = repr(entry.name) if role == "param" else f"{entry.name!r} ({role})"
             itemsize = int(found[2] or 1) * int(found[3] or 1) * _scalar_bytes(found[5])
-            written = role == "cotangent" or (role == "param" and entry["of"] in writes)
-            align = int(entry.get("align") or 1)
+            written = role == "cotangent" or (role == "param" and entry.of in writes)
+            align = entry.align or 1
             self._arrays.append(_Array(label, first, ndim, itemsize, align, found[6] == "C", written))
             form += f"{1 + 2 * ndim}q"
             first += 1 + 2 * ndim

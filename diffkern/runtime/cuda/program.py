@@ -8,13 +8,14 @@ copies as the kernel's parameters. Debug programs get a record in device memory,
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from diffkern import abi
 from diffkern.errors import CudaError, LaunchError
+from diffkern.manifest import Manifest
 from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
@@ -50,7 +51,7 @@ class CudaExecutable(Executable):
         The cubin.
     symbol : str
         Its function.
-    manifest : mapping
+    manifest : Manifest
         The program's facts.
     kernel : str, optional
         The kernel's name, for messages.
@@ -60,8 +61,8 @@ class CudaExecutable(Executable):
     """
 
     __slots__ = (
-        "_adds_up", "_careful", "_choices", "_grids", "_resident", "_rules", "_shared", "_threads", "gpu", "tiled",
-        "title",
+        "_adds_up", "_careful", "_choices", "_grids", "_needed", "_resident", "_rules", "_shared", "_threads", "gpu",
+        "tiled", "title",
     )  # fmt: skip
 
     def __init__(
@@ -69,26 +70,26 @@ class CudaExecutable(Executable):
         device: CudaDevice,
         image: bytes,
         symbol: str,
-        manifest: Mapping[str, Any],
+        manifest: Manifest,
         kernel: str = "",
         careful: Callable[[], CudaExecutable] | None = None,
     ) -> None:
-        self.title = str(manifest.get("title", symbol))
+        self.title = manifest.title or symbol
         try:
             function = device.function(image, symbol)
             super().__init__(function, 0, manifest)
             self.device = self.gpu = device
-            self._shared = int(manifest.get("dynamic_shared_bytes", 0))
+            self._shared = manifest.gpu.dynamic_shared_bytes if manifest.gpu else 0
+            self._needed = max(self._shared, manifest.gpu.shared_bytes if manifest.gpu else 0)
             with device.active:
-                if max(self._shared, int(manifest.get("shared_bytes", 0))) > _STATIC_SHARED:
+                if self._needed > _STATIC_SHARED:
                     self._allow_shared()
                 limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
         except CudaError as error:
             raise self._named(error) from None
-        self._threads = min([limit, *(manifest.get("launch_bounds") or ())[:1]])
-        self.tiled = bool(manifest.get("tiled", False))
-        conflicts = manifest.get("conflicts", {}).values()
-        self._adds_up = self.sites > 0 or any(entry["class"] == "reduce" for entry in conflicts)
+        self._threads = min([limit, *(manifest.launch_bounds or ())[:1]])
+        self.tiled = manifest.tiled
+        self._adds_up = self.sites > 0 or any(c.kind == "reduce" for c in manifest.conflicts.values())
         self._grids: dict[Any, Geometry] = {}
         self._resident: dict[int, int] = {}
         self._rules = ArrayRules(kernel or self.title, manifest)
@@ -98,10 +99,9 @@ class CudaExecutable(Executable):
     def _allow_shared(self) -> None:
         """Ask for more shared memory than a block has without asking."""
         most = self.gpu.max_shared_memory_per_block
-        needed = max(self._shared, int(self.manifest.get("shared_bytes", 0)))
-        if needed > most:
+        if self._needed > most:
             raise LaunchError(
-                f"{self.title} needs {needed} bytes of shared memory for each block; {self.gpu} has {most}",
+                f"{self.title} needs {self._needed} bytes of shared memory for each block; {self.gpu} has {most}",
                 remedy="use smaller tiles or local arrays",
             )
         driver = self.gpu.driver
@@ -116,10 +116,10 @@ class CudaExecutable(Executable):
     def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
-        check_axes(self.manifest, dims)
+        check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
         if self.blockwise:
-            check_whole_blocks(dims, int(self.manifest["tid_arity"]), (config[0] if config else 0) or self.block_dim)
+            check_whole_blocks(dims, self.manifest.tid_arity, (config[0] if config else 0) or self.block_dim)
         key = dims, config
         found = self._grids.get(key)
         if found is None:
@@ -131,19 +131,18 @@ class CudaExecutable(Executable):
 
     def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
         """Return the grid of the threads of a cut."""
-        dims = c.dims[: max(int(self.manifest["tid_arity"]), 1)]
+        dims = c.dims[: max(self.manifest.tid_arity, 1)]
         if self.blockwise:
-            check_whole_blocks(dims, int(self.manifest["tid_arity"]), (config[0] if config else 0) or self.block_dim)
+            check_whole_blocks(dims, self.manifest.tid_arity, (config[0] if config else 0) or self.block_dim)
         return self._grid(c, config, dims)
 
     def _grid(self, c: Cut, config: tuple[int, int] | None, dims: tuple[int, ...]) -> Geometry:
         threads, most = config or (0, 0)
         threads = threads or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
-        fixed = self.manifest.get("block_dim")
-        if fixed and threads != fixed:
+        if self.manifest.block_dim_fixed and threads != self.block_dim:
             raise ValueError(
-                f"its program is for blocks of exactly {fixed} threads, and the launch has block_dim={threads}: "
-                f"launch it with block_dim={fixed}"
+                f"its program is for blocks of exactly {self.block_dim} threads, and the launch has "
+                f"block_dim={threads}: launch it with block_dim={self.block_dim}"
             )
         if not 1 <= threads <= self._threads:
             raise ValueError(f"block_dim is a number of threads from 1 to {self._threads} here, not {threads}")
@@ -162,8 +161,8 @@ class CudaExecutable(Executable):
 
     def _blockwise_header(self, c: Cut, threads: int, dims: tuple[int, ...]) -> bytes:
         """Return the header of a launch of whole blocks."""
-        arity = int(self.manifest["tid_arity"])
-        if str(self.manifest.get("target", "")).startswith("sm_"):
+        arity = self.manifest.tid_arity
+        if self.manifest.target.startswith("sm_"):
             return _header(0, *c.dims, 0, 0)
         # The CPU's program, for a driver that runs those: it counts blocks, and the last extent is their size.
         blocks = cut_blocks(dims, arity, threads, self.cost)
@@ -298,10 +297,10 @@ def executable(
     device: CudaDevice,
     image: bytes,
     symbol: str,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     kernel: str = "",
     careful: Callable[[], CudaExecutable] | None = None,
 ) -> CudaExecutable:
     """Return a program on a device, from what its artifact holds; the parameters are :class:`CudaExecutable`'s."""
-    made = CheckedCudaExecutable if "checks" in manifest else CudaExecutable
+    made = CheckedCudaExecutable if manifest.checks else CudaExecutable
     return made(device, image, symbol, manifest, kernel, careful)

@@ -28,8 +28,8 @@ from diffkern.runtime.native.scope_ir import SCOPE_EXTERNAL_NAMES, SCOPE_NAMES, 
 from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
 
 __all__ = [
-    "METH_FASTCALL", "METH_KEYWORDS", "built_in", "functions", "method", "num_threads", "processors", "run",
-    "set_num_threads",
+    "METH_FASTCALL", "METH_KEYWORDS", "built_in", "entry", "functions", "method", "method_of", "num_threads",
+    "processors", "run", "set_num_threads",
 ]  # fmt: skip
 
 _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
@@ -73,7 +73,7 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
         What a handler of signals raises in the main thread, KeyboardInterrupt above all. Some chunks have run, and none
         runs any more.
     """
-    if _entry(fn, blocks, block_stride, n, chunk, first, step):
+    if entry(fn, blocks, block_stride, n, chunk, first, step):
         raise ValueError(
             f"cannot cut a range of {n} into chunks of {chunk} and run them from chunk {first} in steps of {step}: "
             "n and first must be 0 or more, chunk and step 1 or more"
@@ -121,20 +121,21 @@ def functions() -> dict[str, int]:
 
 
 def _first_run(*arguments: int) -> int:
-    """Stand in for the entry until the first run: bring the pool up, put its entry here, and run."""
+    """Stand in for `entry` until the first run: bring the pool up, put its own there, and run."""
     _bring_up()
-    return _entry(*arguments)
+    return entry(*arguments)
 
 
 def _bring_up() -> None:
-    global _entry
+    global entry
     with _lock:
-        if _entry is _first_run:
-            _entry = _start()
+        if entry is _first_run:
+            entry = _start()
             _configure_pool()
 
 
-_entry: _Entry = _first_run
+entry: _Entry = _first_run
+"""What :func:`run` calls: seven numbers, and the result is not 0 if they make no sense."""
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
 _watch: Callable[[int], object] | None = None
@@ -160,8 +161,8 @@ def _start() -> _Entry:
     _watch = ctypes.CFUNCTYPE(None, long)(address["dk_pool_watch"])
     _watch(threading.main_thread().ident or 0)
     _functions.update({name: address[name] for name in ("dk_pool_run", *_BUILT_INS)})
-    entry: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
-    return entry
+    made: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
+    return made
 
 
 class _MethodDef(ctypes.Structure):
@@ -180,6 +181,9 @@ METH_FASTCALL = 0x80
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
+_new_method = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
+    ("PyDescr_NewMethod", ctypes.pythonapi)
+)
 # CPython keeps a pointer to the definition for as long as a function lives, and a function may outlive all but these.
 _definitions: dict[tuple[bytes, int], _MethodDef] = {}
 
@@ -193,6 +197,11 @@ def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
     """Make a Python function of native code; `self` is what it gets as its first argument, and keeps."""
     made: Callable[..., Any] = _new_function(ctypes.addressof(definition), self, None)
     return made
+
+
+def method_of(owner: type, definition: _MethodDef) -> Any:
+    """Make a method of native code, to be put into a class: its first argument is the object."""
+    return _new_method(owner, ctypes.addressof(definition))
 
 
 def _load_native() -> dict[str, int]:

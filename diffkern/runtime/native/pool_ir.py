@@ -184,16 +184,28 @@ entry:
   %ok.1 = and i1 %n.ok, %chunk.ok
   %ok.2 = and i1 %first.ok, %step.ok
   %ok = and i1 %ok.1, %ok.2
-  br i1 %ok, label %cut, label %invalid
+  br i1 %ok, label %size, label %invalid
 invalid:
   ret i32 1
+
+size:                                               ; most launches are one chunk, and quickly done
+  %one = icmp sle i64 %n, %chunk
+  br i1 %one, label %at.once, label %cut
+at.once:
+  %begins = icmp eq i64 %first, 0
+  %threads = icmp ne i64 %n, 0
+  %here = and i1 %begins, %threads
+  br i1 %here, label %call, label %called
+call:
+  call void %fn(i64 %blocks, i64 0, i64 %n)
+  br label %called
+called:
+  ret i32 0
 
 cut:                                                ; total = ceil(n / chunk), without overflow
   %n.1 = add i64 %n, -1
   %quotient = sdiv i64 %n.1, %chunk
-  %total.1 = add i64 %quotient, 1
-  %empty = icmp eq i64 %n, 0
-  %total = select i1 %empty, i64 0, i64 %total.1
+  %total = add i64 %quotient, 1
   %some = icmp slt i64 %first, %total
   br i1 %some, label %fill, label %finish
 
@@ -382,11 +394,10 @@ define internal void @come_back(ptr %watch) uwtable {
 }
 
 ; Let Python handle signals if it is time to. Returns whether a handler has raised an exception, which is pending then.
-define internal i1 @interrupted(ptr %watch) uwtable {
+define internal i1 @interrupted(ptr %watch, i64 %time) uwtable {
 entry:
   %p.due = getelementptr %Watch, ptr %watch, i32 0, i32 1
   %due = load i64, ptr %p.due
-  %time = call i64 @now()
   %wait = icmp slt i64 %time, %due
   br i1 %wait, label %no, label %look
 no:
@@ -453,7 +464,8 @@ more.left:
   %left = icmp slt i64 %drawn, %count
   br i1 %left, label %listen, label %next
 listen:
-  %raised = call i1 @interrupted(ptr %watch)
+  %time = call i64 @now()
+  %raised = call i1 @interrupted(ptr %watch, i64 %time)
   br i1 %raised, label %stop, label %next
 stop:
   %at = atomicrmw xchg ptr %cursor, i64 %count monotonic

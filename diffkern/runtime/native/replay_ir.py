@@ -116,6 +116,9 @@ entry:
   br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %i.next, %count.on ], [ %i.next, %listen ]
+  %rest = phi i64 [ 15, %entry ], [ %rest.next, %count.on ], [ %again, %listen ]
+  %between = phi i64 [ 16, %entry ], [ %between, %count.on ], [ %between.next, %listen ]
+  %before = phi i64 [ 0, %entry ], [ %before, %count.on ], [ %time, %listen ]
   br i1 %timed, label %stamp, label %check
 stamp:
   %t = call i64 @now()
@@ -131,12 +134,19 @@ run:
   %i.next = add i64 %i, 1
   %ended = icmp ne i32 %status, 0
   br i1 %ended, label %stop, label %count.on
-count.on:                                           ; short steps: a look at the clock after every sixteenth
-  %few = and i64 %i.next, 15
-  %sixteenth = icmp eq i64 %few, 0
-  br i1 %sixteenth, label %listen, label %next
+count.on:                                           ; a look at the clock after 16 steps, or more if they are quick
+  %rest.next = add i64 %rest, -1
+  %due = icmp eq i64 %rest, 0
+  br i1 %due, label %listen, label %next
 listen:
-  %raised = call i1 @interrupted(ptr %watch)
+  %time = call i64 @now()
+  %raised = call i1 @interrupted(ptr %watch, i64 %time)
+  %spent = sub i64 %time, %before
+  %quick = icmp slt i64 %spent, 1000000
+  %twice = shl i64 %between, 1
+  %longer = call i64 @llvm.umin.i64(i64 %twice, i64 256)
+  %between.next = select i1 %quick, i64 %longer, i64 16
+  %again = add i64 %between.next, -1
   br i1 %raised, label %stop, label %next
 stop:
   ret i32 2

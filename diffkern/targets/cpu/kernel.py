@@ -112,7 +112,7 @@ def emit_kernel(
     module.triple, module.data_layout = triple, data_layout
     facts = analyse(fn)
     # A replayed value that is compared with a stored one must be the same to the last bit.
-    flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
+    flags: tuple[str, ...] = () if fn.unfused else ("fast",) if fast_math else ("contract",)
     sites = sum(width(op) for op in facts.reduced)
     placement = _placement(fn, checking)
     chunk = _Chunk(module, fn, facts, placement, flags, noalias, vector_bytes)

@@ -161,7 +161,7 @@ def compile_function(
     checked = checking is not Checking.NONE
     passes = lowering(limit, may_alias=may_alias, checked=checked, **wanted)
     fn = run(passes, clone_function(fn), Context(verify=checked))
-    fixed = fn.attrs.get("threads") or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
+    fixed = fn.threads or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
     if fixed:
         launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
     emit = functools.partial(
@@ -179,11 +179,11 @@ def compile_function(
         block_dim=fixed,
     )
     kernel = emit()
-    if kernel.shared_bytes > SHARED_BYTES and not fn.attrs.get("dynamic_shared"):
+    if kernel.shared_bytes > SHARED_BYTES and not fn.dynamic_shared:
         # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
-        fn.attrs = {**fn.attrs, "dynamic_shared": True}
+        fn.dynamic_shared = True
         kernel = emit()
-    dynamic = shared_bytes(fn) if fn.attrs.get("dynamic_shared") else 0
+    dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
     if dynamic and kernel.shared_bytes > limit:
         raise CompileError(
             f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "

@@ -112,7 +112,7 @@ def emit_kernel(
     module = TargetModule(symbol)
     module.halves = True
     module.triple, module.data_layout = triple, data_layout
-    flags: tuple[str, ...] = () if fn.attrs.get("unfused") else ("fast",) if fast_math else ("contract",)
+    flags: tuple[str, ...] = () if fn.unfused else ("fast",) if fast_math else ("contract",)
     kernel = _Kernel(module, fn, symbol, flags, arch, block_dim)
     if lineinfo and fn.loc is not None:
         kernel.lines = Lines(module, kernel.function, fn.loc)
@@ -172,7 +172,7 @@ class _Kernel(Frame):
         self.checks: Checks | None = None
         self.lines: Lines | None = None
         self.together = blockwise_op(fn) is not None
-        self.tiled = bool(fn.attrs.get("tiled"))
+        self.tiled = fn.tiled
         self.shared_bytes = shared_bytes(fn)
         self.position: Any = None
 
@@ -199,7 +199,7 @@ class _Kernel(Frame):
             body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
             if self.together:
                 body.launch = self.in_block(tid)
-            if self.fn.attrs.get("dynamic_shared"):
+            if self.fn.dynamic_shared:
                 body.dynamic_shared = self.dynamic_memory()
             body.region(self.fn.body)
             b.debug_metadata = None

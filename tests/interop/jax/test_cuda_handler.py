@@ -61,7 +61,7 @@ class FakeDriver:
             return self.refuse
         (block,) = struct.unpack("q", ctypes.string_at(params, 8))
         executable = self.cpu[self.loaded[kernel]]
-        _, size = abi.layout([type_of(p["type"]) for p in executable.manifest["params"]])
+        _, size = abi.layout([type_of(p.type) for p in executable.manifest.params])
         content = bytearray(ctypes.string_at(block, size))
         dims = struct.unpack_from("4q", content, abi.DIMS)
         n = int(np.prod(dims))
@@ -323,7 +323,7 @@ def test_by_reference_programs_do_the_same():
     types = tuple(dk.kernel(k.wave.func).argument_types())
     assert tuple(map(str, types)) == keys
     executable = load(Specialization(k.wave.func, types, {"by_reference": True}))
-    assert executable.manifest["params"][2]["type"] == "array1d<float32,C>"
+    assert executable.manifest.params[2].type == "array1d<float32,C>"
     x, y = (np.linspace(-1, 2, 100, dtype=np.float32) for _ in range(2))
     a, out = np.array([1.5], np.float32), np.zeros(100, np.float32)
     packed = b"".join(struct.pack("3q", v.ctypes.data, v.size, 4) for v in (x, y, a, out))
@@ -371,7 +371,8 @@ def test_what_cannot_be_launched_is_refused_while_tracing(machine, monkeypatch):
 
     def greedy(specialization, target):
         found = entry(specialization, target)
-        return replace(found, program={**found.program, "registers": 72})
+        taken = replace(found.manifest.resources, registers=72)
+        return replace(found, program=replace(found.manifest, gpu=taken))
 
     monkeypatch.setattr(programs, "load_entry", greedy)
     given = jnp.ones(4), jnp.ones(4), jnp.float32(2.0)

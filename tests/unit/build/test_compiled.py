@@ -151,9 +151,9 @@ def test_a_shipped_directory_serves_the_architectures_it_can(tmp_path, monkeypat
     specialize._target_fields.cache_clear()
     shipped = Specialization(scale.func, scale.argument_types(), scale.options)
     entry = load_entry(shipped.for_arrays_apart(), device)
-    assert load_entry(shipped, device).program["title"] == f"{entry.program['title']}, arrays may overlap"
+    assert load_entry(shipped, device).manifest.title == f"{entry.manifest.title}, arrays may overlap"
     specialize._target_fields.cache_clear()
-    assert entry.program["target"] == expected
+    assert entry.manifest.target == expected
     assert cubin.architecture(entry.object_code) == expected
 
 
@@ -173,4 +173,4 @@ def test_no_shipped_program_of_another_major_version_or_a_later_minor_one(tmp_pa
     dk.load(out)
     for device in ("sm_75", "sm_80", "sm_100"):
         entry = load_entry(Specialization(scale.func, scale.argument_types(), scale.options), device)
-        assert entry.program["target"] == device
+        assert entry.manifest.target == device

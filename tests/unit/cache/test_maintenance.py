@@ -13,10 +13,11 @@ from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, publish, remove, sweep
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
+from diffkern.manifest import Manifest
 
 
 def entry(title: str, size: int = 1000) -> Entry:
-    return Entry(b"o" * size, ("f",), "source", {"title": title, "target": "native"}, {"types": title})
+    return Entry(b"o" * size, ("f",), "source", Manifest(1, 1.0, (), title=title, target="native"), {"types": title})
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ import pytest
 from diffkern.cache.key import digest, key
 from diffkern.cache.manifest import Entry, parse
 from diffkern.cache.store import NoDirectoryError, Store, default_directory, entries
+from diffkern.manifest import Manifest
 
 ENTRY = Entry(
-    b"\x7fELF object", ("dk_a", "dk_a_finish"), "def f(): …\n", {"sites": 1, "cost": 2.5}, {"types": "float32"}
+    b"\x7fELF object", ("dk_a", "dk_a_finish"), "def f(): …\n", Manifest(1, 2.5, (), sites=1), {"types": "float32"}
 )
 KEY = key([("a", b"b")])
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
@@ -44,7 +45,7 @@ CUBIN = Entry(
     b"\x7fELF cubin",
     ("dk_a",),
     "",
-    {"target": "sm_90"},
+    Manifest(1, 1.0, (), target="sm_90"),
     {},
     "kernel.cubin",
     {"kernel.ptx": b".ptx", "kernel.ltoir": b"l"},
@@ -90,7 +91,7 @@ def test_the_manifest_is_readable_json(directory):
     content = json.loads((directory / KEY[:2] / KEY / "manifest.json").read_text())
     assert content["key"] == KEY
     assert content["ingredients"] == {"types": "float32"}
-    assert content["program"] == {"sites": 1, "cost": 2.5}
+    assert content["program"] == {"tid_arity": 1, "cost": 2.5, "params": [], "sites": 1}
     assert set(content["sha256"]) == {"kernel.o", "source.py"}
 
 
@@ -121,7 +122,7 @@ def test_an_entry_under_another_key_is_foreign(directory):
     assert Store(directory).get(other) is None
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", "null", '{"format": 3}', "\xff"])
+@pytest.mark.parametrize("content", ["[]", "{}", "null", '{"format": 4}', "\xff"])
 def test_a_manifest_of_another_kind(directory, content):
     Store(directory).put(KEY, ENTRY)
     (directory / KEY[:2] / KEY / "manifest.json").write_text(content, encoding="latin-1")

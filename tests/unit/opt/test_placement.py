@@ -7,7 +7,7 @@ import pytest
 import diffkern as dk
 from diffkern.ir.nodes import Op
 from diffkern.lower.composites import expand_composites
-from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+from diffkern.ops.table import lookup
 from diffkern.opt.placement import Placement, place
 from diffkern.pipeline import forward_ir
 
@@ -20,7 +20,7 @@ def placed(kernel: dk.Kernel) -> Placement:
 
 
 def names(ops: list[Op]) -> list[str]:
-    return [op.name for op in ops if op.name == "load" or op.regions or op.name in (*UNARY_MATH, *BINARY_MATH)]
+    return [op.name for op in ops if op.name == "load" or op.regions or lookup(op.name).elementary]
 
 
 @dk.kernel

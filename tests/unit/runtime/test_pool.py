@@ -441,7 +441,7 @@ def test_the_object_code_is_kept_and_damage_is_repaired() -> None:
         (key, code), = store.items()
         assert len(key) == 64 and code[:4] != b""
         assemble._compile = None    # the stored code is enough
-        pool._entry = pool._first_run
+        pool.entry = pool._first_run
         assert counts_right()
         """
     )

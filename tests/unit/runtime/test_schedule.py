@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diffkern.manifest import Conflict, Manifest, Parameter
 from diffkern.runtime.schedule import MAX_CHUNKS, MAX_GROUPS, Conflicts, conflicts_of, cut, normalize_dim, plan_adjoint
 
 
@@ -27,13 +28,17 @@ def test_a_small_launch_is_one_chunk_and_a_dear_one_is_not():
     assert cut((10**6,), 10.0).chunks > 100
 
 
-def manifest(arity, **classes):
-    entries = {index: {"class": kind, "reach": reach, "private": True} for index, (kind, reach) in classes.items()}
-    return {"tid_arity": arity, "conflicts": {name.removeprefix("p"): entry for name, entry in entries.items()}}
+def manifest(arity, **conflicts):
+    params = [
+        Parameter(f"ct_{name}", "array2d<float32,C>", "cotangent", int(name[1:]), int(name[1:]), conflict=conflict)
+        for name, conflict in conflicts.items()
+    ]
+    return Manifest(arity, 1.0, tuple(params))
 
 
 def test_conflicts_are_read_from_the_manifest():
-    m = manifest(2, p0=("bounded", [[-1, 1], [0, 2]]), p1=("none", []), p2=("reduce", []), p3=("general", []))
+    bounded = Conflict("bounded", ((-1, 1), (0, 2)))
+    m = manifest(2, p0=bounded, p1=Conflict("none"), p2=Conflict("reduce"), p3=Conflict("general"))
     assert conflicts_of(m, (10, 10), all_general=False) == Conflicts((3,), (1, 2), True)
     assert conflicts_of(m, (10, 10), all_general=True).general == (0, 1, 2, 3)
     # The third axis is one the kernel does not ask about: threads that differ in it alone have the same index.

@@ -295,7 +295,7 @@ def test_manifest_says_which_argument_a_parameter_belongs_to():
     w = World(g=1.0, heights=dk.zeros(1), bodies=dk.zeros(1, dtype=Body))
     sum_world[1](w, dk.zeros(1))
     (program,) = [p for keys, p in sum_world.programs.items() if ",A>" not in keys[0]]
-    entries = [(e["name"], e["argument"]) for e in program.manifest["params"]]
+    entries = [(p.name, p.argument) for p in program.manifest.params]
     assert entries == [
         ("w.g", 0), ("w.heights", 0), ("w.bodies.mass", 0), ("w.bodies.pos", 0), ("w.bodies.fixed", 0), ("out", 1),
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from diffkern.manifest import Conflict
 from diffkern.printing.executor import Access
 from diffkern.testing.conflicts import ClashCollector, undeclared
 
@@ -51,12 +52,12 @@ def test_a_read_and_a_write_in_a_row_are_one_addition() -> None:
 def test_what_the_manifest_announces() -> None:
     collector = _collect((0, "plain", 1), (2, "plain", 1))
 
-    def left(**entry: object) -> int:
-        return len(undeclared(collector, {"ct_x": entry}, (4,)))
+    def left(conflict: Conflict, dim: tuple[int, ...] = (4,)) -> int:
+        return len(undeclared(collector, {"ct_x": conflict}, dim))
 
-    assert left(**{"class": "none"}) == 1
-    assert left(**{"class": "general"}) == 0
-    assert left(**{"class": "bounded", "reach": [[-2, 2]]}) == 0
-    assert left(**{"class": "bounded", "reach": [[-1, 1]]}) == 1
-    assert len(undeclared(collector, {"ct_x": {"class": "bounded", "reach": [[-1, 1], [0, 0]]}}, (2, 2))) == 0
-    assert len(undeclared(collector, {"ct_x": {"class": "bounded", "reach": [[0, 0], [-1, 1]]}}, (2, 2))) == 1
+    assert left(Conflict("none")) == 1
+    assert left(Conflict("general")) == 0
+    assert left(Conflict("bounded", ((-2, 2),))) == 0
+    assert left(Conflict("bounded", ((-1, 1),))) == 1
+    assert left(Conflict("bounded", ((-1, 1), (0, 0))), (2, 2)) == 0
+    assert left(Conflict("bounded", ((0, 0), (-1, 1))), (2, 2)) == 1

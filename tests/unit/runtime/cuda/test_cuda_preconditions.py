@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from diffkern.build import specialize
 from diffkern.build.ship import compile_ahead
 from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
+from diffkern.manifest import GpuResources, Manifest, Parameter
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
 
@@ -209,14 +211,16 @@ def test_refused_launch_changes_no_version():
 # -- grids -------------------------------------------------------------------------------------------------------------
 
 
-def manifest(**more):
-    entry = {"name": "x", "type": "array1d<float32,C>", "role": "param", "of": 0}
-    facts = {"tid_arity": 1, "cost": 1.0, "params": [entry], "reads": [0], "writes": [0]}
-    return {**facts, "target": "sm_90", "title": "forward of made_up", **more}
+X = Parameter("x", "array1d<float32,C>", "param", 0, 0)
+FACTS = Manifest(1, 1.0, (X,), reads=(0,), writes=(0,), target="sm_90", title="forward of made_up")
 
 
 def made(**more):
-    return executable(dk.get_device(G), b"\x7fELF", "made_up", manifest(**more), "made_up")
+    return executable(dk.get_device(G), b"\x7fELF", "made_up", replace(FACTS, **more), "made_up")
+
+
+def made_with_shared_memory(total, dynamic):
+    return made(gpu=GpuResources(20, 0, 0, shared_bytes=total << 10, dynamic_shared_bytes=dynamic << 10))
 
 
 @pytest.fixture
@@ -235,7 +239,7 @@ def test_grid_has_no_more_threads_than_can_be_counted(noted):
 
 
 def test_program_for_one_size_of_blocks(noted):
-    program = made(block_dim=128)
+    program = made(block_dim=128, block_dim_fixed=True)
     assert program.geometry(1000, (128, 0))[1] == 128
     assert program.geometry(1000)[1] == program.geometry(1000, (0, 2))[1] == 128
     with pytest.raises(ValueError, match=r"exactly 128 threads.*block_dim=64.*block_dim=128"):
@@ -243,17 +247,17 @@ def test_program_for_one_size_of_blocks(noted):
 
 
 def test_dynamic_shared_memory(noted):
-    program = made(dynamic_shared_bytes=100 << 10, shared_bytes=101 << 10)
+    program = made_with_shared_memory(101, dynamic=100)
     assert ("set_function_attribute", (program.address, 8, 100 << 10)) in noted.calls
     program.run(program.geometry(1000), struct.pack("3q", 256, 1000, 4))
     dk.synchronize()
     assert noted.launches[0].shared == 100 << 10
-    made(dynamic_shared_bytes=40 << 10, shared_bytes=47 << 10)
+    made_with_shared_memory(47, dynamic=40)
     assert noted.names().count("set_function_attribute") == 1
-    made(dynamic_shared_bytes=40 << 10, shared_bytes=50 << 10)  # with the static memory more than there is unasked
+    made_with_shared_memory(50, dynamic=40)  # with the static memory more than there is unasked
     assert noted.names().count("set_function_attribute") == 2
     with pytest.raises(LaunchError, match=rf"needs {228 << 10} bytes of shared memory.* has {227 << 10}"):
-        made(dynamic_shared_bytes=220 << 10, shared_bytes=228 << 10)
+        made_with_shared_memory(228, dynamic=220)
 
 
 def test_forward_sums_are_capped():
@@ -314,8 +318,8 @@ def test_records_without_arrays_stay_where_they_are(driver):
 
 
 def rules(*types, writes=(1,)):
-    params = [{"name": f"p{k}", "type": t, "role": "param", "of": k} for k, t in enumerate(types)]
-    return ArrayRules("k", {"params": params, "writes": list(writes)})
+    params = tuple(Parameter(f"p{k}", t, "param", k, k) for k, t in enumerate(types))
+    return ArrayRules("k", Manifest(1, 1.0, params, writes=writes))
 
 
 def test_rules_against_numpy():

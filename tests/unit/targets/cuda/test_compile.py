@@ -41,7 +41,7 @@ def test_forward_and_adjoint_become_cubins(arch: str) -> None:
         assert program.object_code.startswith(b"\x7fELF")
         assert name in program.object_code
         assert program.symbols == (name.decode(),)
-        assert program.manifest["target"] == arch
+        assert program.manifest.target == arch
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
@@ -147,9 +147,9 @@ def test_floats_of_16_bits_are_converted_by_the_hardware() -> None:
 def test_number_of_sums_is_known() -> None:
     types = spring.argument_types()
     forward = pipeline.build_forward(spring.func, types, "forward", {"target": "sm_90"})
-    assert forward.manifest["sites"] == 1
-    assert (forward.manifest["dynamic_shared_bytes"], forward.manifest["block_dim"]) == (0, None)
-    assert forward.manifest["shared_bytes"] == resources(forward.object_code)["forward"].shared_bytes == 32 * 4
+    assert forward.manifest.sites == 1
+    assert (forward.manifest.resources.dynamic_shared_bytes, forward.manifest.block_dim_fixed) == (0, False)
+    assert forward.manifest.resources.shared_bytes == resources(forward.object_code)["forward"].shared_bytes == 32 * 4
 
 
 @dk.kernel
@@ -166,7 +166,7 @@ def test_vectors_are_added_as_numbers_are(arch: str) -> None:
     """What all threads add to one element is summed over the block, and no atomic waits for a value nobody reads."""
     made = pipeline.build_forward(vector_sums.func, vector_sums.argument_types(), "kernel", {"target": arch})
     code = made.files["kernel.ptx"].decode()
-    assert made.manifest["sites"] == 1
+    assert made.manifest.sites == 1
     assert len(re.findall(r"\bred\.", code)) == 6
     assert code.count("shfl.") >= 15
     assert not re.findall(r"atom\.(?!shared)", code)
@@ -174,7 +174,7 @@ def test_vectors_are_added_as_numbers_are(arch: str) -> None:
 
 def test_vectors_are_added_as_numbers_are_on_a_cpu() -> None:
     made = pipeline.build_forward(vector_sums.func, vector_sums.argument_types(), "kernel", {})
-    assert made.manifest["sites"] == 3
+    assert made.manifest.sites == 3
 
 
 @dk.kernel
@@ -186,5 +186,5 @@ def ticket(x: dk.array(dtype=dk.vec3), total: dk.array(dtype=dk.vec3), y: dk.arr
 
 def test_a_component_that_is_read_makes_it_an_atomic_with_a_result() -> None:
     made = pipeline.build_forward(ticket.func, ticket.argument_types(), "kernel", {"target": "sm_90"})
-    assert made.manifest["sites"] == 0
+    assert made.manifest.sites == 0
     assert "atom." in made.files["kernel.ptx"].decode()

@@ -76,10 +76,10 @@ def test_memory_of_sums_counts_beside_that_of_arrays(name: str) -> None:
         dk.synchronize()
         (launched,) = driver.launches
     kernel = all_and_their_sum if name == "all_and_their_sum" else tile_and_sum
-    found = dk.compile(kernel, target="sm_90").manifest
-    assert launched.shared == found["dynamic_shared_bytes"] > 0
-    assert found["shared_bytes"] == found["dynamic_shared_bytes"] + 128  # 32 warps, a float each
-    assert found["shared_bytes"] > SHARED_BYTES
+    found = dk.compile(kernel, target="sm_90").manifest.resources
+    assert launched.shared == found.dynamic_shared_bytes > 0
+    assert found.shared_bytes == found.dynamic_shared_bytes + 128  # 32 warps, a float each
+    assert found.shared_bytes > SHARED_BYTES
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def compiled(kernel: dk.Kernel, active: str | None = None, **options: Any) -> An
 def test_products_are_those_that_are_wanted(made: list[Product], active: str | None, wanted: list[Product]) -> None:
     program = compiled(dk.kernel(product), active)
     assert set(made) == set(wanted)
-    assert set(program.manifest["products"]) == {p.symbol for p in wanted}
-    assert program.manifest["block_dim"] == 32
+    assert set(program.manifest.resources.products) == {p.symbol for p in wanted}
+    assert (program.manifest.block_dim, program.manifest.block_dim_fixed) == (32, True)
     assert "CALL" not in program.sass
 
 
@@ -122,7 +122,7 @@ def test_kernels_share_products(made: list[Product]) -> None:
         dk.tile_store(c, total)
 
     for kernel in (dk.kernel(product), twice):
-        assert compiled(kernel).manifest["products"] == [FORWARD.symbol]
+        assert compiled(kernel).manifest.resources.products == (FORWARD.symbol,)
     assert made == [FORWARD]
 
 
@@ -152,7 +152,7 @@ def test_a_kernel_s_programs_are_chosen_anew_when_it_is_said(made: list[Product]
 
 def test_loops_can_be_chosen(made: list[Product]) -> None:
     program = compiled(dk.kernel(product), enable_mathdx_gemm=False)
-    assert (made, program.manifest["products"], program.manifest["block_dim"]) == ([], [], None)
+    assert (made, program.manifest.resources.products, program.manifest.block_dim_fixed) == ([], (), False)
 
 
 def test_a_product_that_has_to_be_the_library_s_and_is_not_is_an_error(made: list[Product]) -> None:
@@ -168,7 +168,7 @@ def test_a_sum_that_the_library_does_not_have_is_an_error_where_it_has_to_be_the
 
     with pytest.raises(dk.CompileError, match=r"(?s)summed in float32.*sum in float64"):
         compiled(dk.kernel(rounded))
-    assert compiled(dk.kernel(rounded), enable_mathdx_gemm=False).manifest["products"] == []
+    assert compiled(dk.kernel(rounded), enable_mathdx_gemm=False).manifest.resources.products == ()
     assert made == []
 
 
@@ -179,7 +179,7 @@ def test_products_are_the_library_s_where_it_can(
     monkeypatch.setattr(specialize, "has_mathdx", lambda: True)
     dk.config.enable_mathdx_gemm = None
     program = dk.compile(dk.kernel(product), target="sm_90", block_dim=block_dim)
-    assert len(program.manifest["products"]) == len(made) == (1 if block_dim == 32 else 0)
+    assert len(program.manifest.resources.products) == len(made) == (1 if block_dim == 32 else 0)
 
 
 @pytest.mark.parametrize(("arch", "mode"), [("sm_80", "release"), ("sm_100", "debug")])
@@ -196,7 +196,7 @@ def test_products_stand_beside_everything_else(made: list[Product], arch: str, m
 
     program = dk.compile(much, target=arch, mode=mode, block_dim=64, enable_mathdx_gemm=True)
     assert made == [replace(FORWARD, threads=64, arch=arch, columns_b=True)]
-    assert program.manifest["products"] == [made[0].symbol]
+    assert program.manifest.resources.products == (made[0].symbol,)
 
 
 def test_kernels_without_products_of_tiles_are_for_any_block(made: list[Product]) -> None:
@@ -207,7 +207,7 @@ def test_kernels_without_products_of_tiles_are_for_any_block(made: list[Product]
 
     programs = [compiled(rotated, block_dim=n) for n in (32, 64)]
     assert programs[0].symbol == programs[1].symbol
-    assert programs[0].manifest["block_dim"] is None
+    assert not programs[0].manifest.block_dim_fixed
 
 
 def test_launches_choose_the_program_by_their_block(made: list[Product]) -> None:

@@ -128,12 +128,12 @@ def compiled(product: Product, **options: Any) -> dk.Compiled:
 def check_kernel(found: dk.Compiled, *products: Product) -> sass.Code:
     """All products are inlined, and use tensor cores where they know the type."""
     assert len(found.cubin) < 100_000  # without thousands of unused constants: they are two megabytes
-    assert found.manifest["products"] == [product.symbol for product in products]
-    assert found.manifest["block_dim"] == products[0].threads
-    assert list(code_sections(found.cubin)) == [found.manifest["symbol"]]
+    assert found.manifest.resources.products == tuple(product.symbol for product in products)
+    assert (found.manifest.block_dim, found.manifest.block_dim_fixed) == (products[0].threads, True)
+    assert list(code_sections(found.cubin)) == [found.symbol]
     assert not any(product.symbol.encode() in found.cubin for product in products)
     (functions,) = disassembler.codes([found.cubin])
-    code = sass.join(found.manifest["symbol"], functions)
+    code = sass.join(found.symbol, functions)
     # What calls has something that returns; the assembler also spells jumps to the end as calls.
     assert not [i for i in code.instructions if i.opcode.startswith("RET")]
     assert bool(code.count("tensor")) == (products[0].a in TENSOR_CORES)
@@ -146,11 +146,11 @@ def check_kernel(found: dk.Compiled, *products: Product) -> sass.Code:
 def check_forward(product: Product) -> None:
     found = compiled(product)
     code = check_kernel(found, product)
-    assert found.manifest["stack_bytes"] == 0
+    assert found.manifest.resources.stack_bytes == 0
     # A half's sum is float32, and is rounded to a tile of its own.
     rounded = -(-product.m * product.n * 2 // 16) * 16 if ITEMSIZE[product.a] == 2 else 0
-    static = resources(found.cubin)[found.manifest["symbol"]].shared_bytes
-    assert static == found.manifest["shared_bytes"] == product.shared_bytes + rounded
+    static = resources(found.cubin)[found.symbol].shared_bytes
+    assert static == found.manifest.resources.shared_bytes == product.shared_bytes + rounded
     # After the loads, after the product, and before the block's next round.
     assert sum(i.opcode.startswith("BAR.SYNC") for i in code.instructions) == 3
 
@@ -182,7 +182,7 @@ def test_what_nobody_wants_is_neither_made_nor_linked(made: Products) -> None:
         compiled(HALF, adjoint=True, active=["a", "b", "c"]),
     )
     assert generated() == before  # all nine are known
-    assert [len(c.manifest["products"]) for c in (forward, of_a, both)] == [1, 1, 2]
+    assert [len(c.manifest.resources.products) for c in (forward, of_a, both)] == [1, 1, 2]
     assert len(of_a.cubin) < len(both.cubin)
     assert len(forward.cubin) <= 0.5 * (len(forward.cubin) + len(both.cubin))
 
@@ -203,8 +203,8 @@ def test_tiles_beyond_static_memory_beside_a_product(made: Products) -> None:
     found = dk.compile(item, target="sm_90", block_dim=32, enable_mathdx_gemm=True)
     check_kernel(found, HALF)
     peak = 128 * 128 * 4 + HALF.shared_bytes
-    assert found.manifest["shared_bytes"] == found.manifest["dynamic_shared_bytes"] == peak
-    assert resources(found.cubin)[found.manifest["symbol"]].shared_bytes == 0
+    assert found.manifest.resources.shared_bytes == found.manifest.resources.dynamic_shared_bytes == peak
+    assert resources(found.cubin)[found.symbol].shared_bytes == 0
 
 
 @pytest.mark.full

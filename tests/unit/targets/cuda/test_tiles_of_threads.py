@@ -28,7 +28,7 @@ def forward(kernel: dk.Kernel, threads: int) -> Function:
 
 def run(fn: Function, arguments: list[Any], n: int, threads: int, grid: int = 2) -> None:
     lowered = lower_tiles_for_blocks(fn)
-    assert lowered.attrs["threads"] == threads
+    assert lowered.threads == threads
     HostCuda(lowered, grid=grid, threads=threads).launch(cpu_harness.pack(lowered, arguments, (n,), 0, 0))
 
 
@@ -153,10 +153,10 @@ def test_programs_are_for_their_number_of_threads() -> None:
     made = dk.compile(softmax, target="sm_90", block_dim=64)
     adjoint = dk.compile(softmax, target="sm_90", block_dim=64, adjoint=True)
     for program in (made, adjoint):
-        assert program.manifest["block_dim"] == 64
-        assert program.manifest["blockwise"]
-        assert "tiled" not in program.manifest
-        assert program.manifest["spill_bytes"] == 0
+        assert (program.manifest.block_dim, program.manifest.block_dim_fixed) == (64, True)
+        assert program.manifest.blockwise
+        assert not program.manifest.tiled
+        assert program.manifest.resources.spill_bytes == 0
     assert made.shared_bytes <= 2 * 64 * 4 + 32 * 4  # the numbers, their exponentials, and the sums of warps
 
 

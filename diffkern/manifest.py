@@ -1,0 +1,294 @@
+"""What the run time knows of a compiled program: the manifest, a frozen value that is JSON in the cache.
+
+The compiler makes a :class:`Manifest`, the cache keeps it beside the machine code, and launches read it. Reading is
+strict: a name too many, a name missing or a value of another type is a ``ValueError``, so that a manifest of another
+version is never believed.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, Literal, TypeVar
+
+from diffkern.errors import Loc
+
+__all__ = [
+    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "GpuResources", "Linear", "Manifest", "Parameter", "Shared",
+    "Site", "Stamp", "from_json", "to_json",
+]  # fmt: skip
+
+DEFAULT_BLOCK_DIM = 256
+"""Threads of a block where neither the kernel nor the launch says."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """How threads race in one cotangent buffer.
+
+    Attributes
+    ----------
+    kind
+        ``"none"``, ``"bounded"``, ``"reduce"`` or ``"general"``.
+    reach
+        For ``bounded``: per axis of the thread index the least and greatest difference of two threads that race.
+    private
+        Whether each group of threads may add to a zeroed copy of its own (nothing reads the buffer).
+    """
+
+    kind: Literal["none", "bounded", "reduce", "general"]
+    reach: tuple[tuple[int, int], ...] = ()
+    private: bool = True
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a program.
+
+    Attributes
+    ----------
+    name, type
+        Its name and the spelling of its type.
+    role
+        A parameter of the kernel, a copy of what one held before the launch, or a cotangent.
+    of
+        The kernel's parameter, fields of structs counted, that it is or belongs to.
+    argument
+        The kernel's argument that this is, or is a field of.
+    align
+        Bytes of which the address of a GPU's array has to be a multiple.
+    whole
+        Number of axes, if a launch over the array's own shape overwrites all of it without having read it.
+    shape_read
+        Whether the kernel reads its shape.
+    conflict
+        Of a cotangent, how threads race in it.
+    """
+
+    name: str
+    type: str
+    role: Literal["param", "saved", "cotangent"]
+    of: int
+    argument: int
+    align: int | None = None
+    whole: int | None = None
+    shape_read: bool = False
+    conflict: Conflict | None = None
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A number and extents of arrays; the terms are parameter, axis, coefficient."""
+
+    const: int
+    terms: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access that every thread makes, along one axis.
+
+    Attributes
+    ----------
+    array, axis
+        The parameter and its axis.
+    wrap
+        Whether a negative index counts from the end.
+    tid
+        Coefficients of the thread index: axis, coefficient.
+    low, high
+        Least and greatest value of the rest of the index.
+    trips
+        Numbers of trips of the loops around it; the access is made if all are positive.
+    shapes
+        The arrays whose shapes these name, with their numbers of axes.
+    """
+
+    array: int
+    axis: int
+    wrap: bool
+    tid: tuple[tuple[int, int], ...]
+    low: Linear
+    high: Linear
+    trips: tuple[Linear, ...]
+    shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """An array that a block shares."""
+
+    name: str
+    ndim: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a check stands, and the array it is for: a parameter or one that a block shares."""
+
+    loc: Loc | None
+    array: int | None
+    shared: Shared | None = None
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """An array parameter in which the writing threads are noted, unless it is proved that no two write one element."""
+
+    array: int
+    offset: int
+    proved: bool
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What a debug program checks."""
+
+    kernel: str
+    sites: tuple[Site, ...]
+    stamps: tuple[Stamp, ...]
+
+
+@dataclass(frozen=True)
+class GpuResources:
+    """What a program takes of a GPU: registers and local memory of a thread, shared memory of a block.
+
+    ``products`` are the matrix products of tiles that a library made.
+    """
+
+    registers: int
+    stack_bytes: int
+    spill_bytes: int
+    shared_bytes: int
+    dynamic_shared_bytes: int = 0
+    products: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The facts of a program.
+
+    Attributes
+    ----------
+    tid_arity
+        Axes of the grid that the kernel asks for.
+    cost
+        Rough operations of one thread.
+    params
+        The parameters in the order of the argument block.
+    reads, writes
+        Parameters of the kernel that it reads and writes.
+    post
+        Parameters whose contents after the launch the adjoint reads.
+    accesses, alone
+        What a launch is checked for: accesses that every thread makes; an array of which all threads change one element
+        that they have read.
+    blockwise, tiled
+        Whether threads of a block work together; whether blocks are what is launched.
+    block_dim, block_dim_fixed
+        Threads of a block where a launch does not say; whether the program is for no other number.
+    launch_bounds
+        The most threads of a block, and the fewest blocks of a multiprocessor.
+    sites
+        Number of uniform addresses that are accumulated to.
+    title, target
+        What it is in words, and what it is compiled for.
+    """
+
+    tid_arity: int
+    cost: float
+    params: tuple[Parameter, ...]
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    post: tuple[int, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    alone: str | None = None
+    blockwise: bool = False
+    tiled: bool = False
+    block_dim: int = DEFAULT_BLOCK_DIM
+    block_dim_fixed: bool = False
+    launch_bounds: tuple[int, int] | None = None
+    sites: int = 0
+    gpu: GpuResources | None = None
+    checks: Checks | None = None
+    title: str = ""
+    target: str = ""
+
+    @functools.cached_property
+    def saved(self) -> tuple[int, ...]:
+        """Parameters of which the adjoint needs what they held before the launch."""
+        return tuple(p.of for p in self.params if p.role == "saved")
+
+    @functools.cached_property
+    def conflicts(self) -> dict[int, Conflict]:
+        """Of an adjoint, how threads race in the cotangent of each active parameter."""
+        return {p.of: p.conflict for p in self.params if p.conflict is not None}
+
+    @property
+    def is_adjoint(self) -> bool:
+        """Whether it is the manifest of an adjoint."""
+        return bool(self.conflicts)
+
+    @property
+    def resources(self) -> GpuResources:
+        """What it takes of a GPU."""
+        if self.gpu is None:
+            raise AttributeError(f"a program for {self.target or 'a CPU'} takes nothing of a GPU")
+        return self.gpu
+
+
+def to_json(fact: Any) -> Any:
+    """Return a manifest, or a part of it, in values of JSON; what has its default value is left out."""
+    if isinstance(fact, tuple):
+        return [to_json(one) for one in fact]
+    if not is_dataclass(fact):
+        return fact
+    named = ((f, getattr(fact, f.name)) for f in fields(fact))
+    return {f.name: to_json(value) for f, value in named if value != f.default or f.default is MISSING}
+
+
+def from_json(kind: type[T], value: Any) -> T:
+    """Return a manifest, or a part of it, from values of JSON.
+
+    Raises
+    ------
+    ValueError
+        If it is not exactly what :func:`to_json` gives.
+    """
+    made: T = _read(kind, value)
+    return made
+
+
+def _read(kind: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is None and not is_dataclass(kind):
+        _require(type(value) is kind, kind, value)
+        return value
+    if origin is None:
+        types, needed = _types(kind)
+        _require(type(value) is dict and needed <= value.keys() <= types.keys(), kind, value)
+        return kind(**{name: _read(types[name], one) for name, one in value.items()})
+    if origin is Literal:
+        _require(value in arguments, kind, value)
+        return value
+    if origin is not tuple:  # X | None
+        return None if value is None else _read(arguments[0], value)
+    _require(type(value) is list, kind, value)
+    kinds = (arguments[0],) * len(value) if arguments[-1] is Ellipsis else arguments
+    _require(len(kinds) == len(value), kind, value)
+    return tuple(map(_read, kinds, value))
+
+
+@functools.cache
+def _types(kind: Any) -> tuple[dict[str, Any], set[str]]:
+    """The types of a dataclass's fields, and the names of those without a default."""
+    types = typing.get_type_hints(kind)
+    return {f.name: types[f.name] for f in fields(kind)}, {f.name for f in fields(kind) if f.default is MISSING}
+
+
+def _require(holds: bool, kind: Any, value: Any) -> None:
+    if not holds:
+        raise ValueError(f"{value!r} is no {getattr(kind, '__name__', kind)}")
