@@ -91,8 +91,15 @@ def check_blocks(fn: Function) -> Function:
     return fn
 
 
-def check_adjoint(fn: Function, *, cuda: bool) -> Function:
+def check_adjoint(fn: Function, limit: int | None) -> Function:
     """Check that the adjoint of such a kernel has barriers for all threads of a block, and room in shared memory.
+
+    Parameters
+    ----------
+    fn : Function
+        The adjoint.
+    limit : int or None
+        Bytes of shared memory that a block of the target has; None without a limit.
 
     Raises
     ------
@@ -103,10 +110,10 @@ def check_adjoint(fn: Function, *, cuda: bool) -> Function:
         return fn
     _check_region(fn.body, uniform_values(fn), None)
     size = shared_bytes(fn)
-    if cuda and size > SHARED_BYTES:
+    if limit is not None and size > limit:
         raise AutodiffError(
             f"the adjoint of kernel {fn.name.removesuffix('_adjoint')} needs {size} bytes of shared memory, for "
-            f"cotangents and for contents that it restores; a block has {SHARED_BYTES}",
+            f"cotangents and for contents that it restores; a block has {limit}",
             loc=fn.loc,
             remedy="make the shared arrays smaller, or overwrite them less often in one launch",
         )

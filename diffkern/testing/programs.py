@@ -27,7 +27,7 @@ from diffkern.runtime.array import array, wrap
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_code
 from diffkern.runtime.schedule import check_whole_blocks
-from diffkern.targets.cpu.compiler import compile_function
+from diffkern.targets import target_named
 
 __all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
 
@@ -57,8 +57,8 @@ class Compiled:
         self._together = of_single_threads(fn)
         self._arity = fn.tid_arity
         symbol = f"testing_{next(_serial)}"
-        code = compile_function(fn, symbol)
-        self._code = load_code(code.object_code, code.symbols)
+        code = target_named().compile(fn, symbol)
+        self._code = load_code(code.code, code.symbols)
         self._addresses = [self._code[name] for name in code.symbols]
         self._sites = code.sites
         self.types = tuple(p.type for p in fn.params)

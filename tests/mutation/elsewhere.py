@@ -6,8 +6,10 @@ in a process of their own, into which the fault is put before any of them is imp
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from diffkern import platforms
 from diffkern.analysis import affine
-from diffkern.build import specialize
 from diffkern.cache import environment, key, manifest, place
 from diffkern.frontend import library
 from diffkern.opt import cse, promote, ranges
@@ -26,6 +28,7 @@ _TWO_NAMES = f"{_INDICES}::test_two_names_of_one_element"
 
 _PTX = "tests/unit/targets/cuda/test_ptx_invariants.py"
 _KEY = "tests/unit/cache/test_key.py"
+_CPU, _CUDA = platforms.FAMILIES
 
 TARGETED = [
     # analyses
@@ -97,9 +100,10 @@ TARGETED = [
           constant(environment, "_COMPILE_SIDE", tuple(p for p in environment._COMPILE_SIDE if p != "ops")),
           (f"{_KEY}::test_every_module_that_compiles_counts",)),
     Fault("the processor that numba is told has no say in the key",
-          constant(specialize, "_NUMBA_SETTINGS", ()), (f"{_KEY}::test_what_the_environment_says_counts",)),
+          constant(platforms, "FAMILIES", (replace(_CPU, settings=()), _CUDA)),
+          (f"{_KEY}::test_what_the_environment_says_counts",)),
     Fault("the library that makes products has no say in the key",
-          constant(specialize, "_CUDA_COMPILERS", ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink")),
+          constant(platforms, "FAMILIES", (_CPU, replace(_CUDA, compilers=_CUDA.compilers[:3]))),
           (f"{_KEY}::test_versions_of_compilers_count",)),
     Fault("a manifest is believed whatever its digest",
           edit(manifest, "parse", "end != digest(covered).encode() + _AFTER_DIGEST", "False"),

@@ -15,21 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.ir.passes import run
 from diffkern.ir.types import Array, Mat, Scalar, Type, Vec, scalar_of, value_type
-from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name
-from diffkern.targets.cuda.lowering import lowering
+from diffkern.targets import target_named
 
 __all__ = ["Simulated", "cuda_source", "kernel_argument"]
 
 
 def cuda_source(fn: Function) -> str:
-    """Spell a program as a numba-cuda kernel, without changing it."""
-    return to_cuda_python(run(lowering(), clone_function(fn)))
+    """A program as a numba-cuda kernel."""
+    return target_named("sm_90").source(fn, ())
 
 
 class Simulated:

@@ -16,8 +16,8 @@ from llvmlite import ir
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, Kind, Scalar
 from diffkern.ops.table import all_ops, lookup
-from diffkern.targets.cpu.libm import math_function
 from diffkern.targets.emit.checkpoint import next_function
+from diffkern.targets.emit.libm import math_function
 from diffkern.targets.emit.types import I1, I64, Builder, constant, value_type
 
 
