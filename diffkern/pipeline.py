@@ -28,7 +28,7 @@ from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError, Loc, compiling
-from diffkern.frontend import lower
+from diffkern.frontend.lowering import lower
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.passes import PLAIN, Context, Pass, run

@@ -8,15 +8,12 @@ functions of libm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import of_single_threads
 from diffkern.analysis.conflicts import settle_blocks, use_atomics
-from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value
-from diffkern.ir.passes import Pass, run
+from diffkern.ir.passes import Pass
 from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
@@ -26,7 +23,7 @@ from diffkern.opt.dce import eliminate
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
-from diffkern.targets.target import USUAL, Compiled, Settings
+from diffkern.targets.target import USUAL, Compiled, Settings, Target
 
 __all__ = ["LOWERING", "CpuTarget", "target"]
 
@@ -42,13 +39,11 @@ LOWERING = (
 )
 
 
-@dataclass(frozen=True)
-class CpuTarget:
+class CpuTarget(Target):
     """A processor: ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4`` or ``aarch64``."""
 
-    name: str
-    simt: ClassVar[bool] = False
-    shared_bytes: ClassVar[int | None] = None
+    simt = False
+    shared_bytes = None
 
     def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
         return StackBudget(given or STACK_BYTES, slots, given or TILE_STACK_BYTES)
@@ -66,8 +61,7 @@ class CpuTarget:
         return LOWERING
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
-        low = run(LOWERING, clone_function(fn), settings.context)
-        return emit_kernel(low, symbol, object_code.machine(self.name).isa, settings)
+        return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)
 
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         kernel, machine = self.emit(fn, symbol, settings), object_code.machine(self.name)
@@ -82,9 +76,6 @@ class CpuTarget:
             kernel.stamped,
             (None,) * len(fn.params),
         )
-
-    def products(self, fn: Function, settings: Settings) -> tuple[()]:
-        return ()
 
     def source(self, fn: Function, header: Sequence[str]) -> str:
         return to_python(fn, header=header)

@@ -14,20 +14,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from diffkern.ad.loops import StackBudget
+from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
-from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value, walk
-from diffkern.ir.passes import Pass, run
+from diffkern.ir.passes import Pass
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.ir.types import Array
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.cuda_plan import settle_updates
-from diffkern.lower.tiles.block import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
@@ -41,7 +41,7 @@ from diffkern.targets.cuda.math import PREFIX
 from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.types import Isa
-from diffkern.targets.target import USUAL, Compiled, ProductLibrary, Settings
+from diffkern.targets.target import USUAL, Compiled, ProductLibrary, Settings, Target
 
 __all__ = ["CudaTarget", "target"]
 
@@ -55,13 +55,11 @@ _PRINTED = Settings(may_alias=False)
 _LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 
 
-@dataclass(frozen=True)
-class CudaTarget:
+class CudaTarget(Target):
     """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_120``."""
 
-    name: str
-    simt: ClassVar[bool] = True
-    shared_bytes: ClassVar[int | None] = SHARED_BYTES
+    simt = True
+    shared_bytes = SHARED_BYTES
 
     @property
     def shared_limit(self) -> int:
@@ -100,7 +98,7 @@ class CudaTarget:
         return _Wanted(library, self.name, threads)
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CudaModule:
-        fn = run(self.lowering(settings), clone_function(fn), settings.context)
+        fn = self.lowered(fn, settings)
         multiplies = any(op.name == "buffer_product" for op in walk(fn.body))
         fixed = fn.threads or (settings.block_dim if multiplies else None)
         if fixed:
@@ -156,12 +154,12 @@ class CudaTarget:
         wanted = self._wanted(settings)
         if wanted is None:
             return ()
-        low = run(self.lowering(settings), clone_function(fn))
+        low = self.lowered(fn, settings)
         found = [called(op, wanted.threads, self.name) for op in walk(low.body) if op.name == "buffer_product"]
         return tuple(dict.fromkeys(found))
 
     def source(self, fn: Function, header: Sequence[str]) -> str:
-        return to_cuda_python(run(self.lowering(_PRINTED), clone_function(fn)), header=header)
+        return to_cuda_python(self.lowered(fn, _PRINTED), header=header)
 
     def warm_up(self) -> None:
         toolchain.warm_up(self.name)
