@@ -38,7 +38,7 @@ from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
 from diffkern.lower.tiles.serial import has_tiles
-from diffkern.lower.updates import settle_element_updates
+from diffkern.lower.updates import finalize_element_updates
 from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, Manifest
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
@@ -117,7 +117,7 @@ COMPARABLE = (
 
 WRITTEN_TO_PRIMAL = (
     Pass("barriers", WRITTEN, WRITTEN, check_blocks),
-    Pass("updates", WRITTEN, PRIMAL, partial(settle_element_updates, simplify=partial(run, COMPARABLE))),
+    Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
     Pass("threads", PRIMAL, PRIMAL, mark_threads),
     Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
 )

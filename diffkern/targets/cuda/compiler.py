@@ -26,7 +26,7 @@ from diffkern.ir.passes import Pass
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.ir.types import Array
 from diffkern.lower.composites import expand_composites
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.opt.cse import eliminate_common
@@ -73,7 +73,7 @@ class CudaTarget(Target):
     def settle(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
-        settle_updates(fn, buffers, conflicts, accumulate)
+        finalize_updates(fn, buffers, conflicts, accumulate)
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> tuple[Pass, ...]:
