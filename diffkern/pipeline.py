@@ -35,7 +35,7 @@ from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.tiles.serial import has_tiles
-from diffkern.lower.updates import settle_element_updates
+from diffkern.lower.updates import finalize_element_updates
 from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, Manifest
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
@@ -107,7 +107,7 @@ def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options
     threads = options.get("threads") or (options.get("block_dim") if simt else None)
     fn = lower(pyfunc, types, block_dim=threads or 1)
     check_blocks(fn)
-    settle_element_updates(fn)
+    finalize_element_updates(fn)
     fn.threads = threads_of(fn)
     if not simt:
         with_blocks_of_one(fn)

@@ -21,7 +21,7 @@ from support.simulated import kernel_argument
 from diffkern import pipeline
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.opt.widen import widen
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.python import function_name
@@ -129,7 +129,7 @@ def for_gpu(kernel: Kernel, options: Mapping[str, Any] | None = None) -> Vjp:
     given = {**kernel.options, **(options or {})}
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), given)
     vjp = Vjp(widen(fn), _nothing, options={**given, "target": "sm_90"})
-    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
+    finalize_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
     return vjp
 
 

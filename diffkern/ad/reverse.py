@@ -23,7 +23,7 @@ from diffkern.ad.replay import Replay, ReplayContext, plain_form, reading, used_
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
-from diffkern.analysis.blocks import has_barrier, of_single_threads
+from diffkern.analysis.blocks import has_barrier, is_simt
 from diffkern.analysis.dependence import Source, classify_loads
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError
@@ -86,7 +86,7 @@ class _Reverse:
         self.budget = budget.per_level(max(1, _loop_depth(fn.body)))
         self.level = level
         self.b = Builder()
-        self.memory = BlockMemory(self.b, BlockPlan(fn)) if of_single_threads(fn) else None
+        self.memory = BlockMemory(self.b, BlockPlan(fn)) if is_simt(fn) else None
         self.b.threads = threads_of(fn)
         self.guards = Guards(fn)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
@@ -115,7 +115,7 @@ class _Reverse:
         return list(self.memory.cotangents)
 
     def replay(self, env: Env) -> Replay:
-        """What executes ops of a thread again."""
+        """What replays the ops of a thread."""
         if self.memory is None:
             return Replay(self.b, env, self.context)
         return BlockReplay(self.b, env, self.context, self.memory)
@@ -178,7 +178,7 @@ class _Reverse:
         return Adjoint(out, saved, final, self.cotangents)
 
     def finish_memory(self, out: Function, memory: BlockMemory) -> None:
-        """Make the shared arrays, and leave out what is executed again for nothing."""
+        """Allocate the shared arrays of the adjoint and remove dead replays."""
         prologue = memory.prologue()
         remove_dead_replays(out.body, memory.tracked)
         eliminate(out)
@@ -422,7 +422,7 @@ class _Reverse:
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not self.touches_cotangents(op):
             if has_barrier(op):
-                self.barrier()  # what stands before it and after it stays apart
+                self.barrier()  # what stands before it and after it stays ordered
             return
         built: list[tuple[Region, dict[Value, Value]]] = []
         for sub in op.regions:

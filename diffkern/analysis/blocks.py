@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from diffkern.analysis.uniformity import tells_threads_apart, varying_values
+from diffkern.analysis.uniformity import is_per_thread, varying_values
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -25,7 +25,7 @@ __all__ = [
     "check_blocks",
     "decided_for_all",
     "has_barrier",
-    "of_single_threads",
+    "is_simt",
     "shared_bytes",
     "stacks_of_blocks",
     "uniform_values",
@@ -47,7 +47,7 @@ def has_barrier(op: Op) -> bool:
     return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
 
 
-def of_single_threads(fn: Function) -> bool:
+def is_simt(fn: Function) -> bool:
     """Whether the threads of a block work together, and one by one rather than on tiles."""
     families = {lookup(op.name).family for op in walk(fn.body)}
     return "block" in families and "tile" not in families
@@ -107,7 +107,7 @@ def check_adjoint(fn: Function, limit: int | None) -> None:
     AutodiffError
         If it has not.
     """
-    if not of_single_threads(fn):
+    if not is_simt(fn):
         return
     _check_region(fn.body, uniform_values(fn), None)
     size = shared_bytes(fn)
@@ -143,18 +143,18 @@ def with_blocks_of_one(fn: Function) -> Function:
     return fn
 
 
-def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> None:
+def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> None:
     for op in region.ops:
-        if op.name == "barrier" and parting is not None:
-            where = f" in line {parting.loc.line}" if parting.loc is not None else ""
-            what = "the condition" if parting.name == "if" else "the loop"
+        if op.name == "barrier" and divergent is not None:
+            where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
+            what = "the condition" if divergent.name == "if" else "the loop"
             raise KernelTypeError(
                 f"some threads of a block may miss this barrier: {what}{where} depends on the thread",
                 loc=op.loc,
                 remedy="let all threads reach it, and put what only some of them do under the condition",
             )
         for sub in op.regions:
-            _check_region(sub, uniform, parting or (None if decided_for_all(op, uniform) else op))
+            _check_region(sub, uniform, divergent or (None if decided_for_all(op, uniform) else op))
 
 
 def decided_for_all(op: Op, uniform: set[Value]) -> bool:
@@ -166,7 +166,7 @@ def uniform_values(fn: Function) -> set[Value]:
     """Values that are the same for all threads of a block (greatest fixpoint)."""
 
     def differs(op: Op) -> bool:
-        return tells_threads_apart(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+        return is_per_thread(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
 
     return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
 

@@ -1,6 +1,6 @@
 """The form in which a program for CUDA is compiled, and in which its readable source is printed: one and the same.
 
-In: a function as differentiation or the optimiser leaves it; the modes of an adjoint's accumulations are settled. Out:
+In: a function as differentiation or the optimiser leaves it; the modes of an adjoint's accumulations are final. Out:
 a function whose tiles are shared arrays and whose composites are scalars. Nothing in it is dead: a component that
 nobody reads would make an atomic operation return its old value, and keep a sum from being added up in the block.
 """

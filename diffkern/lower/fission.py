@@ -20,7 +20,7 @@ from diffkern.analysis.blocks import (
     stacks_of_blocks,
     uniform_values,
 )
-from diffkern.analysis.uniformity import tells_threads_apart
+from diffkern.analysis.uniformity import is_per_thread
 from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
@@ -41,7 +41,7 @@ _OWN_NUMBERS = -1_000_000
 _BLOCK_LEVEL = 1_000_000
 """Loop stacks of a block have levels from this upwards."""
 _SHORT = 8
-"""Operations that are made again for a value rather than to keep it across a barrier."""
+"""The most operations that a value is rematerialized by rather than kept across a barrier."""
 
 
 def to_blocks(fn: Function) -> Function:
@@ -71,8 +71,8 @@ class _Blocks:
         self.fields: dict[Value, list[Value | int]] = {}  # of a stack: the array of a field, or its place in the stack
         self.mixed = self.find_mixed()
         # Computed where they are needed.
-        self.indices = {op.result: op for op in walk(fn.body) if tells_threads_apart(op)}
-        self.again = self.find_again()
+        self.indices = {op.result: op for op in walk(fn.body) if is_per_thread(op)}
+        self.rematerialized = self.find_rematerialized()
         self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
         self.needed_later = self.find_kept(fn.body)
 
@@ -175,9 +175,9 @@ class _Blocks:
 
         visit(region)
         later = {v for v, where in uses if v in home and home[v] is not where and v not in self.uniform}
-        return later - self.indices.keys() - self.again.keys()
+        return later - self.indices.keys() - self.rematerialized.keys()
 
-    def find_again(self) -> dict[Value, Op]:
+    def find_rematerialized(self) -> dict[Value, Op]:
         """Integers that follow from the thread's index and what is the same for all: computed where they are needed."""
         found: dict[Value, Op] = {}
         length: dict[Value, int] = {}
@@ -375,9 +375,9 @@ class _Threads(_Common):
             index = self.blocks.indices.get(v)
             if index is not None:
                 return self.thread if index.name == "block_thread" else self.thread_index(index.attrs["axis"])
-            again = self.blocks.again.get(v)
-            if again is not None:
-                results = self.b.op(again.name, *self.values(again.operands), **again.attrs)
+            op = self.blocks.rematerialized.get(v)
+            if op is not None:
+                results = self.b.op(op.name, *self.values(op.operands), **op.attrs)
                 return results[0]
             found = self.b.one("load", self.blocks.kept[v], self.thread, hint=v.name, wrap=(False,))
         return found

@@ -5,13 +5,13 @@ block runs: each block of the launch does what one thread does on the CPU. Work 
 threads, neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by
 the first thread. Numbers are computed by every thread alike.
 
-The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
-spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes
-tiles of what threads hold (:mod:`tile_threads`) the index is that of the thread instead, and each one does by itself
-what concerns no tile; the function's attribute ``threads`` says for how many in a block it is made.
+The kernel's index is that of the block, the same in all its threads: ``Function.tiled`` tells those who emit it that a
+launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes tiles of what
+threads hold (:mod:`diffkern.analysis.tile_threads`) the index is that of the thread instead, and each one does by
+itself what concerns no tile; ``Function.threads`` says for how many in a block it is made.
 
 Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
-together: none of them may be at work on something else, so they meet before one.
+together: none of them may be at work on something else, so they synchronize before one.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffkern.ad.loops import StackBudget
-from diffkern.analysis.blocks import of_single_threads
-from diffkern.analysis.conflicts import settle_blocks, use_atomics
+from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.conflicts import finalize_blocks, use_atomics
 from diffkern.ir.nodes import Function, Value
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
@@ -44,8 +44,8 @@ class CpuTarget(Target):
     ) -> tuple[Conflict, ...]:
         if accumulate == "atomic":
             use_atomics(fn, buffers)
-        elif of_single_threads(fn):
-            return settle_blocks(fn, buffers, conflicts)
+        elif is_simt(fn):
+            return finalize_blocks(fn, buffers, conflicts)
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> Lowering:

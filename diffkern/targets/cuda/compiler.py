@@ -24,7 +24,7 @@ from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.types import Array
 from diffkern.lower.cuda_form import cuda_form
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.printing.cuda import to_cuda_python
@@ -67,7 +67,7 @@ class CudaTarget(Target):
     def settle(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
-        settle_updates(fn, buffers, conflicts, accumulate)
+        finalize_updates(fn, buffers, conflicts, accumulate)
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> Lowering:

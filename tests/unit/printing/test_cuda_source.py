@@ -18,7 +18,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, is_differentiable, scalar_of, value_type
 from diffkern.kernel import Kernel
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.printing import prims
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.executor import load_source
@@ -62,7 +62,7 @@ def adjoint(name: str) -> Function:
     fn = lower(CASES[name])
     active = [k for k, p in enumerate(fn.params) if is_differentiable(p.type)]
     d = pipeline.differentiate(pipeline.prepare(fn), active, CASES[name].options)
-    settle_updates(d.fn, d.buffers, d.conflicts)
+    finalize_updates(d.fn, d.buffers, d.conflicts)
     return d.fn
 
 
@@ -140,7 +140,7 @@ def test_every_primitive_has_a_device_function() -> None:
         "accumulate",
         "shape",
         "cast",
-        "checkpoint_split",
+        "schedule",
         "block_dim",
         "thread_index",
         "block_index",
