@@ -464,6 +464,8 @@ def _refused(obj: Any) -> MisuseError | None:
 
 def _check_lists(kernel: Launchable, inputs: Any, outputs: Any, first: str = "inputs", second: str = "outputs") -> None:
     for name, value in ((first, inputs), (second, outputs)):
+        if type(value) is tuple or type(value) is list:
+            continue
         # An array could be taken apart like a list, which is never what was meant.
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise LaunchError(

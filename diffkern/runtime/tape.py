@@ -22,6 +22,7 @@ from diffkern.runtime.array import _make, _on_host, array, new
 from diffkern.runtime.convert import as_numpy
 from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory, watch
@@ -525,8 +526,6 @@ class _Sweep:
 
     def _on_device(self, device: CudaDevice, a: array) -> array:
         """Return the temporary cotangent of an array on a GPU."""
-        from diffkern.runtime.cuda.memory import View
-
         memory = a._memory
         whole = self._on_devices.get(memory)
         if whole is None:
@@ -537,7 +536,7 @@ class _Sweep:
         data = a._data
         shift = (memory.address - whole._range[0]) % 256
         address = whole._range[0] + shift + int(data.ctypes.data) - memory.address
-        view = View.over(address, data.shape, data.dtype, data.strides)
+        view = gpu().View.over(address, data.shape, data.dtype, data.strides)
         return _make(view, a._element, whole._memory, True)  # type: ignore[arg-type]  # stands for NumPy's
 
 
