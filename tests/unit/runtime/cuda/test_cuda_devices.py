@@ -6,8 +6,7 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.runtime.cuda import context
-from diffkern.runtime.cuda import driver as drivers
+from diffkern.runtime.cuda import context, drivers
 from diffkern.runtime.state import attention
 
 
