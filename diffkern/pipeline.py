@@ -16,24 +16,27 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.analysis.blocks import check_adjoint, check_blocks, with_blocks_of_one
+from diffkern.analysis.blocks import check_adjoint, check_blocks
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError, Loc, compiling
 from diffkern.frontend.lowering import lower
-from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.nodes import Function, Value
+from diffkern.ir.passes import PLAIN, Context, Pass, run
 from diffkern.ir.printer import to_text
+from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
+from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
 from diffkern.lower.tiles.serial import has_tiles
 from diffkern.lower.updates import finalize_element_updates
 from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, Manifest
@@ -44,7 +47,7 @@ from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
 from diffkern.opt.reference import values_by_reference
-from diffkern.opt.sink import sink_singular
+from diffkern.opt.sink import guard_singular, sink_singular
 from diffkern.opt.unroll import unroll
 from diffkern.opt.widen import widen
 from diffkern.platforms import NATIVE
@@ -101,56 +104,117 @@ def _checked(step: Callable[Concatenate[PyFunction, P], R]) -> Callable[Concaten
     return checked
 
 
-def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
+# -- pipelines ---------------------------------------------------------------------------------------------------------
+
+COMPARABLE = (
+    Pass("fold", WRITTEN, WRITTEN, fold),
+    Pass("cse", WRITTEN, WRITTEN, eliminate_common),
+    Pass("ranges", WRITTEN, WRITTEN, partial(clear_wraps, bounds=True)),
+    Pass("hoist", WRITTEN, WRITTEN, hoist_integers),
+    Pass("cse-loads", WRITTEN, WRITTEN, partial(eliminate_common, loads=True)),
+)
+"""What makes equal indices one value, of a copy by which it is found out whether threads share elements."""
+
+WRITTEN_TO_PRIMAL = (
+    Pass("barriers", WRITTEN, WRITTEN, check_blocks),
+    Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
+    Pass("threads", PRIMAL, PRIMAL, mark_threads),
+    Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
+)
+ONE_THREAD = (Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one),)
+"""For targets on which a block that works on tiles is one thread."""
+WIDEN = (Pass("widen", PRIMAL, PRIMAL, widen),)
+"""For gradient checks: every float becomes float64."""
+
+OPTIMISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+)
+
+NORMALISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("hoist", PRIMAL, PRIMAL, hoist_integers),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("promote", PRIMAL, PRIMAL, promote),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),  # last: sharing would undo it
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+
+NORMALISE_MAP = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),
+    Pass("guard", NORMAL, NORMAL, guard_singular),
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+"""For the function of a map of tiles."""
+
+CLEAN = (
+    Pass("fold", ADJOINT, ADJOINT, fold),
+    Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
+    Pass("dce", ADJOINT, ADJOINT, eliminate),
+)
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def lower_kernel(
+    pyfunc: PyFunction, types: Sequence[Argument], options: Options, context: Context | None = None
+) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
+    context = context or _context(options)
     simt = _target(options).simt
     threads = options.get("threads") or (options.get("block_dim") if simt else None)
-    fn = lower(pyfunc, types, block_dim=threads or 1)
-    check_blocks(fn)
-    finalize_element_updates(fn)
-    fn.threads = threads_of(fn)
-    if not simt:
-        with_blocks_of_one(fn)
-    if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
-        # The adjoint finds the winner by comparing a replayed value with the stored extremum.
-        fn.unfused = True
-    return _verified(widen(fn) if options.get("widen") else fn, options)
+    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=threads or 1))
+    passes = WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD
+    return run(passes + WIDEN if options.get("widen") else passes, fn, context)
 
 
-def _verified(fn: Function, options: Options) -> Function:
-    """The function, which must be valid IR; whether it is is found out in debug mode and in tests."""
-    return verifier.verify(fn) if verifier.ALWAYS or options.get("mode") == "debug" else fn
+def _context(options: Options) -> Context:
+    return Context(verify=options.get("mode") == "debug")
 
 
-def optimise(fn: Function) -> Function:
-    """What both forward and adjoint go through before code generation."""
-    return eliminate(clear_wraps(eliminate_common(fold(fn))))
+def optimise(fn: Function, context: Context = PLAIN) -> Function:
+    """What a kernel goes through before code generation, in place."""
+    return run(OPTIMISE, fn, context)
 
 
-def prepare(fn: Function) -> Function:
-    """A normalised copy: short constant loops unrolled, index expressions shared, memory carried in values."""
-    fn = clone_function(fn)
-    unroll(fold(fn))
-    clear_wraps(eliminate_common(fn))
-    eliminate_common(hoist_integers(fn), loads=True)
-    eliminate(promote(fn))
-    eliminate(eliminate_common(fn, loads=True))
-    return eliminate(sink_singular(fn))  # last: sharing would undo it
+def prepare(fn: Function, context: Context = PLAIN) -> Function:
+    """A normalised copy of a kernel."""
+    return run(NORMALISE, clone_function(fn), context)
 
 
-def differentiate(fn: Function, active: Iterable[int], options: Options = MappingProxyType({})) -> Derivative:
+def differentiate(
+    fn: Function,
+    active: Iterable[int],
+    options: Options = MappingProxyType({}),
+    context: Context | None = None,
+) -> Derivative:
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
+    context = context or _context(options)
     target = _target(options)
     budget = target.stack_budget(options.get("stack_bytes"), options.get("stack_slots"))
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(_verified(fn, options), chosen, budget)
-    _verified(adjoint.fn, options)
-    eliminate(eliminate_common(fold(adjoint.fn), loads=True))
+    adjoint = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
+    context.done("reverse", ADJOINT, adjoint.fn)
+    run(CLEAN, adjoint.fn, context)
     check_adjoint(adjoint.fn, target.shared_bytes)
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
-    return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
+    conflicts = analyse_conflicts(adjoint.fn, buffers)
+    context.done("conflicts", PROGRAM, adjoint.fn)
+    return Derivative(adjoint, tuple(conflicts))
 
 
 @_checked
@@ -173,7 +237,8 @@ def build_adjoint(
 ) -> Program:
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
-    d = settle(differentiate(prepare(primal), active, options), accumulate, options)
+    context = _context(options)
+    d = settle(differentiate(prepare(primal, context), active, options, context), accumulate, options)
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     manifest = adjoint_manifest(primal, d.adjoint, d.conflicts, types)
@@ -203,7 +268,7 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
 @_checked
 def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> str:
     """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
-    fn = _verified(forward_ir(pyfunc, types, options), options)
+    fn = forward_ir(pyfunc, types, options)
     return _target(options).source(fn, _header(fn, types, "forward"))
 
 
@@ -246,7 +311,7 @@ def ir_text(
 def _build(
     fn: Function, kernel: str, symbol: str, options: Options, manifest: Manifest, debug_checks: Checking
 ) -> Program:
-    source = to_python(_verified(fn, options))
+    source = to_python(fn)
     settings = _settings(options, debug_checks if options.get("mode") == "debug" else Checking.NONE)
     most = settings.launch_bounds[0] if settings.launch_bounds else DEFAULT_BLOCK_DIM
     compiled = _target(options).compile(fn, symbol, settings)

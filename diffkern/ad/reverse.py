@@ -39,6 +39,7 @@ from diffkern.opt.dce import eliminate
 from diffkern.opt.replays import merge_barriers, remove_dead_replays
 
 Env = dict[Value, Value]
+Normalise = Callable[[Function], Function]
 
 MAP_LEVEL = 1000
 """Loop stacks in the function of a map have levels of their own: those of the loops around it are alive meanwhile."""
@@ -67,20 +68,34 @@ class Adjoint:
     cotangents: tuple[int, ...]
 
 
-def reverse(fn: Function, active: Sequence[int], budget: StackBudget) -> Adjoint:
+def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Adjoint:
     """Differentiate a normalised function with respect to its parameters ``active``.
+
+    Parameters
+    ----------
+    fn : Function
+        The function, which is not changed.
+    active : sequence of int
+        Indices of parameters.
+    budget : StackBudget
+        How much memory its loops may take.
+    normalise_map : callable
+        Prepares the function of a map of tiles for differentiation, in place.
 
     Raises
     ------
     AutodiffError
         If the gradient cannot be proved right; with the source line and a remedy.
     """
-    return _Reverse(fn, sorted(active), budget).run()
+    return _Reverse(fn, sorted(active), budget, normalise_map).run()
 
 
 class _Reverse:
-    def __init__(self, fn: Function, active: list[int], budget: StackBudget, level: int = 0) -> None:
+    def __init__(
+        self, fn: Function, active: list[int], budget: StackBudget, normalise_map: Normalise, level: int = 0
+    ) -> None:
         self.fn = fn
+        self.normalise_map = normalise_map
         self.active_params = [fn.params[k] for k in active]
         self.cotangents = tuple(active)
         self.budget = budget.per_level(max(1, _loop_depth(fn.body)))
@@ -271,7 +286,8 @@ class _Reverse:
             return
         operands = [env[v] for v in op.operands]
         guarded = self.guards.needed(op)
-        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want))
+        finite = self.guards.finite(op)
+        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want, finite))
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
                 if guarded:
@@ -412,7 +428,8 @@ class _Reverse:
 
     def tile_map(self, op: Op, env: Env, cts: Cotangents) -> None:
         def reverse_body(fn: Function, active: list[int]) -> Region:
-            return _Reverse(fn, active, self.budget, MAP_LEVEL).elements()
+            normal = self.normalise_map(fn)
+            return _Reverse(normal, active, self.budget, self.normalise_map, MAP_LEVEL).elements()
 
         reverse_map(self.b, op, env, cts, self.activity, reverse_body)
 

@@ -12,7 +12,6 @@ from diffkern.analysis.uniformity import is_per_thread, varying_values
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32
 from diffkern.ir.views import Slot, control
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
@@ -29,7 +28,6 @@ __all__ = [
     "shared_bytes",
     "stacks_of_blocks",
     "uniform_values",
-    "with_blocks_of_one",
 ]
 
 MAX_BLOCK_DIM = 1024
@@ -59,7 +57,7 @@ def shared_bytes(fn: Function) -> int:
     return sum((math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize + 15) // 16 * 16 for op in arrays)
 
 
-def check_blocks(fn: Function) -> None:
+def check_blocks(fn: Function) -> Function:
     """Check that barriers are reached by all threads of a block, and that shared arrays are made once.
 
     Raises
@@ -68,7 +66,7 @@ def check_blocks(fn: Function) -> None:
         With the line of the barrier or array.
     """
     if blockwise_op(fn) is None:
-        return
+        return fn
     _check_tiles(fn)
     if fn.tid_arity > 3:
         raise KernelTypeError(
@@ -90,9 +88,10 @@ def check_blocks(fn: Function) -> None:
             remedy="make them smaller",
         )
     _check_region(fn.body, uniform_values(fn), None)
+    return fn
 
 
-def check_adjoint(fn: Function, limit: int | None) -> None:
+def check_adjoint(fn: Function, limit: int | None) -> Function:
     """Check that the adjoint of such a kernel has barriers for all threads of a block, and room in shared memory.
 
     Parameters
@@ -108,7 +107,7 @@ def check_adjoint(fn: Function, limit: int | None) -> None:
         If it has not.
     """
     if not is_simt(fn):
-        return
+        return fn
     _check_region(fn.body, uniform_values(fn), None)
     size = shared_bytes(fn)
     if limit is not None and size > limit:
@@ -118,6 +117,7 @@ def check_adjoint(fn: Function, limit: int | None) -> None:
             loc=fn.loc,
             remedy="make the shared arrays smaller, or overwrite them less often in one launch",
         )
+    return fn
 
 
 def _check_tiles(fn: Function) -> None:
@@ -131,16 +131,6 @@ def _check_tiles(fn: Function) -> None:
             loc=single.loc,
             remedy="use either tiles or shared arrays and barriers in a kernel",
         )
-
-
-def with_blocks_of_one(fn: Function) -> Function:
-    """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
-    ops = list(walk(fn.body))
-    if any(lookup(op.name).family == "tile" for op in ops):
-        for op in ops:
-            if op.name == "block_dim":
-                op.name, op.attrs = "const", {"value": 1, "type": INT32}
-    return fn
 
 
 def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> None:

@@ -1,17 +1,18 @@
 """A block of threads as one thread, for a target without blocks.
 
-In: a function that ``analysis.blocks.check_blocks`` accepts. Out: a function whose *thread is a block*, without thread
-index, barriers and block-thread indices. Between two barriers its threads run one after the other, in a loop of their
-own (a ``for`` with the attribute ``threads``); what a thread needs after a barrier is kept in an array with an element
-per thread; loops and branches around barriers go outside of the loops over threads. Shared arrays are memory of the
-block. What remains of the family ``block`` are ``block_index``, ``block_dim``, ``extent`` and ``shared_new``.
+In: a function that ``analysis.blocks.check_blocks`` accepts. Out: the same, in place: its *thread is a block*, without
+thread index, barriers and block-thread indices. Between two barriers the threads of a block run one after the other, in
+a loop of their own (a ``for`` with the attribute ``threads``); what a thread needs after a barrier is kept in an array
+with an element per thread; loops and branches around barriers go outside of the loops over threads. Shared arrays are
+memory of the block. What remains of the family ``block`` are ``block_index``, ``block_dim``, ``extent`` and
+``shared_new``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from diffkern.analysis.blocks import (
     MAX_BLOCK_DIM,
@@ -45,10 +46,10 @@ _SHORT = 8
 
 
 def to_blocks(fn: Function) -> Function:
-    """The function whose threads are the blocks of ``fn``; ``fn`` itself where its threads do not work together."""
-    if blockwise_op(fn) is None:
-        return fn
-    return _Blocks(fn).function()
+    """Make blocks the threads of a function whose threads work together, in place; return the function."""
+    if blockwise_op(fn) is not None:
+        fn.body, fn.tid_arity = _Blocks(fn).body(), 0
+    return fn
 
 
 @dataclass(eq=False)
@@ -76,7 +77,7 @@ class _Blocks:
         self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
         self.needed_later = self.find_kept(fn.body)
 
-    def function(self) -> Function:
+    def body(self) -> Region:
         self.n = self.b.one("block_dim")
         self.block = self.b.one("block_index")
         self.extents = [self.b.one("extent", axis=k) for k in range(1, self.fn.tid_arity)]
@@ -92,7 +93,7 @@ class _Blocks:
                 loc=fn.loc,
                 remedy="keep fewer values across barriers, above all matrices",
             )
-        return replace(fn, body=self.top, tid_arity=0)
+        return self.top
 
     # -- what is kept across barriers --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ else is done with the array; elsewhere they are plain, and ``alone`` tells the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
@@ -26,10 +26,6 @@ from diffkern.ir.nodes import Function, Op, Region, Update, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access
 from diffkern.ops.memory import LOADS
-from diffkern.opt.cse import eliminate_common
-from diffkern.opt.fold import fold
-from diffkern.opt.hoist import hoist_integers
-from diffkern.opt.ranges import clear_wraps
 
 __all__ = ["finalize_element_updates"]
 
@@ -37,12 +33,21 @@ Sites = Mapping[Op, int]
 """The numbers of the updates, by their stores."""
 
 
-def finalize_element_updates(fn: Function) -> Function:
-    """Make the augmented assignments of a function atomic where threads may race, in place."""
+def finalize_element_updates(fn: Function, simplify: Callable[[Function], Function]) -> Function:
+    """Make the augmented assignments of a function atomic where threads may race, in place; return it.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    simplify : callable
+        Makes equal indices one value, in place: a copy of the function is analysed after it.
+    """
     updates, fn.updates = fn.updates, ()
     if not updates:
         return fn
-    seen, sites = _analysable(fn, updates)
+    seen, sites = _copied(fn, updates)
+    simplify(seen)
     alone = fn.tid_arity == 0 and blockwise_op(fn) is None
     if alone:
         atomic = _only_updated(seen, sites)
@@ -55,13 +60,11 @@ def finalize_element_updates(fn: Function) -> Function:
     return fn
 
 
-def _analysable(fn: Function, updates: Sequence[Update]) -> tuple[Function, Sites]:
-    """A copy in which equal indices are one value, and its updates."""
+def _copied(fn: Function, updates: Sequence[Update]) -> tuple[Function, Sites]:
+    """A copy, and its updates."""
     copy = clone_function(fn)
     number = {update.store: k for k, update in enumerate(updates)}
-    sites = {twin: number[op] for op, twin in zip(walk(fn.body), walk(copy.body), strict=True) if op in number}
-    clear_wraps(eliminate_common(fold(copy)), bounds=True)
-    return eliminate_common(hoist_integers(copy), loads=True), sites
+    return copy, {twin: number[op] for op, twin in zip(walk(fn.body), walk(copy.body), strict=True) if op in number}
 
 
 def _replace(region: Region, chosen: dict[Op, Update]) -> None:

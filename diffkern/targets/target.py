@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from diffkern.ad.loops import StackBudget
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.passes import Context, Pass, run
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule
@@ -20,10 +22,7 @@ from diffkern.targets.emit.kernel import KernelModule
 if TYPE_CHECKING:
     from diffkern.targets.cuda.mathdx import Product
 
-__all__ = ["USUAL", "Compiled", "Lowering", "ProductLibrary", "Settings", "Target"]
-
-Lowering = tuple[Callable[[Function], Function], ...]
-"""Passes in their order. The first leaves its argument as it is."""
+__all__ = ["USUAL", "Compiled", "ProductLibrary", "Settings", "Target"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,11 @@ class Settings:
     launch_bounds: tuple[int, int] | None = None
     block_dim: int | None = None
     products: ProductLibrary | None = None
+
+    @property
+    def context(self) -> Context:
+        """How passes are run: what checks itself is made of verified functions."""
+        return Context(verify=self.checking is not Checking.NONE)
 
 
 USUAL = Settings()
@@ -149,14 +153,12 @@ class Target(ABC):
         """Set the modes of an adjoint's accumulations, in place; return what the run time is left to take care of."""
 
     @abstractmethod
-    def lowering(self, settings: Settings) -> Lowering:
-        """Return the passes from a function of any kind to one that is emitted."""
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        """Return the passes from a program to the form that is emitted."""
 
     def lowered(self, fn: Function, settings: Settings) -> Function:
-        """Return a function after the passes; the argument is not changed."""
-        for step in self.lowering(settings):
-            fn = step(fn)
-        return fn
+        """Return a copy of a program in the form that is emitted."""
+        return run(self.lowering(settings), clone_function(fn), settings.context)
 
     @abstractmethod
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> KernelModule:
@@ -180,7 +182,7 @@ class Target(ABC):
 
     @abstractmethod
     def source(self, fn: Function, header: Sequence[str]) -> str:
-        """Return a function as readable Python."""
+        """Return a program, which is not changed, as readable Python."""
 
     def products(self, fn: Function, settings: Settings) -> tuple[Product, ...]:
         """Return the products that :meth:`compile` will ask the library for, without compiling anything."""

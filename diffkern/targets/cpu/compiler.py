@@ -13,6 +13,8 @@ from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import finalize_blocks, use_atomics
 from diffkern.ir.nodes import Function, Value
+from diffkern.ir.passes import Pass
+from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
 from diffkern.lower.tiles.serial import lower_tiles
@@ -21,13 +23,20 @@ from diffkern.opt.dce import eliminate
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
-from diffkern.targets.target import USUAL, Compiled, Lowering, Settings, Target
+from diffkern.targets.target import USUAL, Compiled, Settings, Target
 
-__all__ = ["CpuTarget", "target"]
+__all__ = ["LOWERING", "CpuTarget", "target"]
 
 STACK_BYTES = 32 * 1024
 TILE_STACK_BYTES = 2 * 1024 * 1024
 """For loops that carry tiles."""
+
+LOWERING = (
+    Pass("tiles", PROGRAM, LOOPS, lower_tiles),
+    Pass("blocks", LOOPS, SERIAL, to_blocks),
+    Pass("composites", SERIAL, CPU, expand_composites),
+    Pass("dce", CPU, CPU, eliminate),
+)
 
 
 class CpuTarget(Target):
@@ -48,8 +57,8 @@ class CpuTarget(Target):
             return finalize_blocks(fn, buffers, conflicts)
         return tuple(conflicts)
 
-    def lowering(self, settings: Settings) -> Lowering:
-        return (lower_tiles, to_blocks, expand_composites, eliminate)
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        return LOWERING
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
         return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)

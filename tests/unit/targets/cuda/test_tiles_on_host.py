@@ -47,7 +47,7 @@ class OnHost:
 
     def __init__(self, fn: Function) -> None:
         self.types = tuple(p.type for p in fn.params)
-        self.lowered = lower_tiles_for_blocks(fn, 1 << 17)
+        self.lowered = lower_tiles_for_blocks(clone_function(fn), 1 << 17)
         self.code = HostCuda(self.lowered, grid=2)
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
