@@ -35,8 +35,8 @@ from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
 from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.gpu import gpu
-from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
+from diffkern.runtime.packed import run
 from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 

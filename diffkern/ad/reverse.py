@@ -286,7 +286,8 @@ class _Reverse:
             return
         operands = [env[v] for v in op.operands]
         guarded = self.guards.needed(op)
-        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want))
+        finite = self.guards.finite(op)
+        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want, finite))
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
                 if guarded:

@@ -33,7 +33,7 @@ from diffkern.manifest import Conflict
 from diffkern.ops.memory import WRITES
 from diffkern.opt.widen import widen
 from diffkern.runtime.grid_checks import check_axes, check_extents, named
-from diffkern.runtime.launch import check_kernel
+from diffkern.runtime.packed import check_kernel
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences, Estimate
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
