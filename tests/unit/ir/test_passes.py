@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+from pathlib import Path
+
 import pytest
 from passes_harness import D1, assert_same, lowered
 
@@ -20,18 +24,19 @@ def doubled(x, y):
     y[i] = x[i] * 2.0
 
 
-def twice_is_a_sum(fn: Function) -> Function:
-    """Replace ``2 * x`` by ``x + x``, in place."""
-    constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
-    for op in walk(fn.body):
-        if op.name == "mul" and constants.get(op.operands[1]) == 2.0:
-            op.name, op.operands = "add", (op.operands[0], op.operands[0])
-    return fn
+DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")
+FUNCTION, LINE = (
+    textwrap.dedent(block)
+    for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", DOCS[DOCS.index("**A pass**") :])[:2]
+)
 
 
 def test_a_pass_is_added_by_its_line_in_a_list() -> None:
-    passes = list(pipeline.OPTIMISE)
-    passes.insert(1, Pass("twice", PRIMAL, PRIMAL, twice_is_a_sum))
+    """The recipe in the documentation, in a copy of a pipeline."""
+    names = {"walk": walk, "Pass": Pass, "PRIMAL": PRIMAL}
+    exec(FUNCTION, names)
+    (added,) = eval(f"({LINE.strip()})", names)
+    passes = [*pipeline.OPTIMISE[:1], added, *pipeline.OPTIMISE[1:]]
     fn = lowered(doubled, D1, D1)
     seen: list[tuple[str, Stage]] = []
 
