@@ -20,7 +20,7 @@ def lower(case: Case) -> Function:
 
 def widened_vjp(fn: Function, case: Case) -> Vjp:
     """Primal and adjoint of a case in float64."""
-    return Vjp(widen(fn), options=case.options)
+    return Vjp(widen(fn), **case.options)
 
 
 def values(case: Case) -> list[Any]:

@@ -7,9 +7,9 @@ machine; entries in the cache that tell a process which never traced what to loa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from diffkern.build.specialize import (
     Specialization,
@@ -31,6 +31,7 @@ from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
 from diffkern.manifest import Manifest
+from diffkern.options import Variant
 from diffkern.platforms import NATIVE
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.type_keys import type_of_key
@@ -63,8 +64,8 @@ def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu
     """
     function = kernel.function_of(of)
     if gpu is not None:
-        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _options(of)))
-    return _program(kernel.forward(keys, of=of), Specialization(function, _types(keys), of.options))
+        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _variant(of)))
+    return _program(kernel.forward(keys, of=of), Specialization(function, _types(keys), of.variant))
 
 
 def reverse(
@@ -78,18 +79,20 @@ def reverse(
     """Return the adjoint program for types of arguments and active parameters, built if need be; as :func:`forward`."""
     function = kernel.function_of(of)
     if gpu is not None:
-        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _options(of), active, accumulate))
+        variant = replace(_variant(of), active=active, accumulate=accumulate)
+        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), variant))
     executable = kernel.adjoint(keys, active, accumulate, of=of)
-    return _program(executable, Specialization(function, _types(keys), of.options, active, accumulate))
+    variant = replace(of.variant, active=active, accumulate=accumulate)
+    return _program(executable, Specialization(function, _types(keys), variant))
 
 
 def _types(keys: tuple[str, ...]) -> tuple[Argument, ...]:
     return tuple(type_of_key(k) for k in keys)
 
 
-def _options(of: Generation) -> dict[str, Any]:
-    """A kernel's options on a GPU, where the handler cannot read values and no debug program's record is looked at."""
-    return {**{name: value for name, value in of.options.items() if name != "mode"}, "by_reference": True}
+def _variant(of: Generation) -> Variant:
+    """A kernel's program on a GPU, where the handler cannot read values and no debug program's record is looked at."""
+    return replace(of.variant, mode="release", by_reference=True)
 
 
 def _program(code: Code, specialization: Specialization) -> Program:
