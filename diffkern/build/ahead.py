@@ -188,7 +188,7 @@ def _compile_one(
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
     wish = kernel.enable_mathdx_gemm if library is None else library
     gpu = platform_named(target).gpu
-    may_alias = bool(options.pop("may_alias", False)) if gpu else True
+    may_alias = bool(options.pop("may_alias", False)) or not gpu
     own = replace(kernel.options, **options)
     variant = replace(kernel.variant, options=own, mode=own.mode or kernel.variant.mode, may_alias=may_alias)
 

@@ -100,8 +100,8 @@ def imported(path: Path) -> set[Path]:
 
 
 def compile_side() -> set[Path]:
-    """What compiling needs, by its imports: all that :mod:`diffkern.pipeline` reaches."""
-    found, waiting = set(), [ROOT / "pipeline.py"]
+    """What compiling needs, by its imports: all that :mod:`diffkern.compilation` reaches."""
+    found, waiting = set(), [ROOT / "compilation.py"]
     while waiting:
         path = waiting.pop()
         if path not in found:
