@@ -7,6 +7,9 @@ from typing_extensions import Self, TypeAlias, dataclass_transform
 from diffkern._version import __version__ as __version__
 from diffkern.build.ahead import compile_kernels as compile
 from diffkern.build.ahead import force_load as force_load
+from diffkern.build.ship import load_directory as load
+from diffkern.build.specialize import clear_kernel_cache as clear_kernel_cache
+from diffkern.build.specialize import clear_lto_cache as clear_lto_cache
 from diffkern.errors import AutodiffError as AutodiffError
 from diffkern.errors import CompileError as CompileError
 from diffkern.errors import CudaError as CudaError
@@ -97,9 +100,6 @@ from diffkern.runtime.stream import wait_event as wait_event
 from diffkern.runtime.stream import wait_stream as wait_stream
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
-from diffkern.build.ship import load_directory as load
-from diffkern.build.specialize import clear_kernel_cache as clear_kernel_cache
-from diffkern.build.specialize import clear_lto_cache as clear_lto_cache
 from diffkern.interop import jax as jax
 from diffkern.interop.jax import jax_callable as jax_callable
 from diffkern.interop.jax import jax_kernel as jax_kernel
@@ -187,6 +187,150 @@ class vec4u(_Vector): ...
 class vec2l(_Vector): ...
 class vec3l(_Vector): ...
 class vec4l(_Vector): ...
+def add(a: Any, b: Any) -> Any:
+    """add(a, b)
+
+    a + b.
+    """
+
+def sub(a: Any, b: Any) -> Any:
+    """sub(a, b)
+
+    a - b.
+    """
+
+def neg(x: Any) -> Any:
+    """neg(x)
+
+    -x.
+    """
+
+def mul(a: Any, b: Any) -> Any:
+    """mul(a, b)
+
+    a * b.
+    """
+
+def div(a: Any, b: Any) -> Any:
+    """div(a, b)
+
+    a / b.
+    """
+
+def floordiv(a: Any, b: Any) -> Any:
+    """floordiv(a, b)
+
+    a // b, rounded down as in Python.
+    """
+
+def mod(a: Any, b: Any) -> Any:
+    """mod(a, b)
+
+    a % b, with the sign of b as in Python.
+    """
+
+def abs(x: Any) -> Any:
+    """abs(x)
+
+    Absolute value; of a vector, of each component.
+    """
+
+def min(*a: Any) -> Any:
+    """min(a, b, ...)
+
+    The smallest; of vectors, component by component; of one vector, its smallest component.
+    """
+
+def max(*a: Any) -> Any:
+    """max(a, b, ...)
+
+    The largest; of vectors, component by component; of one vector, its largest component.
+    """
+
+def pow(x: Any, y: Any) -> float:
+    """pow(x, y)
+
+    x to the power y.
+    """
+
+def atan2(y: Any, x: Any) -> float:
+    """atan2(y, x)
+
+    The angle of the point (x, y).
+    """
+
+def hypot(x: Any, y: Any) -> float:
+    """hypot(x, y)
+
+    sqrt(x*x + y*y).
+    """
+
+def copysign(x: Any, y: Any) -> float:
+    """copysign(x, y)
+
+    x with the sign of y.
+    """
+
+def sqrt(x: float) -> float:
+    """sqrt(x)
+
+    Square root.
+    """
+
+def rsqrt(x: float) -> float:
+    """rsqrt(x)
+
+    One over the square root.
+    """
+
+def cbrt(x: float) -> float:
+    """cbrt(x)
+
+    Cube root.
+    """
+
+def exp(x: float) -> float:
+    """exp(x)
+
+    e to the power x.
+    """
+
+def exp2(x: float) -> float:
+    """exp2(x)
+
+    2 to the power x.
+    """
+
+def expm1(x: float) -> float:
+    """expm1(x)
+
+    exp(x) - 1, accurate near 0.
+    """
+
+def log(x: float) -> float:
+    """log(x)
+
+    Natural logarithm.
+    """
+
+def log2(x: float) -> float:
+    """log2(x)
+
+    Logarithm to base 2.
+    """
+
+def log10(x: float) -> float:
+    """log10(x)
+
+    Logarithm to base 10.
+    """
+
+def log1p(x: float) -> float:
+    """log1p(x)
+
+    log(1 + x), accurate near 0.
+    """
+
 def sin(x: float) -> float:
     """sin(x)
 
@@ -259,66 +403,6 @@ def atanh(x: float) -> float:
     Inverse hyperbolic tangent.
     """
 
-def sqrt(x: float) -> float:
-    """sqrt(x)
-
-    Square root.
-    """
-
-def rsqrt(x: float) -> float:
-    """rsqrt(x)
-
-    One over the square root.
-    """
-
-def cbrt(x: float) -> float:
-    """cbrt(x)
-
-    Cube root.
-    """
-
-def exp(x: float) -> float:
-    """exp(x)
-
-    e to the power x.
-    """
-
-def exp2(x: float) -> float:
-    """exp2(x)
-
-    2 to the power x.
-    """
-
-def expm1(x: float) -> float:
-    """expm1(x)
-
-    exp(x) - 1, accurate near 0.
-    """
-
-def log(x: float) -> float:
-    """log(x)
-
-    Natural logarithm.
-    """
-
-def log2(x: float) -> float:
-    """log2(x)
-
-    Logarithm to base 2.
-    """
-
-def log10(x: float) -> float:
-    """log10(x)
-
-    Logarithm to base 10.
-    """
-
-def log1p(x: float) -> float:
-    """log1p(x)
-
-    log(1 + x), accurate near 0.
-    """
-
 def erf(x: float) -> float:
     """erf(x)
 
@@ -329,30 +413,6 @@ def erfc(x: float) -> float:
     """erfc(x)
 
     Complementary error function.
-    """
-
-def abs(x: Any) -> Any:
-    """abs(x)
-
-    Absolute value; of a vector, of each component.
-    """
-
-def sign(x: Any) -> Any:
-    """sign(x)
-
-    -1 where x < 0, else 1.
-    """
-
-def nonzero(x: Any) -> Any:
-    """nonzero(x)
-
-    1 where x is not zero, else 0.
-    """
-
-def step(x: Any) -> Any:
-    """step(x)
-
-    1 where x < 0, else 0.
     """
 
 def floor(x: Any) -> float:
@@ -385,22 +445,46 @@ def rint(x: Any) -> float:
     The nearest integer, halves to even, as a float.
     """
 
-def frac(x: Any) -> float:
-    """frac(x)
+def bit_and(a: Any, b: Any) -> Any:
+    """bit_and(a, b)
 
-    x - trunc(x).
+    a & b.
     """
 
-def degrees(x: Any) -> float:
-    """degrees(x)
+def bit_or(a: Any, b: Any) -> Any:
+    """bit_or(a, b)
 
-    Radians to degrees.
+    a | b.
     """
 
-def radians(x: Any) -> float:
-    """radians(x)
+def bit_xor(a: Any, b: Any) -> Any:
+    """bit_xor(a, b)
 
-    Degrees to radians.
+    a ^ b.
+    """
+
+def unot(x: Any) -> Any:
+    """unot(x)
+
+    Logical not.
+    """
+
+def invert(x: Any) -> Any:
+    """invert(x)
+
+    Bitwise complement of an integer.
+    """
+
+def lshift(a: Any, b: Any) -> Any:
+    """lshift(a, b)
+
+    a << b.
+    """
+
+def rshift(a: Any, b: Any) -> Any:
+    """rshift(a, b)
+
+    a >> b.
     """
 
 def isnan(x: Any) -> bool:
@@ -421,28 +505,76 @@ def isfinite(x: Any) -> bool:
     Whether x is neither infinite nor not a number.
     """
 
-def neg(x: Any) -> Any:
-    """neg(x)
+def cw_mul(a: Any, b: Any) -> Any:
+    """cw_mul(a, b)
 
-    -x.
+    The product, component by component.
     """
 
-def pos(x: Any) -> Any:
-    """pos(x)
+def cw_div(a: Any, b: Any) -> Any:
+    """cw_div(a, b)
 
-    x.
+    The quotient, component by component.
     """
 
-def invert(x: Any) -> Any:
-    """invert(x)
+def dot(a: Any, b: Any) -> float:
+    """dot(a, b)
 
-    Bitwise complement of an integer.
+    The scalar product of two vectors.
     """
 
-def unot(x: Any) -> Any:
-    """unot(x)
+def cross(a: Any, b: Any) -> Any:
+    """cross(a, b)
 
-    Logical not.
+    The vector product of two vectors of length 3.
+    """
+
+def length(a: Any) -> float:
+    """length(a)
+
+    The Euclidean norm of a vector.
+    """
+
+def length_sq(a: Any) -> float:
+    """length_sq(a)
+
+    The square of the Euclidean norm.
+    """
+
+def normalize(a: Any) -> Any:
+    """normalize(a)
+
+    a / length(a); zero for the zero vector.
+    """
+
+def outer(a: Any, b: Any) -> Any:
+    """outer(a, b)
+
+    The matrix with component (i, j) = a[i] * b[j].
+    """
+
+def transpose(m: Any) -> Any:
+    """transpose(m)
+
+    The transposed matrix.
+    """
+
+def trace(m: Any) -> float:
+    """trace(m)
+
+    The sum of the diagonal.
+    """
+
+def determinant(m: Any) -> float:
+    """determinant(m)
+
+    The determinant of a square matrix.
+    """
+
+def inverse(m: Any) -> Any:
+    """inverse(m)
+
+    The inverse of a square matrix.
     """
 
 def tid() -> Any:
@@ -451,46 +583,52 @@ def tid() -> Any:
     The thread's index: one value, or as many as are unpacked (at most 4).
     """
 
-def min(*a: Any) -> Any:
-    """min(a, b, ...)
+def sign(x: Any) -> Any:
+    """sign(x)
 
-    The smallest; of vectors, component by component; of one vector, its smallest component.
+    -1 where x < 0, else 1.
     """
 
-def max(*a: Any) -> Any:
-    """max(a, b, ...)
+def nonzero(x: Any) -> Any:
+    """nonzero(x)
 
-    The largest; of vectors, component by component; of one vector, its largest component.
+    1 where x is not zero, else 0.
+    """
+
+def step(x: Any) -> Any:
+    """step(x)
+
+    1 where x < 0, else 0.
+    """
+
+def frac(x: Any) -> float:
+    """frac(x)
+
+    x - trunc(x).
+    """
+
+def degrees(x: Any) -> float:
+    """degrees(x)
+
+    Radians to degrees.
+    """
+
+def radians(x: Any) -> float:
+    """radians(x)
+
+    Degrees to radians.
+    """
+
+def pos(x: Any) -> Any:
+    """pos(x)
+
+    x.
     """
 
 def clamp(x: Any, lo: Any, hi: Any) -> Any:
     """clamp(x, lo, hi)
 
     min(max(x, lo), hi).
-    """
-
-def pow(x: Any, y: Any) -> float:
-    """pow(x, y)
-
-    x to the power y.
-    """
-
-def atan2(y: Any, x: Any) -> float:
-    """atan2(y, x)
-
-    The angle of the point (x, y).
-    """
-
-def hypot(x: Any, y: Any) -> float:
-    """hypot(x, y)
-
-    sqrt(x*x + y*y).
-    """
-
-def copysign(x: Any, y: Any) -> float:
-    """copysign(x, y)
-
-    x with the sign of y.
     """
 
 def lerp(a: Any, b: Any, t: Any) -> Any:
@@ -517,148 +655,10 @@ def select(condition: Any, if_false: Any, if_true: Any) -> Any:
     if_true where the condition holds, else if_false.
     """
 
-def add(a: Any, b: Any) -> Any:
-    """add(a, b)
-
-    a + b.
-    """
-
-def sub(a: Any, b: Any) -> Any:
-    """sub(a, b)
-
-    a - b.
-    """
-
-def mul(a: Any, b: Any) -> Any:
-    """mul(a, b)
-
-    a * b.
-    """
-
-def div(a: Any, b: Any) -> Any:
-    """div(a, b)
-
-    a / b.
-    """
-
-def floordiv(a: Any, b: Any) -> Any:
-    """floordiv(a, b)
-
-    a // b, rounded down as in Python.
-    """
-
-def mod(a: Any, b: Any) -> Any:
-    """mod(a, b)
-
-    a % b, with the sign of b as in Python.
-    """
-
-def bit_and(a: Any, b: Any) -> Any:
-    """bit_and(a, b)
-
-    a & b.
-    """
-
-def bit_or(a: Any, b: Any) -> Any:
-    """bit_or(a, b)
-
-    a | b.
-    """
-
-def bit_xor(a: Any, b: Any) -> Any:
-    """bit_xor(a, b)
-
-    a ^ b.
-    """
-
-def lshift(a: Any, b: Any) -> Any:
-    """lshift(a, b)
-
-    a << b.
-    """
-
-def rshift(a: Any, b: Any) -> Any:
-    """rshift(a, b)
-
-    a >> b.
-    """
-
-def dot(a: Any, b: Any) -> float:
-    """dot(a, b)
-
-    The scalar product of two vectors.
-    """
-
 def ddot(a: Any, b: Any) -> float:
     """ddot(a, b)
 
     The sum of the products of the components of two matrices.
-    """
-
-def cross(a: Any, b: Any) -> Any:
-    """cross(a, b)
-
-    The vector product of two vectors of length 3.
-    """
-
-def outer(a: Any, b: Any) -> Any:
-    """outer(a, b)
-
-    The matrix with component (i, j) = a[i] * b[j].
-    """
-
-def length(a: Any) -> float:
-    """length(a)
-
-    The Euclidean norm of a vector.
-    """
-
-def length_sq(a: Any) -> float:
-    """length_sq(a)
-
-    The square of the Euclidean norm.
-    """
-
-def normalize(a: Any) -> Any:
-    """normalize(a)
-
-    a / length(a); zero for the zero vector.
-    """
-
-def cw_mul(a: Any, b: Any) -> Any:
-    """cw_mul(a, b)
-
-    The product, component by component.
-    """
-
-def cw_div(a: Any, b: Any) -> Any:
-    """cw_div(a, b)
-
-    The quotient, component by component.
-    """
-
-def transpose(m: Any) -> Any:
-    """transpose(m)
-
-    The transposed matrix.
-    """
-
-def trace(m: Any) -> float:
-    """trace(m)
-
-    The sum of the diagonal.
-    """
-
-def determinant(m: Any) -> float:
-    """determinant(m)
-
-    The determinant of a square matrix.
-    """
-
-def inverse(m: Any) -> Any:
-    """inverse(m)
-
-    The inverse of a square matrix.
     """
 
 def diag(v: Any) -> Any:

@@ -1,20 +1,25 @@
-"""llvmlite's lock after an interrupt.
-
-In: nothing. Out: llvmlite's lock is not held by the calling thread. llvmlite takes it around each call of LLVM in
-functions of Python, the finalizers of its objects among them. Ctrl-C between taking it and giving it back leaves it
-with the main thread for ever: that thread may take it again, every other one waits.
-"""
+"""llvmlite's lock, which it takes around each call of LLVM in functions of Python, its objects' finalizers too."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-__all__ = ["give_back"]
+__all__ = ["give_back", "llvm_lock"]
+
+
+def llvm_lock() -> Any:
+    """The lock, or None as long as nobody has imported llvmlite."""
+    library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+    return getattr(getattr(library, "_lock", None), "_lock", None)
 
 
 def give_back() -> None:
-    """Give the lock back if this thread holds it; to be called where no call of llvmlite is in progress."""
-    library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
-    lock = getattr(getattr(library, "_lock", None), "_lock", None)
+    """Release the lock if this thread holds it; to be called where no call of llvmlite is in progress.
+
+    Ctrl-C between acquiring and releasing it leaves it with the main thread for ever: that thread may acquire it once
+    more, every other one waits.
+    """
+    lock = llvm_lock()
     while lock is not None and lock._is_owned():
         lock.release()

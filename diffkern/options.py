@@ -60,7 +60,7 @@ class KernelOptions:
 
     enable_backward: bool | None = _option(
         "True or False", _is_bool,
-        "Whether the kernel may be differentiated; by default what :func:`set_module_options` says for its module, or "
+        "Whether the kernel may be differentiated; by default what ``dk.set_module_options`` says for its module, or "
         "else ``dk.config.enable_backward``.",
         "kernel", "module", in_key=False,
     )  # fmt: skip
@@ -78,13 +78,13 @@ class KernelOptions:
     enable_mathdx_gemm: bool | None = _option(
         "True or False", _is_bool,
         "Whether matrix products of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False); by "
-        "default what :func:`set_module_options` says for its module, or else ``dk.config.enable_mathdx_gemm``.",
+        "default what ``dk.set_module_options`` says for its module, or else ``dk.config.enable_mathdx_gemm``.",
         "kernel", "module", in_key=False,
     )  # fmt: skip
     block_dim: int | None = _option(
         "a number of threads from 1 to {most}", _is_size,
         "Threads of a block where a launch does not say, in calls from JAX and PyTorch too; 256 by default, or as many "
-        "as `launch_bounds` allows.",
+        "as ``launch_bounds`` allows.",
         "kernel", in_key=False,
     )  # fmt: skip
     launch_bounds: int | tuple[int, int] | None = _option(

@@ -18,7 +18,7 @@ from diffkern.ir.types import Kind, Mat
 from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.intrinsics import Intrinsic
-from diffkern.ops.scalar import BINARY_MATH, ROUNDING, UNARY_MATH
+from diffkern.ops.table import all_ops
 
 PACKAGE = Path(__file__).parents[1] / "diffkern"
 STUB = PACKAGE / "__init__.pyi"
@@ -72,9 +72,8 @@ class _Matrix(_Composite):
 """
 
 _RESULTS = {
-    **dict.fromkeys((*UNARY_MATH, *ROUNDING, *BINARY_MATH, "hypot", "copysign", "frac", "degrees", "radians"), "float"),
-    **dict.fromkeys(("isnan", "isinf", "isfinite"), "bool"),
-    **dict.fromkeys(("dot", "ddot", "length", "length_sq", "trace", "determinant", "smoothstep"), "float"),
+    **{row.built_in.name or row.name: row.built_in.returns for row in all_ops().values() if row.built_in is not None},
+    **dict.fromkeys(("frac", "degrees", "radians", "ddot", "smoothstep"), "float"),
     **dict.fromkeys(("block_dim", "thread_index", "block_index"), "int"),
     "syncthreads": "None",
 }
@@ -130,7 +129,8 @@ def _declaration(name: str, value: object) -> Iterator[str]:
 
 def _function(name: str, built_in: Intrinsic) -> Iterator[str]:
     result = _RESULTS.get(name, "Any")
-    yield f"def {name}({_parameters(built_in.signature, 'float' if name in UNARY_MATH else 'Any')}) -> {result}:"
+    of_a_float = any(row.name == name and row.elementary and row.arity == 1 for row in all_ops().values())
+    yield f"def {name}({_parameters(built_in.signature, 'float' if of_a_float else 'Any')}) -> {result}:"
     lines = (built_in.__doc__ or "").splitlines()
     yield f'    """{lines[0]}'
     yield from (f"    {line}".rstrip() for line in lines[1:])

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_differentiable
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
-from diffkern.ops.table import Diff, lookup
+from diffkern.ops.row import Diff
+from diffkern.ops.table import lookup
 
 
 class Activity:

@@ -32,7 +32,8 @@ from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, is_shared, value_type
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
-from diffkern.ops.table import Diff, lookup
+from diffkern.ops.row import Diff
+from diffkern.ops.table import lookup
 from diffkern.opt.dce import eliminate
 from diffkern.opt.replays import merge_barriers, remove_dead_replays
 

@@ -14,20 +14,11 @@ from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Scalar, Tile
+from diffkern.ir.types import Scalar, Tile, is_differentiable
+from diffkern.ops.table import lookup
 
 __all__ = ["Guards", "kept_zero"]
 
-DECIDING: Final = {
-    "div": 1, "unscale": 1, "cw_div": 1, "pow": 0, "sqrt": 0, "rsqrt": 0, "cbrt": 0, "log": 0, "log2": 0, "log10": 0,
-    "log1p": None, "asin": None, "acos": None, "acosh": None, "atanh": None,
-}  # fmt: skip
-"""Operations with unbounded partial derivatives, and the operand that makes them bounded where it is positive."""
-
-_BY_COMPONENT: Final = frozenset({"add", "sub", "neg", "scale", "unscale", "cw_mul", "cw_div"})
-"""Operations on composites in which a component depends on the same component alone; others mix them."""
-
-_NOT_NEGATIVE: Final = frozenset({"abs", "exp", "exp2", "cosh", "sqrt", "length", "length_sq", "hypot"})
 _DEPTH: Final = 8
 
 
@@ -41,13 +32,13 @@ class Guards:
         """Whether a contribution of the op may not be finite while its cotangent is zero."""
         if op.attrs.get("guarded"):
             return True
-        if op.name not in DECIDING:
+        singular = lookup(op.name).singular
+        if singular is None or not singular.guarded:
             return False
-        deciding = DECIDING[op.name]
-        if deciding is None:
+        if singular.operand is None:
             return True
-        v = op.operands[deciding]
-        return not (self._positive(v, _DEPTH) or (deciding == 1 and self._is_literal(v)))
+        v = op.operands[singular.operand]
+        return not (self._positive(v, _DEPTH) or (singular.nonzero and self._is_literal(v)))
 
     def _is_literal(self, v: Value) -> bool:
         op = self._producers.get(v)
@@ -69,10 +60,8 @@ class Guards:
                 return self._above(op.operands[0], depth) or self._above(op.operands[1], depth)
             case "sqrt":
                 return positive(op.operands[0])
-            case "cosh":
-                return True
-            case _:
-                return False
+            case name:
+                return (lookup(name).least or 0) > 0
 
     def _above(self, v: Value, depth: int) -> bool:
         return self._positive(v, depth) and self._not_negative(v, depth)
@@ -88,14 +77,14 @@ class Guards:
         if op.name in ("add", "mul", "div", "max", "cast"):
             tests = [self._not_negative(x, depth - 1) for x in op.operands]
             return any(tests) if op.name == "max" else all(tests)
-        return op.name in _NOT_NEGATIVE
+        return is_differentiable(v.type) and lookup(op.name).least is not None
 
 
 def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value) -> Value:
     """A contribution of an op, exactly zero where its cotangent is: by component if the op works by component."""
     if isinstance(ct.type, Tile) or isinstance(contribution.type, Tile):
         return contribution
-    if isinstance(ct.type, Scalar) or ct.type != contribution.type or op.name not in _BY_COMPONENT:
+    if isinstance(ct.type, Scalar) or ct.type != contribution.type or not lookup(op.name).by_component:
         tests = [b.one("eq", c, b.zero(c.type)) for c in b.components(ct)]
         zero = functools.reduce(lambda x, y: b.one("and", x, y), tests)
         return b.select(zero, b.zero(contribution.type), contribution)

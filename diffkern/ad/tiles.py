@@ -15,11 +15,11 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
-from diffkern.ops.table import Diff, lookup
+from diffkern.ops.table import lookup
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate, eliminate_region
 from diffkern.opt.fold import fold
-from diffkern.opt.sink import SINGULAR, sink_singular
+from diffkern.opt.sink import sink_singular
 from diffkern.opt.unroll import unroll
 
 Env = dict[Value, Value]
@@ -42,7 +42,7 @@ def map_body(body: Region) -> Function:
     eliminate(eliminate_common(fn))
     sink_singular(fn)
     for op in walk(fn.body):
-        if op.name in SINGULAR and lookup(op.name).diff is Diff.RULE:
+        if lookup(op.name).singular is not None:
             op.attrs = {**op.attrs, "guarded": True}
     return eliminate(fn)
 

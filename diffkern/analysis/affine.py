@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Kind, Scalar
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect, Uniformity
+from diffkern.ops.table import lookup
 
 Term = Hashable
 
@@ -49,10 +50,6 @@ class Affine:
 def tid_term(axis: int) -> Term:
     """The term that stands for one component of the thread index."""
     return ("tid", axis)
-
-
-_VARYING = frozenset({"tid", "block_thread", "block_index", "stack_get"})
-"""Ops without operands, or on a stack, whose results differ between threads."""
 
 
 class AffineForms:
@@ -130,7 +127,10 @@ class AffineForms:
         if v in self.params:
             return True
         op = self.producer.get(v)
-        if op is None or op.regions or op.name in _VARYING or lookup(op.name).effect is not Effect.PURE:
+        if op is None or op.regions:
+            return False
+        row = lookup(op.name)
+        if row.effect is not Effect.PURE or row.uniformity is not Uniformity.LAUNCH:
             return False
         return all(self.invariant(x) for x in op.operands)
 

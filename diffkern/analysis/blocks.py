@@ -13,11 +13,11 @@ from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect, Uniformity
+from diffkern.ops.table import lookup
 
 __all__ = [
     "MAX_BLOCK_DIM",
-    "PER_THREAD",
     "SHARED_BYTES",
     "blockwise_op",
     "check_adjoint",
@@ -34,9 +34,6 @@ __all__ = [
 MAX_BLOCK_DIM = 1024
 SHARED_BYTES = 48 * 1024
 """What every GPU gives a block without being asked."""
-
-
-PER_THREAD = frozenset({"tid", "block_thread"})
 
 
 def blockwise_op(fn: Function) -> Op | None:
@@ -200,7 +197,8 @@ def uniform_values(fn: Function) -> set[Value]:
     def visit(region: Region) -> bool:
         changed = False
         for op in region.ops:
-            if op.name in PER_THREAD or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC):
+            row = lookup(op.name)
+            if row.uniformity is Uniformity.THREAD or row.effect in (Effect.READ, Effect.ATOMIC):
                 changed |= not varying.issuperset(op.results)
                 varying.update(op.results)
             elif op.name in ("stack_get", "stack_set"):

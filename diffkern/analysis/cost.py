@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region
 from diffkern.ir.types import Tile
-from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+from diffkern.ops.table import lookup
 
-_WEIGHTS = {"div": 4.0, "mod": 6.0, "floordiv": 6.0, "sqrt": 4.0, "load": 1.5, "store": 1.5, "atomic": 20.0}
-_MATH = frozenset({*UNARY_MATH, *BINARY_MATH})
-_FREE = frozenset({"const", "tid", "shape", "extract", "insert", "construct"})
 UNKNOWN_TRIPS = 16.0
 
 
@@ -39,6 +36,6 @@ def _region(region: Region) -> float:
             total += sum(map(_region, op.regions))
         elif op.name.startswith("tile_"):
             total += _tile(op)
-        elif op.name not in _FREE:
-            total += _WEIGHTS.get(op.name, 10.0 if op.name in _MATH else 1.0)
+        else:
+            total += lookup(op.name).cost
     return total

@@ -22,6 +22,7 @@ from diffkern.analysis.threads import access_index
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Scalar, is_shared
 from diffkern.manifest import Access, Linear
+from diffkern.ops.table import lookup
 
 __all__ = ["certain_extents", "update_by_all"]
 
@@ -103,7 +104,7 @@ def _trips(loop: _Loop) -> bool:
 def _exact(forms: AffineForms, v: Value) -> bool:
     """Whether an index is what its affine form says: sums of narrow integers may have wrapped before a cast."""
     op = forms.producer.get(v)
-    if op is None or op.name not in ("add", "sub", "mul", "neg", "cast"):
+    if op is None or not (lookup(op.name).affine or op.name == "cast"):
         return True
     t = op.operands[0].type
     if op.name == "cast" and isinstance(t, Scalar) and t.bits < 32:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, scalar_of
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 __all__ = ["index_operands", "invariant_values", "needed_for", "uniform_sums", "used_values"]
 

@@ -13,7 +13,8 @@ from diffkern.errors import KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect, Uniformity
+from diffkern.ops.table import lookup
 
 __all__ = ["check_threads", "threads_of"]
 
@@ -82,7 +83,8 @@ def _varying(fn: Function) -> set[Value]:
 
     def visit(region: Region) -> None:
         for op in region.ops:
-            own = op.name in ("tid", "block_thread") or lookup(op.name).effect is Effect.ATOMIC
+            row = lookup(op.name)
+            own = row.uniformity is Uniformity.THREAD or row.effect is Effect.ATOMIC
             if own or (op.name in ("tile_extract", "tile_reduce") and ({"threads", "first", "share"} & set(op.attrs))):
                 varying.update(op.results)
             elif not op.regions:

@@ -17,7 +17,8 @@ from diffkern.frontend.context import RETURN, RETURNED, Context
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ops import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 __all__ = ["Side", "choose", "conflict", "has_left", "logical", "merge_branches"]
 
@@ -92,8 +93,9 @@ def logical(cx: Context, op: str, a: Const | Val, right: Callable[[], Const | Va
 def _is_cheap(ops: Sequence[Op]) -> bool:
     """Whether ops may run although Python would skip them: no memory, no integer division, and few."""
     return len(ops) <= _EAGER_OPS and all(
-        not op.regions and lookup(op.name).effect is Effect.PURE and op.name not in ("floordiv", "mod", "extract_dyn")
+        not op.regions and row.effect is Effect.PURE and not row.divides and op.name != "extract_dyn"
         for op in ops
+        for row in (lookup(op.name),)
     )
 
 

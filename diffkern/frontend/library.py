@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from diffkern.frontend import arith, blocks, branch, coerce, views
@@ -17,7 +17,7 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.literals import INTEGER_ROUNDING, fold
 from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
-from diffkern.ops.scalar import ROUNDING, UNARY_MATH
+from diffkern.ops.table import all_ops
 
 __all__ = ["apply", "lower_builtin", "thread_index"]
 
@@ -91,16 +91,15 @@ def _float_pair(op: str) -> Handler:
     return handler
 
 
-def _rounding(op: str, to_int: bool) -> Handler:
+def _to_int(op: str) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {op}")
-        if to_int and not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
+        if not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
             if isinstance(arg, Val):
                 return arg
             return Const(INTEGER_ROUNDING[op](arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
-        rounded = cx.b.one(op, x.value)
-        return Val(cx.b.cast(rounded, T.INT32)) if to_int else Val(rounded)
+        return Val(cx.b.cast(cx.b.one(op, x.value), T.INT32))
 
     return handler
 
@@ -204,21 +203,22 @@ def _len(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 _Row: TypeAlias = tuple[int | None, Handler]
 
+
+def _of_rows() -> Iterator[tuple[str, _Row]]:
+    """The built-ins that are functions of floats, and those that are operators."""
+    for op, row in all_ops().items():
+        if row.built_in is not None and row.built_in.of_floats:
+            yield op, (row.arity, _unary(op) if row.arity == 1 else _float_pair(op))
+        elif row.built_in is not None and row.family == "scalar" and row.arity == 2 and not row.chooses:
+            yield row.built_in.name or op, (2, _operator(op))
+
+
 _TABLE: Final[Mapping[str, _Row]] = {
-    **{op: (1, _unary(op)) for op in UNARY_MATH},
-    **{op: (1, _rounding(op, to_int=False)) for op in ROUNDING},
-    **{op: (1, _unary(op)) for op in ("isnan", "isinf", "isfinite")},
-    **{op: (2, _operator(op)) for op in ("add", "sub", "mul", "div", "floordiv", "mod", "pow")},
-    "int_floor": (1, _rounding("floor", to_int=True)),
-    "int_ceil": (1, _rounding("ceil", to_int=True)),
-    "int_trunc": (1, _rounding("trunc", to_int=True)),
-    "int_round": (1, _rounding("rint", to_int=True)),
-    "bit_and": (2, _operator("and")),
-    "bit_or": (2, _operator("or")),
-    "bit_xor": (2, _operator("xor")),
-    "lshift": (2, _operator("shl")),
-    "rshift": (2, _operator("shr")),
-    **{op: (2, _float_pair(op)) for op in ("atan2", "hypot", "copysign")},
+    **dict(_of_rows()),
+    "int_floor": (1, _to_int("floor")),
+    "int_ceil": (1, _to_int("ceil")),
+    "int_trunc": (1, _to_int("trunc")),
+    "int_round": (1, _to_int("rint")),
     "sign": (1, _sign),
     "step": (1, _step),
     "nonzero": (1, _nonzero),

@@ -14,37 +14,10 @@ import numpy as np
 
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Term
+from diffkern.ops.table import all_ops
 
 __all__ = ["INTEGER_ROUNDING", "fold"]
 
-
-def _half_away(x: float) -> float:
-    whole = float(np.trunc(x))
-    return whole + math.copysign(1.0, x) if abs(x - whole) >= 0.5 else whole
-
-
-_FUNCTIONS: Final[Mapping[str, Callable[..., float]]] = {
-    **{
-        name: getattr(math, name)
-        for name in (
-            "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
-            "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "atan2", "hypot", "copysign",
-        )
-    },
-    "rsqrt": lambda x: 1.0 / math.sqrt(x),
-    "cbrt": lambda x: float(np.cbrt(x)),
-    "exp2": lambda x: 2.0**x,
-    "frac": lambda x: x - float(np.trunc(x)),
-    "floor": lambda x: float(np.floor(x)),
-    "ceil": lambda x: float(np.ceil(x)),
-    "trunc": lambda x: float(np.trunc(x)),
-    "rint": lambda x: float(np.rint(x)),
-    "round": _half_away,
-    "isnan": math.isnan,
-    "isinf": math.isinf,
-    "isfinite": math.isfinite,
-}  # fmt: skip
-"""Functions of floats."""
 
 _OF_ANY_NUMBER: Final[Mapping[str, Callable[[Any], Any]]] = {
     "sign": lambda x: type(x)(-1 if x < 0 else 1),
@@ -67,8 +40,11 @@ def fold(cx: Context, name: str, terms: Sequence[Term], node: ast.AST) -> Const 
     if len(numbers) != len(terms):
         return None
     try:
-        if name in _FUNCTIONS:
-            return Const(_FUNCTIONS[name](*map(float, numbers)))
+        built_in = all_ops()[name].built_in if name in all_ops() else None
+        if built_in is not None and built_in.of_floats and built_in.host is not None:
+            return Const(built_in.host(*map(float, numbers)))
+        if name == "frac":
+            return Const(numbers[0] - float(np.trunc(numbers[0])))
         if name in _OF_ANY_NUMBER:
             return Const(_OF_ANY_NUMBER[name](*numbers))
     except (ValueError, OverflowError, ZeroDivisionError) as error:

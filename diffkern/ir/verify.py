@@ -11,7 +11,8 @@ import os
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL
-from diffkern.ops.table import TypeRuleError, lookup
+from diffkern.ops.row import TypeRuleError
+from diffkern.ops.table import lookup
 
 ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
 """Whether every function is verified after every stage, not only those that are compiled in debug mode."""

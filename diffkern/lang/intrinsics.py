@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.errors import KernelError
+from diffkern.ops import composite, scalar
 
 __all__ = ["INTRINSICS", "Intrinsic", "lowering_key"]
 
@@ -62,106 +63,28 @@ def _sign(x: Any) -> Any:
     return -1.0 if x < 0 else 1.0
 
 
-def _cbrt(x: float) -> float:
-    return math.copysign(abs(x) ** (1.0 / 3.0), x)
-
-
-def _round_away(x: float) -> float:
-    return math.copysign(math.floor(abs(x) + 0.5), x)
-
-
 def _smoothstep(lo: float, hi: float, x: float) -> float:
     t = min(max((x - lo) / (hi - lo), 0.0), 1.0)
     return t * t * (3.0 - 2.0 * t)
 
 
-_UNARY: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
-    "sin": ("Sine.", math.sin),
-    "cos": ("Cosine.", math.cos),
-    "tan": ("Tangent.", math.tan),
-    "asin": ("Inverse sine.", math.asin),
-    "acos": ("Inverse cosine.", math.acos),
-    "atan": ("Inverse tangent.", math.atan),
-    "sinh": ("Hyperbolic sine.", math.sinh),
-    "cosh": ("Hyperbolic cosine.", math.cosh),
-    "tanh": ("Hyperbolic tangent.", math.tanh),
-    "asinh": ("Inverse hyperbolic sine.", math.asinh),
-    "acosh": ("Inverse hyperbolic cosine.", math.acosh),
-    "atanh": ("Inverse hyperbolic tangent.", math.atanh),
-    "sqrt": ("Square root.", math.sqrt),
-    "rsqrt": ("One over the square root.", lambda x: 1.0 / math.sqrt(x)),
-    "cbrt": ("Cube root.", _cbrt),
-    "exp": ("e to the power x.", math.exp),
-    "exp2": ("2 to the power x.", lambda x: 2.0**x),
-    "expm1": ("exp(x) - 1, accurate near 0.", math.expm1),
-    "log": ("Natural logarithm.", math.log),
-    "log2": ("Logarithm to base 2.", math.log2),
-    "log10": ("Logarithm to base 10.", math.log10),
-    "log1p": ("log(1 + x), accurate near 0.", math.log1p),
-    "erf": ("Error function.", math.erf),
-    "erfc": ("Complementary error function.", math.erfc),
-    "abs": ("Absolute value; of a vector, of each component.", builtins.abs),
-    "sign": ("-1 where x < 0, else 1.", _sign),
-    "nonzero": ("1 where x is not zero, else 0.", lambda x: 1.0 if x != 0 else 0.0),
-    "step": ("1 where x < 0, else 0.", lambda x: 1.0 if x < 0 else 0.0),
-    "floor": ("The largest integer not above x, as a float.", lambda x: float(math.floor(x))),
-    "ceil": ("The smallest integer not below x, as a float.", lambda x: float(math.ceil(x))),
-    "trunc": ("x without its fraction, as a float.", lambda x: float(math.trunc(x))),
-    "round": ("The nearest integer, halves away from zero, as a float.", _round_away),
-    "rint": ("The nearest integer, halves to even, as a float.", lambda x: float(builtins.round(x))),
-    "frac": ("x - trunc(x).", lambda x: x - math.trunc(x)),
-    "degrees": ("Radians to degrees.", math.degrees),
-    "radians": ("Degrees to radians.", math.radians),
-    "isnan": ("Whether x is not a number.", math.isnan),
-    "isinf": ("Whether x is infinite.", math.isinf),
-    "isfinite": ("Whether x is neither infinite nor not a number.", math.isfinite),
-    "neg": ("-x.", operator.neg),
-    "pos": ("x.", operator.pos),
-    "invert": ("Bitwise complement of an integer.", operator.invert),
-    "unot": ("Logical not.", operator.not_),
-}
-
 _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
     "tid": ("", "The thread's index: one value, or as many as are unpacked (at most 4).", None),
-    "min": ("a, b, ...", "The smallest; of vectors, component by component; of one vector, its smallest component.",
-            builtins.min),
-    "max": ("a, b, ...", "The largest; of vectors, component by component; of one vector, its largest component.",
-            builtins.max),
+    "sign": ("x", "-1 where x < 0, else 1.", _sign),
+    "nonzero": ("x", "1 where x is not zero, else 0.", lambda x: 1.0 if x != 0 else 0.0),
+    "step": ("x", "1 where x < 0, else 0.", lambda x: 1.0 if x < 0 else 0.0),
+    "frac": ("x", "x - trunc(x).", lambda x: x - math.trunc(x)),
+    "degrees": ("x", "Radians to degrees.", math.degrees),
+    "radians": ("x", "Degrees to radians.", math.radians),
+    "pos": ("x", "x.", operator.pos),
     "clamp": ("x, lo, hi", "min(max(x, lo), hi).", lambda x, lo, hi: builtins.min(builtins.max(x, lo), hi)),
-    "pow": ("x, y", "x to the power y.", builtins.pow),
-    "atan2": ("y, x", "The angle of the point (x, y).", math.atan2),
-    "hypot": ("x, y", "sqrt(x*x + y*y).", math.hypot),
-    "copysign": ("x, y", "x with the sign of y.", math.copysign),
     "lerp": ("a, b, t", "a * (1 - t) + b * t.", lambda a, b, t: a * (1.0 - t) + b * t),
     "smoothstep": ("lo, hi, x", "A smooth step from 0 at lo to 1 at hi.", _smoothstep),
     "where": ("condition, a, b", "a where the condition holds, else b; only the chosen one is evaluated.",
               lambda c, a, b: a if c else b),
     "select": ("condition, if_false, if_true", "if_true where the condition holds, else if_false.",
                lambda c, a, b: b if c else a),
-    "add": ("a, b", "a + b.", operator.add),
-    "sub": ("a, b", "a - b.", operator.sub),
-    "mul": ("a, b", "a * b.", operator.mul),
-    "div": ("a, b", "a / b.", operator.truediv),
-    "floordiv": ("a, b", "a // b, rounded down as in Python.", operator.floordiv),
-    "mod": ("a, b", "a % b, with the sign of b as in Python.", operator.mod),
-    "bit_and": ("a, b", "a & b.", operator.and_),
-    "bit_or": ("a, b", "a | b.", operator.or_),
-    "bit_xor": ("a, b", "a ^ b.", operator.xor),
-    "lshift": ("a, b", "a << b.", operator.lshift),
-    "rshift": ("a, b", "a >> b.", operator.rshift),
-    "dot": ("a, b", "The scalar product of two vectors.", None),
     "ddot": ("a, b", "The sum of the products of the components of two matrices.", None),
-    "cross": ("a, b", "The vector product of two vectors of length 3.", None),
-    "outer": ("a, b", "The matrix with component (i, j) = a[i] * b[j].", None),
-    "length": ("a", "The Euclidean norm of a vector.", None),
-    "length_sq": ("a", "The square of the Euclidean norm.", None),
-    "normalize": ("a", "a / length(a); zero for the zero vector.", None),
-    "cw_mul": ("a, b", "The product, component by component.", None),
-    "cw_div": ("a, b", "The quotient, component by component.", None),
-    "transpose": ("m", "The transposed matrix.", None),
-    "trace": ("m", "The sum of the diagonal.", None),
-    "determinant": ("m", "The determinant of a square matrix.", None),
-    "inverse": ("m", "The inverse of a square matrix.", None),
     "diag": ("v", "The matrix with a vector as its diagonal.", None),
     "get_diag": ("m", "The diagonal of a matrix.", None),
     "skew": ("v", "The matrix whose product with w is cross(v, w).", None),
@@ -182,6 +105,7 @@ _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
     "thread_index": ("", "The thread's index in its block.", None),
     "block_index": ("", "Which block of the launch the thread belongs to.", None),
 }  # fmt: skip
+"""Built-ins that are several operations, or that look at how they are called."""
 
 _TILES: Final[Mapping[str, tuple[str, str]]] = {
     "tile": ("x, preserve_type=False", "A tile of what the threads of the block hold; on the CPU a block is a thread."),
@@ -234,7 +158,8 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def _make() -> dict[str, Intrinsic]:
-    table = {name: Intrinsic(name, "x", doc, host) for name, (doc, host) in _UNARY.items()}
+    known = [(row.name, row.built_in) for row in (*scalar.ROWS, *composite.ROWS) if row.built_in is not None]
+    table = {b.name or name: Intrinsic(b.name or name, b.signature, b.doc, b.host) for name, b in known}
     table.update({name: Intrinsic(name, sig, doc, host) for name, (sig, doc, host) in _OTHERS.items()})
     table.update({name: Intrinsic(name, sig, doc) for name, (sig, doc) in _TILES.items()})
     return table
@@ -251,24 +176,25 @@ def _foreign() -> dict[Any, str]:
         builtins.float: "float", builtins.int: "int", builtins.bool: "bool",
         builtins.range: "range", math.pow: "pow", math.fabs: "abs",
         math.floor: "int_floor", math.ceil: "int_ceil", math.trunc: "int_trunc",
+        math.degrees: "degrees", math.radians: "radians",
     }  # fmt: skip
-    same = (
-        "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sqrt cbrt exp exp2 expm1 log log2 log10 log1p "
-        "erf erfc degrees radians isnan isinf isfinite atan2 hypot copysign"
-    )
-    for name in same.split():
-        for module in (math, np):
-            if hasattr(module, name):  # math.cbrt and math.exp2 came with Python 3.11, np.asin with NumPy 2
-                table[getattr(module, name)] = name
+    for row in scalar.ROWS:
+        if row.built_in is not None and row.built_in.of_floats:
+            # math.cbrt and math.exp2 came with Python 3.11.
+            by_name = (getattr(module, row.name, None) for module in (math, np))
+            same = {f for f in (row.built_in.host, row.twin, *by_name) if _is_library(f)}
+            table.update((f, row.name) for f in same if f not in table)
     renamed = {
-        "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
-        "arctanh": "atanh", "arctan2": "atan2", "absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max",
-        "power": "pow", "clip": "clamp", "where": "where", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
-        "rint": "rint", "deg2rad": "radians", "rad2deg": "degrees", "dot": "dot", "cross": "cross",
-        "outer": "outer", "transpose": "transpose", "trace": "trace",
+        "absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "power": "pow", "clip": "clamp",
+        "where": "where", "degrees": "degrees", "rad2deg": "degrees", "radians": "radians", "deg2rad": "radians",
+        "dot": "dot", "cross": "cross", "outer": "outer", "transpose": "transpose", "trace": "trace",
     }  # fmt: skip
     table.update({getattr(np, name): key for name, key in renamed.items()})
     return table
+
+
+def _is_library(function: Any) -> bool:
+    return isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "math"
 
 
 _FOREIGN: Final[Mapping[Any, str]] = _foreign()

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from diffkern.analysis.blocks import (
     MAX_BLOCK_DIM,
-    PER_THREAD,
     blockwise_op,
     has_barrier,
     stacks_of_blocks,
@@ -26,7 +25,8 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect, Uniformity
+from diffkern.ops.table import lookup
 from diffkern.opt.dce import has_effect
 
 __all__ = ["MEMORY_BYTES", "to_blocks"]
@@ -68,7 +68,8 @@ class _Blocks:
         self.stacks = stacks_of_blocks(fn)
         self.fields: dict[Value, list[Value | int]] = {}  # of a stack: the array of a field, or its place in the stack
         self.mixed = self.find_mixed()
-        self.indices = {op.result: op for op in walk(fn.body) if op.name in PER_THREAD}  # computed where needed
+        # Computed where they are needed.
+        self.indices = {op.result: op for op in walk(fn.body) if lookup(op.name).uniformity is Uniformity.THREAD}
         self.again = self.find_again()
         self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
         self.needed_later = self.find_kept(fn.body)

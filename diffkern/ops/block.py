@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.types import BOOL, INT32, SHARED, Array, Mat, Scalar, Type, Vec
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
 
@@ -45,11 +45,15 @@ def _aligned(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (BOOL,)
 
 
-for _row in (
-    OpDef("block_dim", "block", 0, _index, diff=Diff.ZERO, py="block_dim()"),  # threads of a block
-    OpDef("block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()"),  # the thread's index in its block
-    OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()"),  # which block of the launch
-    OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})", attrs={"axis": int}),  # of the launch
+ROWS = (
+    OpDef("block_dim", "block", 0, _index, diff=Diff.ZERO, py="block_dim()", least=0),  # threads of a block
+    # the thread's index in its block, and which block of the launch it is
+    OpDef(
+        "block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()", uniformity=Uniformity.THREAD, least=0
+    ),
+    OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()", uniformity=Uniformity.BLOCK, least=0),
+    # of the launch
+    OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})", attrs={"axis": int}, least=0),
     # Memory of a block, with undefined contents; no two arrays have the same number
     OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL, attrs={"type": Array, "shape": tuple, "number": int}),
     # Every thread of the block waits for all others; what they wrote before is seen after it. replay: in an adjoint,
@@ -60,5 +64,4 @@ for _row in (
     OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.INTERNAL, attrs={"distance": int}),
     # Whether an array begins at an address that is a multiple of so many bytes
     OpDef("aligned", "block", 1, _aligned, diff=Diff.INTERNAL, py="aligned({0}, {bytes})", attrs={"bytes": int}),
-):
-    register(_row)
+)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.types import SHARED, Array, Buffer, Scalar, Type, value_type
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def _product(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
-for _row in (
+ROWS = (
     OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL, attrs={"type": Buffer}),
     # (buffer, index) and (buffer, index, value). aligned: to how many bytes the place is
     OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL, optional={"aligned": int}),
@@ -81,5 +81,4 @@ for _row in (
             "a": str, "b": str, "c": str, "columns_a": bool, "columns_b": bool,
         },
     ),
-):  # fmt: skip
-    register(_row)
+)  # fmt: skip

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from diffkern.ir.types import Composite, Mat, Scalar, Type, Vec
-from diffkern.ops.table import OpDef, TypeRuleError, register
+from diffkern.ops.row import BuiltIn, OpDef, Singular, TypeRuleError
+from diffkern.ops.scalar import DIVISOR
 
 Attrs = Mapping[str, Any]
 
@@ -162,28 +166,64 @@ def _inverse(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (_square(types[0]),)
 
 
-for _row in (
-    OpDef("construct", "composite", None, _construct, attrs={"type": Composite}),
-    OpDef("extract", "composite", 1, _extract, attrs={"index": int}),
-    OpDef("insert", "composite", 2, _insert, attrs={"index": int}),
-    OpDef("extract_dyn", "composite", 2, _extract_dyn, py="extract({0}, {1})"),
-    OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})"),
-    OpDef("scale", "composite", 2, _scale, py="{0} * {1}"),
-    OpDef("unscale", "composite", 2, _scale, py="{0} / {1}"),
-    OpDef("cw_mul", "composite", 2, _elementwise, py="cw_mul({0}, {1})"),
-    OpDef("cw_div", "composite", 2, _elementwise, py="cw_div({0}, {1})"),
-    OpDef("dot", "composite", 2, _dot, py="dot({0}, {1})"),  # the Frobenius product on matrices
-    OpDef("cross", "composite", 2, _cross, py="cross({0}, {1})"),
-    OpDef("length", "composite", 1, _norm, py="length({0})"),
-    OpDef("length_sq", "composite", 1, _norm, py="length_sq({0})"),
-    OpDef("normalize", "composite", 1, _normalize, py="normalize({0})"),
+ROWS: Final = (
+    OpDef("construct", "composite", None, _construct, attrs={"type": Composite}, cost=0.0, linear=True),
+    OpDef("extract", "composite", 1, _extract, attrs={"index": int}, cost=0.0, linear=True),
+    OpDef("insert", "composite", 2, _insert, attrs={"index": int}, cost=0.0, linear=True),
+    OpDef("extract_dyn", "composite", 2, _extract_dyn, py="extract({0}, {1})", linear=True),
+    OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})", linear=True),
+    OpDef("scale", "composite", 2, _scale, py="{0} * {1}", neutral=1, by_component=True),
+    OpDef("unscale", "composite", 2, _scale, py="{0} / {1}", neutral=1, by_component=True, singular=DIVISOR),
+    OpDef(
+        "cw_mul", "composite", 2, _elementwise, py="cw_mul({0}, {1})", twin=operator.mul,
+        built_in=BuiltIn("The product, component by component.", "a, b"), by_component=True,
+    ),
+    OpDef(
+        "cw_div", "composite", 2, _elementwise, py="cw_div({0}, {1})", twin=operator.truediv,
+        built_in=BuiltIn("The quotient, component by component.", "a, b"), by_component=True, singular=DIVISOR,
+    ),
+    # the Frobenius product on matrices
+    OpDef(
+        "dot", "composite", 2, _dot, py="dot({0}, {1})",
+        built_in=BuiltIn("The scalar product of two vectors.", "a, b", returns="float"),
+    ),
+    OpDef(
+        "cross", "composite", 2, _cross, py="cross({0}, {1})",
+        built_in=BuiltIn("The vector product of two vectors of length 3.", "a, b"),
+    ),
+    OpDef(
+        "length", "composite", 1, _norm, py="length({0})",
+        built_in=BuiltIn("The Euclidean norm of a vector.", "a", returns="float"), least=0, singular=Singular(),
+    ),
+    OpDef(
+        "length_sq", "composite", 1, _norm, py="length_sq({0})",
+        built_in=BuiltIn("The square of the Euclidean norm.", "a", returns="float"), least=0,
+    ),
+    OpDef(
+        "normalize", "composite", 1, _normalize, py="normalize({0})",
+        built_in=BuiltIn("a / length(a); zero for the zero vector.", "a"), singular=Singular(),
+    ),
     OpDef("matmul", "composite", 2, _matmul, py="matmul({0}, {1})"),
     OpDef("matvec", "composite", 2, _matvec, py="matvec({0}, {1})"),
     OpDef("vecmat", "composite", 2, _vecmat, py="vecmat({0}, {1})"),
-    OpDef("outer", "composite", 2, _outer, py="outer({0}, {1})"),
-    OpDef("transpose", "composite", 1, _transpose, py="transpose({0})"),
-    OpDef("trace", "composite", 1, _square_to_scalar, py="trace({0})"),
-    OpDef("determinant", "composite", 1, _square_to_scalar, py="determinant({0})"),
-    OpDef("inverse", "composite", 1, _inverse, py="inverse({0})"),
-):
-    register(_row)
+    OpDef(
+        "outer", "composite", 2, _outer, py="outer({0}, {1})", twin=np.outer,
+        built_in=BuiltIn("The matrix with component (i, j) = a[i] * b[j].", "a, b"),
+    ),
+    OpDef(
+        "transpose", "composite", 1, _transpose, py="transpose({0})",
+        built_in=BuiltIn("The transposed matrix.", "m"), linear=True,
+    ),
+    OpDef(
+        "trace", "composite", 1, _square_to_scalar, py="trace({0})",
+        built_in=BuiltIn("The sum of the diagonal.", "m", returns="float"), linear=True,
+    ),
+    OpDef(
+        "determinant", "composite", 1, _square_to_scalar, py="determinant({0})",
+        built_in=BuiltIn("The determinant of a square matrix.", "m", returns="float"),
+    ),
+    OpDef(
+        "inverse", "composite", 1, _inverse, py="inverse({0})",
+        built_in=BuiltIn("The inverse of a square matrix.", "m"), singular=Singular(),
+    ),
+)  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.types import BOOL, INT32, Array, Element, Scalar, Stack, Type, value_type
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
 
@@ -129,24 +129,26 @@ def _while(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return tuple(types)
 
 
-for _row in (
-    OpDef("tid", "memory", 0, _tid, diff=Diff.ZERO, attrs={"axis": int}),
-    OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO, attrs={"axis": int}),
+ROWS = (
+    OpDef(
+        "tid", "memory", 0, _tid, diff=Diff.ZERO, attrs={"axis": int}, uniformity=Uniformity.THREAD, cost=0.0, least=0
+    ),
+    OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO, attrs={"axis": int}, cost=0.0, least=0),
     # (array, *index). aligned: to how many bytes the place is. carried: made for a loop, and its value is used only
     # where the thread stores to the element as well
     OpDef(
         "load", "memory", None, _load, Effect.READ, Diff.SPECIAL,
-        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool},
+        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool}, cost=1.5,
     ),
     # (array, *index, value). alone: every thread of a launch makes this very update, so there may be one thread only
     OpDef(
         "store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL,
-        attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool},
+        attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool}, cost=1.5,
     ),
     # (array, *index, value); result: the old value. augmented: written as an augmented assignment
     OpDef(
         "atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL,
-        attrs={"wrap": tuple, "kind": str}, optional={"augmented": bool},
+        attrs={"wrap": tuple, "kind": str}, optional={"augmented": bool}, cost=20.0,
     ),
     # (array, *index, value): element += value, without a result. mode:
     #   plain   no other thread that may run at the same time touches the element
@@ -167,5 +169,4 @@ for _row in (
         optional={"ahead": bool, "rolled": bool, "threads": bool},
     ),
     OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL),
-):  # fmt: skip
-    register(_row)
+)  # fmt: skip

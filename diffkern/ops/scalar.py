@@ -1,12 +1,21 @@
-"""Scalar operations (and elementwise add, sub, neg, select on composites)."""
+"""Scalar operations (and elementwise add, sub, neg, select on composites).
+
+Conventions at kinks and ends of domains (also stated in the documentation): ``abs`` has derivative 0 at 0; ties of
+``min`` and ``max`` go to the first argument; ``d(x**p)/dx`` is 0 for p = 0 and ``d(x**p)/dp`` is 0 at x = 0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import builtins
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
 
 from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Element, Kind, Mat, Scalar, Stack, Type, Vec
-from diffkern.ops.table import Diff, Infer, OpDef, TypeRuleError, register
+from diffkern.ops.row import BuiltIn, Comparison, Diff, Infer, Library, OpDef, Singular, TypeRuleError
 
 
 def _scalar(t: Type) -> Scalar:
@@ -85,65 +94,268 @@ def _next_checkpoint(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[T
     return (types[0],)
 
 
-register(OpDef("const", "scalar", 0, _const, diff=Diff.ZERO, attrs={"value": bool | int | float, "type": Scalar}))
-register(OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})", attrs={"to": Element}))
-register(OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})"))
+LN2 = "0.6931471805599453"
+LN10 = "2.302585092994046"
+TWO_OVER_SQRT_PI = "1.1283791670955126"
 
-for _name, _py in (("add", "{0} + {1}"), ("sub", "{0} - {1}")):
-    register(
-        OpDef(_name, "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py=_py, optional={"reassoc": bool})
-    )
-register(OpDef("neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}"))
-register(OpDef("mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}"))
-register(OpDef("div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}"))
-register(OpDef("floordiv", "scalar", 2, same("numbers", kinds=NUMERIC), diff=Diff.ZERO, py="floordiv({0}, {1})"))
-register(OpDef("mod", "scalar", 2, same("numbers", kinds=NUMERIC), py="mod({0}, {1})"))
-register(OpDef("abs", "scalar", 1, same("a number", kinds=NUMERIC), py="abs({0})"))
-register(OpDef("sign", "scalar", 1, same("a signed number", kinds=SIGNED), diff=Diff.ZERO, py="sign({0})"))
-for _name in ("min", "max"):
-    register(OpDef(_name, "scalar", 2, same("numbers", kinds=NUMERIC), py=f"{_name}({{0}}, {{1}})"))
+DIVISOR: Final = Singular(((1.0, 0.0),), guarded=True, operand=1, nonzero=True)
+AT_ZERO: Final = Singular(((0.0,),), guarded=True, operand=0)
+AT_ENDS: Final = Singular(((1.0,),), guarded=True)
+OVERFLOWING: Final = Singular(((1e5,),))
+"""Partial derivatives that are infinite where the divisor or the operand is 0, at the ends of the domain, and where the
+result is infinite as well."""
 
-BINARY_MATH = ("pow", "atan2")
-for _name in (*BINARY_MATH, "hypot", "copysign"):
-    register(OpDef(_name, "scalar", 2, same("floats", kinds=FLOATS), py=f"{_name}({{0}}, {{1}})"))
 
-UNARY_MATH = (
-    "sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan",
-    "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
-)  # fmt: skip
-for _name in UNARY_MATH:
-    register(OpDef(_name, "scalar", 1, same("a float", kinds=FLOATS), py=f"{_name}({{0}})"))
+def function(
+    name: str,
+    doc: str,
+    host: Callable[..., Any],
+    twin: Callable[..., Any] | None,
+    *partials: str,
+    singular: Singular | None,
+    signature: str = "x",
+    fast: str = "",
+    least: int | None = None,
+) -> OpDef:
+    """The row of an elementary function of floats, which libm and libdevice have under its name.
 
-ROUNDING = ("floor", "ceil", "trunc", "round", "rint")  # round: halves away from zero; rint: halves to even
-for _name in ROUNDING:
-    register(OpDef(_name, "scalar", 1, same("a float", kinds=FLOATS), diff=Diff.ZERO, py=f"{_name}({{0}})"))
+    Without ``twin`` generated Python computes it in double precision.
+    """
+    arity = len(partials)
 
-COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-for _name, _sign in COMPARISONS.items():
-    register(
-        OpDef(_name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {_sign} {{1}}", optional={"range_step": bool})
-    )
+    def in_double(*args: Any) -> Any:
+        return type(args[0])(host(*args))
 
-for _name, _sign in (("and", "&"), ("or", "|"), ("xor", "^")):  # on bools the eager logical operations
-    register(
-        OpDef(_name, "scalar", 2, same("bools or integers", kinds=BITS), diff=Diff.ZERO, py=f"{{0}} {_sign} {{1}}")
-    )
-register(OpDef("not", "scalar", 1, same("a bool", kinds=frozenset({Kind.BOOL})), diff=Diff.ZERO, py="not {0}"))
-register(OpDef("invert", "scalar", 1, same("an integer", kinds=INTEGER), diff=Diff.ZERO, py="~{0}"))
-for _name, _sign in (("shl", "<<"), ("shr", ">>")):
-    register(OpDef(_name, "scalar", 2, same("integers", kinds=INTEGER), diff=Diff.ZERO, py=f"{{0}} {_sign} {{1}}"))
+    return OpDef(
+        name, "scalar", arity, same("floats" if arity > 1 else "a float", kinds=FLOATS), py=_call(name, arity),
+        twin=twin or in_double, library=Library(libm=name, libdevice=name, fast=fast),
+        built_in=BuiltIn(doc, signature, host, "float", of_floats=True),
+        cost=10.0, elementary=True, ways=math.inf, least=least, partials=partials, singular=singular,
+    )  # fmt: skip
 
-for _name in ("isnan", "isinf", "isfinite"):
-    register(OpDef(_name, "scalar", 1, _test, diff=Diff.ZERO, py=f"{_name}({{0}})"))
 
-# Checkpoint schedule: where the next snapshot goes on the way from iteration {0} to {1} with {2} free slots.
-register(
+def _call(name: str, arity: int) -> str:
+    return f"{name}({', '.join(f'{{{k}}}' for k in range(arity))})"
+
+
+def _root(name: str, doc: str, host: Callable[..., Any], twin: Callable[..., Any], partial: str, **facts: Any) -> OpDef:
+    """A root, which instructions compute."""
+    return OpDef(
+        name, "scalar", 1, same("a float", kinds=FLOATS), py=_call(name, 1), twin=twin,
+        built_in=BuiltIn(doc, "x", host, "float", of_floats=True),
+        elementary=True, partials=(partial,), singular=AT_ZERO, **facts,
+    )  # fmt: skip
+
+
+def _rounding(name: str, doc: str, twin: Callable[..., Any]) -> OpDef:
+    return OpDef(
+        name, "scalar", 1, same("a float", kinds=FLOATS), diff=Diff.ZERO, py=_call(name, 1), twin=twin,
+        library=Library(llvm=name, libdevice=name),
+        built_in=BuiltIn(doc, "x", lambda x: float(twin(x)), "float", of_floats=True),
+    )  # fmt: skip
+
+
+def _half_away(x: Any) -> Any:
+    whole = np.trunc(x)
+    return whole + np.copysign(type(x)(1), x) if abs(x - whole) >= 0.5 else whole
+
+
+def _comparison(name: str, sign: str, mirrored: str, negated: str) -> OpDef:
+    return OpDef(
+        name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}", optional={"range_step": bool},
+        fold=getattr(operator, name), comparison=Comparison(sign, mirrored, negated), commutative=mirrored == name,
+    )  # fmt: skip
+
+
+def _bitwise(name: str, sign: str, fold: Callable[..., Any]) -> OpDef:
+    """On bools the eager logical operation."""
+    return OpDef(
+        name, "scalar", 2, same("bools or integers", kinds=BITS), diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}",
+        built_in=BuiltIn(f"a {sign} b.", "a, b", fold, name=f"bit_{name}"),
+        commutative=True, fold=fold, modular=True,
+    )  # fmt: skip
+
+
+def _shift(name: str, sign: str, host: Callable[..., Any]) -> OpDef:
+    return OpDef(
+        name, "scalar", 2, same("integers", kinds=INTEGER), diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}",
+        built_in=BuiltIn(f"a {sign} b.", "a, b", host, name=host.__name__), ways=3.0,
+    )  # fmt: skip
+
+
+def _question(name: str, doc: str, host: Callable[..., Any], twin: Callable[..., Any]) -> OpDef:
+    return OpDef(
+        name, "scalar", 1, _test, diff=Diff.ZERO, py=_call(name, 1), twin=twin,
+        built_in=BuiltIn(doc, "x", host, "bool", of_floats=True),
+    )  # fmt: skip
+
+
+ROWS: Final = (
+    OpDef("const", "scalar", 0, _const, diff=Diff.ZERO, attrs={"value": bool | int | float, "type": Scalar}, cost=0.0),
+    OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})", attrs={"to": Element}, linear=True),
+    OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True),
     OpDef(
-        "next_checkpoint",
-        "scalar",
-        3,
-        _next_checkpoint,
-        diff=Diff.INTERNAL,
+        "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}", optional={"reassoc": bool},
+        built_in=BuiltIn("a + b.", "a, b", operator.add), commutative=True, neutral=0, fold=operator.add,
+        modular=True, affine=True, linear=True, by_component=True,
+    ),
+    OpDef(
+        "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}", optional={"reassoc": bool},
+        built_in=BuiltIn("a - b.", "a, b", operator.sub), neutral=0, fold=operator.sub,
+        modular=True, affine=True, linear=True, by_component=True,
+    ),
+    OpDef(
+        "neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}",
+        built_in=BuiltIn("-x.", "x", operator.neg), fold=operator.neg,
+        modular=True, affine=True, linear=True, by_component=True,
+    ),
+    OpDef(
+        "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}",
+        built_in=BuiltIn("a * b.", "a, b", operator.mul), commutative=True, neutral=1, fold=operator.mul,
+        modular=True, affine=True, partials=("y", "x"),
+    ),
+    OpDef(
+        "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}",
+        built_in=BuiltIn("a / b.", "a, b", operator.truediv), cost=4.0, neutral=1, fold=operator.truediv,
+        partials=("1/y", "-r/y"), singular=DIVISOR,
+    ),
+    OpDef(
+        "floordiv", "scalar", 2, same("numbers", kinds=NUMERIC), diff=Diff.ZERO, py="floordiv({0}, {1})",
+        twin=np.floor_divide, built_in=BuiltIn("a // b, rounded down as in Python.", "a, b", operator.floordiv),
+        cost=6.0, ways=30.0, fold=operator.floordiv, divides=True,
+    ),
+    OpDef(
+        "mod", "scalar", 2, same("numbers", kinds=NUMERIC), py="mod({0}, {1})",
+        twin=np.remainder, built_in=BuiltIn("a % b, with the sign of b as in Python.", "a, b", operator.mod),
+        cost=6.0, ways=30.0, fold=operator.mod, divides=True,
+        partials=("1", "-floor(x/y)"), singular=Singular(((1.0, 0.0),)),
+    ),
+    OpDef(
+        "abs", "scalar", 1, same("a number", kinds=NUMERIC), py="abs({0})", twin=np.abs,
+        built_in=BuiltIn("Absolute value; of a vector, of each component.", "x", builtins.abs),
+        ways=3.0, least=0, partials=("sign(x)",),
+    ),
+    OpDef(
+        "sign", "scalar", 1, same("a signed number", kinds=SIGNED), diff=Diff.ZERO, py="sign({0})", twin=np.sign,
+        ways=4.0,
+    ),
+    OpDef(
+        "min", "scalar", 2, same("numbers", kinds=NUMERIC), py="min({0}, {1})",
+        built_in=BuiltIn(
+            "The smallest; of vectors, component by component; of one vector, its smallest component.",
+            "a, b, ...", builtins.min,
+        ),
+        ways=4.0, fold=builtins.min, chooses=True, linear=True,
+    ),
+    OpDef(
+        "max", "scalar", 2, same("numbers", kinds=NUMERIC), py="max({0}, {1})",
+        built_in=BuiltIn(
+            "The largest; of vectors, component by component; of one vector, its largest component.",
+            "a, b, ...", builtins.max,
+        ),
+        ways=4.0, fold=builtins.max, chooses=True, linear=True,
+    ),
+    OpDef(
+        "pow", "scalar", 2, same("floats", kinds=FLOATS), py="pow({0}, {1})", twin=np.power,
+        library=Library(libm="pow", libdevice="pow", fast="fast_pow"),
+        built_in=BuiltIn("x to the power y.", "x, y", builtins.pow, "float"),
+        cost=10.0, elementary=True, ways=math.inf,
+        partials=("0 if y == 0 else y*pow(x, y - 1)", "0 if x == 0 else r*log(x)"),
+        singular=Singular(((0.0, 0.5), (-1.0, 0.5)), guarded=True, operand=0),
+    ),
+    function(
+        "atan2", "The angle of the point (x, y).", math.atan2, np.arctan2,
+        "0 if abs(x) + abs(y) == 0 else y/(x*x + y*y)", "0 if abs(x) + abs(y) == 0 else -x/(x*x + y*y)",
+        singular=Singular(((1e-200, 1e-200),)), signature="y, x",
+    ),
+    OpDef(
+        "hypot", "scalar", 2, same("floats", kinds=FLOATS), py="hypot({0}, {1})",
+        twin=lambda x, y: np.sqrt(x * x + y * y),
+        built_in=BuiltIn("sqrt(x*x + y*y).", "x, y", math.hypot, "float", of_floats=True),
+        least=0, partials=("0 if r == 0 else x/r", "0 if r == 0 else y/r"),
+    ),
+    OpDef(
+        "copysign", "scalar", 2, same("floats", kinds=FLOATS), py="copysign({0}, {1})", twin=np.copysign,
+        library=Library(llvm="copysign", libdevice="copysign"),
+        built_in=BuiltIn("x with the sign of y.", "x, y", math.copysign, "float", of_floats=True),
+    ),
+    _root(
+        "sqrt", "Square root.", math.sqrt, np.sqrt, "0.5/r",
+        library=Library(llvm="sqrt", libdevice="sqrt"), cost=4.0, least=0,
+    ),
+    _root(
+        "rsqrt", "One over the square root.", lambda x: 1.0 / math.sqrt(x), lambda x: type(x)(1) / np.sqrt(x),
+        "-0.5*r/x", library=Library(libdevice="rsqrt"), cost=10.0,
+    ),
+    function(
+        "cbrt", "Cube root.", lambda x: float(np.cbrt(x)), np.cbrt, "1/(3*r*r)", singular=AT_ZERO,
+    ),
+    function(
+        "exp", "e to the power x.", math.exp, np.exp, "r", singular=OVERFLOWING, fast="fast_exp", least=0,
+    ),
+    function(
+        "exp2", "2 to the power x.", lambda x: 2.0**x, np.exp2, f"{LN2}*r", singular=OVERFLOWING, least=0,
+    ),
+    function("expm1", "exp(x) - 1, accurate near 0.", math.expm1, np.expm1, "r + 1", singular=OVERFLOWING),
+    function("log", "Natural logarithm.", math.log, np.log, "1/x", singular=AT_ZERO, fast="fast_log"),
+    function(
+        "log2", "Logarithm to base 2.", math.log2, np.log2, f"1/({LN2}*x)", singular=AT_ZERO, fast="fast_log2",
+    ),
+    function(
+        "log10", "Logarithm to base 10.", math.log10, np.log10, f"1/({LN10}*x)", singular=AT_ZERO, fast="fast_log10",
+    ),
+    function(
+        "log1p", "log(1 + x), accurate near 0.", math.log1p, np.log1p, "1/(1 + x)",
+        singular=Singular(((-1.0,),), guarded=True),
+    ),
+    function("sin", "Sine.", math.sin, np.sin, "cos(x)", singular=None),
+    function("cos", "Cosine.", math.cos, np.cos, "-sin(x)", singular=None),
+    function("tan", "Tangent.", math.tan, np.tan, "1 + r*r", singular=Singular(), fast="fast_tan"),  # huge near poles
+    function("asin", "Inverse sine.", math.asin, np.arcsin, "rsqrt((1 - x)*(1 + x))", singular=AT_ENDS),
+    function("acos", "Inverse cosine.", math.acos, np.arccos, "-rsqrt((1 - x)*(1 + x))", singular=AT_ENDS),
+    function("atan", "Inverse tangent.", math.atan, np.arctan, "1/(1 + x*x)", singular=None),
+    function("sinh", "Hyperbolic sine.", math.sinh, np.sinh, "cosh(x)", singular=OVERFLOWING),
+    function("cosh", "Hyperbolic cosine.", math.cosh, np.cosh, "sinh(x)", singular=OVERFLOWING, least=1),
+    function("tanh", "Hyperbolic tangent.", math.tanh, np.tanh, "(1 - r)*(1 + r)", singular=None),
+    function("asinh", "Inverse hyperbolic sine.", math.asinh, np.arcsinh, "rsqrt(1 + x*x)", singular=None),
+    function(
+        "acosh", "Inverse hyperbolic cosine.", math.acosh, np.arccosh, "rsqrt((x - 1)*(x + 1))", singular=AT_ENDS,
+    ),
+    function(
+        "atanh", "Inverse hyperbolic tangent.", math.atanh, np.arctanh, "1/((1 - x)*(1 + x))", singular=AT_ENDS,
+    ),
+    function("erf", "Error function.", math.erf, None, f"{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
+    function("erfc", "Complementary error function.", math.erfc, None, f"-{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
+    _rounding("floor", "The largest integer not above x, as a float.", np.floor),
+    _rounding("ceil", "The smallest integer not below x, as a float.", np.ceil),
+    _rounding("trunc", "x without its fraction, as a float.", np.trunc),
+    _rounding("round", "The nearest integer, halves away from zero, as a float.", _half_away),
+    _rounding("rint", "The nearest integer, halves to even, as a float.", np.rint),
+    _comparison("lt", "<", "gt", "ge"),
+    _comparison("le", "<=", "ge", "gt"),
+    _comparison("gt", ">", "lt", "le"),
+    _comparison("ge", ">=", "le", "lt"),
+    _comparison("eq", "==", "eq", "ne"),
+    _comparison("ne", "!=", "ne", "eq"),
+    _bitwise("and", "&", operator.and_),
+    _bitwise("or", "|", operator.or_),
+    _bitwise("xor", "^", operator.xor),
+    OpDef(
+        "not", "scalar", 1, same("a bool", kinds=frozenset({Kind.BOOL})), diff=Diff.ZERO, py="not {0}",
+        built_in=BuiltIn("Logical not.", "x", operator.not_, name="unot"), fold=operator.not_,
+    ),
+    OpDef(
+        "invert", "scalar", 1, same("an integer", kinds=INTEGER), diff=Diff.ZERO, py="~{0}",
+        built_in=BuiltIn("Bitwise complement of an integer.", "x", operator.invert), modular=True,
+    ),
+    _shift("shl", "<<", operator.lshift),
+    _shift("shr", ">>", operator.rshift),
+    _question("isnan", "Whether x is not a number.", math.isnan, np.isnan),
+    _question("isinf", "Whether x is infinite.", math.isinf, np.isinf),
+    _question("isfinite", "Whether x is neither infinite nor not a number.", math.isfinite, np.isfinite),
+    # Checkpoint schedule: where the next snapshot goes on the way from iteration {0} to {1} with {2} free slots.
+    OpDef(
+        "next_checkpoint", "scalar", 3, _next_checkpoint, diff=Diff.INTERNAL,
         py="next_checkpoint({0}, {1}, {2})",
-    )
-)
+    ),
+)  # fmt: skip

@@ -27,7 +27,7 @@ from diffkern.ir.types import (
     Vec,
     value_type,
 )
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -250,7 +250,7 @@ def components(t: Tile) -> int:
     return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1
 
 
-for _row in (
+ROWS = (
     # Every element is the operand. threads: what each of so many threads has as its operand
     OpDef("tile_fill", "tile", 1, _fill, attrs={"type": Tile}, optional={"threads": int}),
     # (*operands): tiles of one shape and values that are the same for all elements. dtypes: of the results. indexed:
@@ -288,5 +288,4 @@ for _row in (
     OpDef("tile_cholesky", "tile", 1, _cholesky),  # lower factor; reads the lower triangle
     # (matrix, columns): solves with one triangle of the matrix or of its transpose
     OpDef("tile_triangular_solve", "tile", 2, _triangular_solve, attrs={"lower": bool, "trans": bool}),
-):  # fmt: skip
-    register(_row)
+)  # fmt: skip

@@ -12,9 +12,8 @@ from typing import Any
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ops.memory import WRITES
-from diffkern.ops.table import Effect, lookup
-
-_COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 
 def written_arrays(region: Region) -> set[Value]:
@@ -35,14 +34,14 @@ def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
     def key(op: Op) -> Hashable | None:
         if op.regions:
             return None
-        effect = lookup(op.name).effect
-        if effect is Effect.READ:
+        row = lookup(op.name)
+        if row.effect is Effect.READ:
             if not loads or op.operands[0] in written:
                 return None
-        elif effect is not Effect.PURE:
+        elif row.effect is not Effect.PURE:
             return None
         operands = tuple(mapping.get(v, v) for v in op.operands)
-        if op.name in _COMMUTATIVE:
+        if row.commutative:
             operands = tuple(sorted(operands, key=id))  # only the grouping matters, not the order
         attrs = tuple(sorted((k, freeze(v)) for k, v in op.attrs.items()))
         return (op.name, operands, attrs, tuple(r.type for r in op.results))

@@ -8,31 +8,13 @@ code and loops that make no trip become their initial values.
 from __future__ import annotations
 
 import ctypes
-import operator
-from collections.abc import Callable
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar
+from diffkern.ops.table import lookup
 
 Number = bool | int | float
-
-_ARITHMETIC: dict[str, Callable[[Number, Number], Number]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "min": min,
-    "max": max,
-}
-_COMPARE: dict[str, Callable[[Number, Number], bool]] = {
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
-_LOGIC: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
 def rounded(value: float, t: Scalar) -> float:
@@ -121,24 +103,25 @@ class _Folder:
         if not isinstance(t, Scalar):
             return self.composite(op, values)
         if values and all(v is not None for v in values):
-            return self.constant(op.name, [v for v in values if v is not None], t, op)
+            return _constant(op.name, [v for v in values if v is not None], t)
         if len(values) == 2:
             return self.identity(op, values[0], values[1])
         return None
 
     def composite(self, op: Op, values: list[Number | None]) -> Value | None:
-        if op.name in ("scale", "unscale") and values[1] == 1:
-            return op.operands[0]
-        return None
+        neutral = lookup(op.name).neutral
+        return op.operands[0] if neutral is not None and values[1] == neutral else None
 
     def identity(self, op: Op, a: Number | None, b: Number | None) -> Value | None:
         x, y = op.operands
         t = op.results[0].type
-        exact = isinstance(t, Scalar) and not t.is_float
-        if op.name == "mul" and b == 1 or op.name == "div" and b == 1 or exact and op.name in ("add", "sub") and b == 0:
-            return x
-        if op.name == "mul" and a == 1 or exact and op.name == "add" and a == 0:
-            return y
+        row = lookup(op.name)
+        # A float plus 0 is another one where it is -0.
+        if row.neutral is not None and (row.neutral == 1 or isinstance(t, Scalar) and not t.is_float):
+            if b == row.neutral:
+                return x
+            if a == row.neutral and row.commutative:
+                return y
         if t.kind is Kind.BOOL if isinstance(t, Scalar) else False:
             for known, other in ((a, y), (b, x)):
                 if known is not None and op.name == "and":
@@ -147,29 +130,23 @@ class _Folder:
                     return (x if known is a else y) if known else other
         return None
 
-    def constant(self, name: str, values: list[Number], t: Scalar, op: Op) -> Number | None:
-        if name in _COMPARE and len(values) == 2:
-            return bool(_COMPARE[name](values[0], values[1]))
-        if name == "not":
-            return not values[0]
-        if name in _LOGIC and t.kind is not Kind.FLOAT:
-            bits = _LOGIC[name](int(values[0]), int(values[1]))
-            return bool(bits) if t.kind is Kind.BOOL else wrap_integer(bits, t)
-        if name == "cast":
-            return _cast(values[0], t)
-        if t.kind is Kind.BOOL or any(isinstance(v, float) and v != v for v in values):
-            return None
-        if name == "neg":
-            return -values[0] if t.is_float else wrap_integer(-int(values[0]), t)
-        if name == "div":
-            return rounded(float(values[0]) / float(values[1]), t) if values[1] != 0 else None
-        if name in ("floordiv", "mod") and t.is_integer and values[1] != 0:
-            a, b = int(values[0]), int(values[1])
-            return wrap_integer(a // b if name == "floordiv" else a % b, t)
-        if name in _ARITHMETIC:
-            out = _ARITHMETIC[name](values[0], values[1])
-            return rounded(out, t) if t.is_float else wrap_integer(int(out), t)
+
+def _constant(name: str, values: list[Number], t: Scalar) -> Number | None:
+    """The value of an operation on constants, if it is known here."""
+    if name == "cast":
+        return _cast(values[0], t)
+    row = lookup(name)
+    if row.fold is None or (row.divides and t.is_float):
         return None
+    if t.kind is Kind.BOOL:
+        return bool(row.fold(*values))
+    if any(isinstance(v, float) and v != v for v in values):
+        return None
+    try:
+        value: Number = row.fold(*values)
+    except ZeroDivisionError:
+        return None
+    return rounded(value, t) if t.is_float else wrap_integer(int(value), t)
 
 
 def _cast(value: Number, t: Scalar) -> Number | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Scalar
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 
 def hoist_integers(fn: Function) -> Function:

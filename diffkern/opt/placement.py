@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, is_shared
 from diffkern.ops.memory import WRITES
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 __all__ = ["Placement", "place"]
 

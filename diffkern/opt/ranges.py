@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar
+from diffkern.ops.table import lookup
 
 
 class Facts(dict[Value, int]):
@@ -31,11 +32,9 @@ class Facts(dict[Value, int]):
         return copy
 
 
-_MIRROR = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _REFINED = frozenset({"add", "sub", "mul", "min", "max"})
 _DEPTH = 6
 _LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
-_NEGATE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
 def clear_wraps(fn: Function, *, bounds: bool = False) -> Function:
@@ -171,8 +170,6 @@ class _Ranges:
         match op.name:
             case "const":
                 return int(op.attrs["value"])
-            case "tid" | "shape" | "block_dim" | "block_thread" | "block_index" | "extent":
-                return 0
             case "cast":
                 return low(0) if _keeps_value(op) else None
             case "add" | "mul" | "min" | "max" | "floordiv" | "and" | "or" | "xor" | "shr" | "sub":
@@ -189,8 +186,8 @@ class _Ranges:
             case "load" | "atomic":
                 t = op.result.type
                 return 0 if isinstance(t, Scalar) and t.kind is Kind.UINT else None
-            case _:
-                return None
+            case name:
+                return lookup(name).least
 
     def arithmetic(self, op: Op, a: int | None, b: int | None, facts: Facts, *, exact: bool) -> int | None:
         """The bound of an operation on values with the bounds ``a`` and ``b``."""
@@ -311,11 +308,12 @@ class _Ranges:
                 self.assume(v, truth, facts)
         elif op.name == "if" and len(op.results) == 1:
             self.assume_branches(op, truth, facts)
-        elif op.name in _MIRROR:
-            name = op.name if truth else _NEGATE[op.name]
+        elif (comparison := lookup(op.name).comparison) is not None:
             a, b = op.operands
-            self.compare(name, a, b, facts)
-            self.compare(_MIRROR[name], b, a, facts)
+            mirrored = lookup(comparison.mirrored).comparison
+            assert mirrored is not None
+            self.compare(op.name if truth else comparison.negated, a, b, facts)
+            self.compare(comparison.mirrored if truth else mirrored.negated, b, a, facts)
 
     def assume_branches(self, op: Op, truth: bool, facts: Facts) -> None:
         """A short-circuit ``and``/``or``: an if that yields a constant on the side not evaluated."""

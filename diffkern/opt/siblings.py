@@ -12,7 +12,8 @@ from collections.abc import Hashable
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Mat, Scalar, Vec
-from diffkern.ops.table import Effect, lookup
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
 from diffkern.opt.dce import has_effect
 

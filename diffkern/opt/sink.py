@@ -20,17 +20,9 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import is_differentiable
-from diffkern.ops.table import Diff, Effect, lookup
+from diffkern.ops.row import Diff, Effect
+from diffkern.ops.table import lookup
 
-SINGULAR = frozenset({
-    "div", "mod", "pow", "atan2", "sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-    "tan", "asin", "acos", "sinh", "cosh", "acosh", "atanh", "unscale", "cw_div", "length", "normalize", "inverse",
-})  # fmt: skip
-LINEAR = frozenset({
-    "add", "sub", "neg", "cast", "select", "min", "max", "construct", "extract", "insert", "extract_dyn", "insert_dyn",
-    "transpose", "trace",
-})  # fmt: skip
-"""Operations whose rules multiply the cotangent by nothing but 1, -1 and 0."""
 MAX_CONE = 64
 
 
@@ -120,9 +112,10 @@ class _Sinker:
 
 def _guard(cone: list[Op]) -> None:
     for op in cone:
-        if lookup(op.name).diff is Diff.RULE and op.name not in LINEAR:
+        row = lookup(op.name)
+        if row.diff is Diff.RULE and not row.linear:
             op.attrs = {**op.attrs, "guarded": True}
 
 
 def _singular(cone: list[Op]) -> bool:
-    return any(op.name in SINGULAR for op in cone)
+    return any(lookup(op.name).singular for op in cone)

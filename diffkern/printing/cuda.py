@@ -38,8 +38,9 @@ from diffkern.ir.types import (
 from diffkern.lower.cuda_form import cuda_form
 from diffkern.lower.cuda_plan import Update, cuda_plan, summed_type
 from diffkern.lower.tiles.block import SHARED_BYTES
+from diffkern.ops.table import lookup
 from diffkern.printing import prims
-from diffkern.printing.expression import ATOM, PRECEDENCE, Expr, literal
+from diffkern.printing.expression import ATOM, PRODUCT, Expr, literal
 from diffkern.printing.names import Names
 from diffkern.printing.python import Writer, function_name, import_lines
 
@@ -49,9 +50,6 @@ LIBRARY = "diffkern.targets.cuda.device_library"
 MAX_THREADS = 1024
 """Threads of the largest block: the size of the array in which a block adds up."""
 
-_WRAPS = frozenset({"add", "sub", "mul", "neg", "and", "or", "xor", "invert"})
-"""Integer operations whose low bits depend on the low bits of the operands alone."""
-_KEEPS_TYPE = frozenset({"min", "max", "select", "const"})
 _ATOM = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
 _RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {
     "cuda",
@@ -227,7 +225,7 @@ class _CudaWriter(Writer):
             case "block_thread":
                 return self.wrapped(INT32, Expr("cuda.threadIdx.x"))
             case "block_index":
-                return self.wrapped(INT32, Expr("flat // cuda.blockDim.x", PRECEDENCE["mul"]))
+                return self.wrapped(INT32, Expr("flat // cuda.blockDim.x", PRODUCT))
             case "shape":
                 length = Expr(f"{self.exprs[op.operands[0]].text}.shape[{op.attrs['axis']}]", reads=self.reads(op))
                 return self.wrapped(INT32, length)
@@ -280,13 +278,14 @@ class _CudaWriter(Writer):
 
     def formula(self, op: Op) -> Expr:
         t = op.result.type
-        integer = isinstance(t, Scalar) and t.is_integer and t.bits < 64 and op.name not in _KEEPS_TYPE
+        row = lookup(op.name)
+        integer = isinstance(t, Scalar) and t.is_integer and t.bits < 64 and not row.chooses
         if not integer:
             e = super().formula(op)
             return Expr(e.text, e.precedence, e.literal, e.reads, e.update, e.negated)
         assert isinstance(t, Scalar)
         held = {v: self.exprs[v] for v in op.operands}
-        if op.name in _WRAPS:
+        if row.modular:
             self.exprs.update({v: e.bare or e for v, e in held.items()})
         e = super().formula(op)
         self.exprs.update(held)

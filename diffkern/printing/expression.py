@@ -12,13 +12,24 @@ from diffkern.ir.types import BOOL, FLOAT32, Scalar
 ATOM = 20
 """How tightly names, calls and subscripts bind."""
 
-PRECEDENCE = {
-    "add": 9, "sub": 9, "mul": 10, "div": 10, "scale": 10, "unscale": 10, "neg": 11, "invert": 11, "not": 3,
-    "and": 7, "or": 5, "xor": 6, "shl": 8, "shr": 8, "lt": 4, "le": 4, "gt": 4, "ge": 4, "eq": 4, "ne": 4,
+NOT = 3
+COMPARED = 4
+PRODUCT = 10
+SIGNED = 11
+_BINARY = {
+    "<": COMPARED, "<=": COMPARED, ">": COMPARED, ">=": COMPARED, "==": COMPARED, "!=": COMPARED,
+    "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": PRODUCT, "/": PRODUCT,
 }  # fmt: skip
-AUGMENTED = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-KEEPS_OPERAND = frozenset({"select", "min", "max"})
-"""Operations that give back one of their operands: a bare literal would stay a bare Python number."""
+_UNARY = {"not ": NOT, "-": SIGNED, "~": SIGNED}
+
+
+def sign_of(spelling: str) -> tuple[str, int]:
+    """The operator in the Python spelling of an operation, or "" for a call, and how tightly it binds."""
+    if spelling.startswith("{0} "):
+        sign = spelling.split()[1]
+        return sign, _BINARY[sign]
+    sign = spelling.partition("{")[0]
+    return (sign, _UNARY[sign]) if sign in _UNARY else ("", ATOM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,7 @@ def literal(t: Scalar, value: float) -> Expr:
         text = ("-" if value < 0 else "") + ("nan" if math.isnan(value) else "inf")
     else:
         text = _float_text(t, float(value))
-    return Expr(text, ATOM if text[0] != "-" else PRECEDENCE["neg"], literal=t)
+    return Expr(text, ATOM if text[0] != "-" else SIGNED, literal=t)
 
 
 def _float_text(t: Scalar, value: float) -> str:

@@ -15,51 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.ops.table import all_ops as _all_ops
+
 bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float32, float64 = np.float32, np.float64
 inf, nan = math.inf, math.nan
 
-sqrt, cbrt, exp, exp2, expm1 = np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1
-log, log2, log10, log1p = np.log, np.log2, np.log10, np.log1p
-sin, cos, tan, asin, acos, atan = np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan
-sinh, cosh, tanh, asinh, acosh, atanh = np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh
-pow, atan2, copysign = np.power, np.arctan2, np.copysign  # noqa: A001  the generated code's names
-floor, ceil, trunc, rint = np.floor, np.ceil, np.trunc, np.rint
-isnan, isinf, isfinite = np.isnan, np.isinf, np.isfinite
-abs = np.abs  # noqa: A001
-
-
-def rsqrt(x: Any) -> Any:
-    """``1 / sqrt(x)``."""
-    return type(x)(1) / np.sqrt(x)
-
-
-def hypot(x: Any, y: Any) -> Any:
-    """``sqrt(x * x + y * y)``."""
-    return np.sqrt(x * x + y * y)
-
-
-def erf(x: Any) -> Any:
-    """The error function, computed in double precision."""
-    return type(x)(math.erf(x))
-
-
-def erfc(x: Any) -> Any:
-    """The complementary error function, computed in double precision."""
-    return type(x)(math.erfc(x))
-
-
-def round(x: Any) -> Any:  # noqa: A001
-    """To the nearest integer, halves away from zero."""
-    whole = np.trunc(x)
-    return whole + np.copysign(type(x)(1), x) if builtins.abs(x - whole) >= 0.5 else whole
-
-
-def sign(x: Any) -> Any:
-    """-1, 0 or 1; NaN for NaN."""
-    return np.sign(x)
+# What a row of the operation table says: NumPy's function, or one line.
+globals().update({_name: _row.twin for _name, _row in _all_ops().items() if _row.twin is not None})
 
 
 def min(a: Any, b: Any) -> Any:  # noqa: A001
@@ -70,16 +35,6 @@ def min(a: Any, b: Any) -> Any:  # noqa: A001
 def max(a: Any, b: Any) -> Any:  # noqa: A001
     """The larger; the first of equals; NaN if either is NaN."""
     return a if a >= b or a != a else b
-
-
-def floordiv(a: Any, b: Any) -> Any:
-    """Python's ``//``; an integer over 0 is 0."""
-    return np.floor_divide(a, b)
-
-
-def mod(a: Any, b: Any) -> Any:
-    """Python's ``%``; an integer modulo 0 is 0."""
-    return np.remainder(a, b)
 
 
 def select(cond: Any, a: Any, b: Any) -> Any:
@@ -151,16 +106,6 @@ def insert(v: Any, value: Any, index: Any) -> Any:
     return out
 
 
-def cw_mul(a: Any, b: Any) -> Any:
-    """Component by component."""
-    return a * b
-
-
-def cw_div(a: Any, b: Any) -> Any:
-    """Component by component."""
-    return a / b
-
-
 def _sum(terms: Any) -> Any:
     """In the order of the components, as the compiled code adds."""
     total = None
@@ -209,11 +154,6 @@ def matvec(m: Any, v: Any) -> Any:
 def vecmat(v: Any, m: Any) -> Any:
     """Row times matrix."""
     return np.array([dot(v, m[:, c]) for c in range(m.shape[1])], v.dtype)
-
-
-def outer(a: Any, b: Any) -> Any:
-    """Column times row."""
-    return np.outer(a, b)
 
 
 def transpose(m: Any) -> Any:

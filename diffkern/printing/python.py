@@ -18,7 +18,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ops.table import lookup
 from diffkern.printing import prims, tiles
-from diffkern.printing.expression import ATOM, AUGMENTED, KEEPS_OPERAND, PRECEDENCE, Expr, literal
+from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
 from diffkern.printing.layout import Plan, plan
 from diffkern.printing.names import Names
 
@@ -287,25 +287,27 @@ class Writer:
 
     def formula(self, op: Op) -> Expr:
         """An op spelled by its row of the operation table."""
-        spelling, precedence = lookup(op.name).py, PRECEDENCE.get(op.name, ATOM)
+        row = lookup(op.name)
+        spelling, (sign, precedence) = row.py, sign_of(row.py)
         all_literal = all(self.exprs[v].literal is not None for v in op.operands)
         operands = []
         for k, v in enumerate(op.operands):
-            keep = op.name in KEEPS_OPERAND or (all_literal and (k == 0 or precedence == ATOM))
+            # A bare literal that is the result would stay a bare Python number.
+            keep = row.chooses or (all_literal and (k == 0 or precedence == ATOM))
             e = self.typed(v) if keep else self.exprs[v]
             if precedence == ATOM:
                 operands.append(e.text)
             else:
                 # Left to right without regrouping: the right operand needs parentheses at equal rank.
-                comparison = precedence == PRECEDENCE["eq"]
-                operands.append(e.within(precedence + (1 if k or comparison else 0)))
+                operands.append(e.within(precedence + (1 if k or precedence == COMPARED else 0)))
         text = spelling.format(*operands)
         if precedence == ATOM:
             self.prim(spelling.partition("(")[0])
         update = None
-        if op.name in AUGMENTED and isinstance(op.result.type, Scalar):  # in place, an array would change for all
+        # In place, an array would change for all.
+        if len(op.operands) == 2 and sign in ("+", "-", "*", "/") and isinstance(op.result.type, Scalar):
             left, right = (self.exprs[v].text for v in op.operands)
-            update = (left, AUGMENTED[op.name], right)
+            update = (left, sign, right)
         negated = self.exprs[op.operands[0]].text if op.name == "neg" else None
         return Expr(text, precedence, reads=self.reads(op), update=update, negated=negated)
 
@@ -448,7 +450,7 @@ class Writer:
             del self.lines[middle:]
         elif self.lines[head:middle] == nothing:
             del self.lines[head : middle + 1]
-            self.lines[head - 1] = f"{'    ' * self.depth}if not {cond.within(PRECEDENCE['not'] + 1)}:"
+            self.lines[head - 1] = f"{'    ' * self.depth}if not {cond.within(NOT + 1)}:"
         self.holder = held
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)

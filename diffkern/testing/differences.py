@@ -7,7 +7,7 @@ smaller steps are tried, and in the end the point is called a kink.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,12 +99,25 @@ class Differences:
         with np.errstate(all="ignore"):
             return float(sum(np.sum(w * (after[i] - self._base[i])) for i, w in self._weights.items()))
 
-    def along(self, direction: Direction, scale: float = 1.0) -> Estimate:
-        """The derivative along a direction; `scale` is the size of the numbers it changes."""
+    def along(
+        self, direction: Direction, scale: float = 1.0, agrees: Callable[[Estimate], bool] | None = None
+    ) -> Estimate:
+        """The derivative along a direction.
+
+        Parameters
+        ----------
+        direction
+            What changes.
+        scale
+            The size of the numbers that it changes.
+        agrees
+            Whether an estimate is the one expected. If not, smaller steps are tried: a slight kink within a step looks
+            smooth, and the smallest step decides.
+        """
         estimate = Estimate(float("nan"), float("inf"), True, float("nan"), float("nan"))
         for shrink in _SHRINK:
             estimate = self._with_step(direction, self._eps * shrink * max(1.0, scale))
-            if not estimate.kink:
+            if not estimate.kink and (agrees is None or agrees(estimate)):
                 break
         return estimate
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from llvmlite import ir
 
 from diffkern.interrupts import interruptible
+from diffkern.ops.table import lookup
 from diffkern.vecmath import error_function, explog, hyper, inverse, trig
 from diffkern.vecmath.emitter import Formula, Kind, Value
 from diffkern.vecmath.llvm_emitter import LLVMEmitter, vector_type
@@ -22,31 +23,31 @@ from diffkern.vecmath.numpy_emitter import NumpyEmitter
 
 DType = Literal["float32", "float64"]
 
-FORMULAS: dict[str, tuple[Formula, int]] = {
-    "sin": (trig.sin, 1),
-    "cos": (trig.cos, 1),
-    "tan": (trig.tan, 1),
-    "exp": (explog.exp, 1),
-    "exp2": (explog.exp2, 1),
-    "expm1": (explog.expm1, 1),
-    "log": (explog.log, 1),
-    "log2": (explog.log2, 1),
-    "log10": (explog.log10, 1),
-    "log1p": (explog.log1p, 1),
-    "pow": (explog.power, 2),
-    "cbrt": (explog.cbrt, 1),
-    "sinh": (hyper.sinh, 1),
-    "cosh": (hyper.cosh, 1),
-    "tanh": (hyper.tanh, 1),
-    "asinh": (hyper.asinh, 1),
-    "acosh": (hyper.acosh, 1),
-    "atanh": (hyper.atanh, 1),
-    "asin": (inverse.asin, 1),
-    "acos": (inverse.acos, 1),
-    "atan": (inverse.atan, 1),
-    "atan2": (inverse.atan2, 2),
-    "erf": (error_function.erf, 1),
-    "erfc": (error_function.erfc, 1),
+FORMULAS: dict[str, Formula] = {
+    "sin": trig.sin,
+    "cos": trig.cos,
+    "tan": trig.tan,
+    "exp": explog.exp,
+    "exp2": explog.exp2,
+    "expm1": explog.expm1,
+    "log": explog.log,
+    "log2": explog.log2,
+    "log10": explog.log10,
+    "log1p": explog.log1p,
+    "pow": explog.power,
+    "cbrt": explog.cbrt,
+    "sinh": hyper.sinh,
+    "cosh": hyper.cosh,
+    "tanh": hyper.tanh,
+    "asinh": hyper.asinh,
+    "acosh": hyper.acosh,
+    "atanh": hyper.atanh,
+    "asin": inverse.asin,
+    "acos": inverse.acos,
+    "atan": inverse.atan,
+    "atan2": inverse.atan2,
+    "erf": error_function.erf,
+    "erfc": error_function.erfc,
 }
 NAMES: frozenset[str] = frozenset(FORMULAS)
 """The functions that :func:`declare` and :func:`evaluate` know."""
@@ -83,7 +84,7 @@ def evaluate(name: str, *args: npt.ArrayLike) -> npt.NDArray[Any]:
         raise ValueError(f"{name}: the arguments have different dtypes, {[a.dtype.name for a in arrays]}")
     emitter = NumpyEmitter(_evaluate_out_of_line)
     with np.errstate(all="ignore"):
-        result = FORMULAS[name][0](*(Value(emitter, kind, a) for a in arrays))
+        result = FORMULAS[name](*(Value(emitter, kind, a) for a in arrays))
     return np.asarray(result.raw)
 
 
@@ -140,10 +141,9 @@ def declare(
     kind = _kind_of(name, dtype)
     if lanes < 1:
         raise ValueError(f"lanes must be at least 1, not {lanes}")
-    formula, arity = FORMULAS[name]
     full = f"dkm.{name}.{kind}" + ("" if lanes == 1 else f".v{lanes}")
     has_fma = host_has_fma() if fma is None else fma
-    return _define(module, full, formula, arity, kind, lanes, has_fma, "alwaysinline", masked)
+    return _define(module, full, FORMULAS[name], lookup(name).arity or 0, kind, lanes, has_fma, "alwaysinline", masked)
 
 
 def _define(

@@ -215,6 +215,35 @@ def test_multiprocessing_by_fork(tmp_path):
     )
 
 
+def test_a_fork_waits_for_what_another_thread_does_in_llvm(tmp_path):
+    run(
+        tmp_path,
+        """
+        scale[1000](x, 3.0, y)
+        from diffkern.llvm_lock import llvm_lock
+
+        inside, left = threading.Event(), threading.Event()
+
+        def compiles():
+            with llvm_lock():
+                inside.set()
+                time.sleep(0.5)
+                left.set()
+
+        def work():
+            assert left.is_set()
+            with llvm_lock():
+                pass
+
+        thread = threading.Thread(target=compiles)
+        thread.start()
+        assert inside.wait(60)
+        in_child(work)
+        thread.join()
+        """,
+    )
+
+
 def test_a_gpu_that_was_used_is_refused_in_the_child(tmp_path):
     run(
         tmp_path,

@@ -86,7 +86,7 @@ FAULTS = [
     Fault("loads are shared across stores",
           edit(cse, "eliminate_common", "written = written_arrays(fn.body) if loads else set()", "written = set()")),
     Fault("computations stay outside of the branches that use them",
-          edit(sink, "_singular", "any(op.name in SINGULAR for op in cone)", "False")),
+          edit(sink, "_singular", "any(lookup(op.name).singular for op in cone)", "False")),
     Fault("the last trip of an unrolled loop is missing",
           edit(unroll, "_Unroller.expand", "for i in trips:", "for i in trips[:-1]:")),
     Fault("an if without live results loses its stores",

@@ -1,8 +1,4 @@
-"""Derivatives of scalar operations.
-
-Conventions at kinks and ends of domains (also stated in the documentation): ``abs`` has derivative 0 at 0; ties of
-``min`` and ``max`` go to the first argument; ``d(x**p)/dx`` is 0 for p = 0 and ``d(x**p)/dp`` is 0 at x = 0.
-"""
+"""Derivatives of scalar operations: the formulas of their rows, and the few that are no formula."""
 
 from __future__ import annotations
 
@@ -13,45 +9,7 @@ from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import Scalar, is_differentiable
-
-LN2 = "0.6931471805599453"
-LN10 = "2.302585092994046"
-TWO_OVER_SQRT_PI = "1.1283791670955126"
-
-# operation: one partial derivative per operand, in the operands x, y and the result r
-FORMULAS: dict[str, tuple[str, ...]] = {
-    "mul": ("y", "x"),
-    "div": ("1/y", "-r/y"),
-    "mod": ("1", "-floor(x/y)"),
-    "abs": ("sign(x)",),
-    "pow": ("0 if y == 0 else y*pow(x, y - 1)", "0 if x == 0 else r*log(x)"),
-    "atan2": ("0 if abs(x) + abs(y) == 0 else y/(x*x + y*y)", "0 if abs(x) + abs(y) == 0 else -x/(x*x + y*y)"),
-    "hypot": ("0 if r == 0 else x/r", "0 if r == 0 else y/r"),
-    "sqrt": ("0.5/r",),
-    "rsqrt": ("-0.5*r/x",),
-    "cbrt": ("1/(3*r*r)",),
-    "exp": ("r",),
-    "exp2": (f"{LN2}*r",),
-    "expm1": ("r + 1",),
-    "log": ("1/x",),
-    "log2": (f"1/({LN2}*x)",),
-    "log10": (f"1/({LN10}*x)",),
-    "log1p": ("1/(1 + x)",),
-    "sin": ("cos(x)",),
-    "cos": ("-sin(x)",),
-    "tan": ("1 + r*r",),
-    "asin": ("rsqrt((1 - x)*(1 + x))",),
-    "acos": ("-rsqrt((1 - x)*(1 + x))",),
-    "atan": ("1/(1 + x*x)",),
-    "sinh": ("cosh(x)",),
-    "cosh": ("sinh(x)",),
-    "tanh": ("(1 - r)*(1 + r)",),
-    "asinh": ("rsqrt(1 + x*x)",),
-    "acosh": ("rsqrt((x - 1)*(x + 1))",),
-    "atanh": ("1/((1 - x)*(1 + x))",),
-    "erf": (f"{TWO_OVER_SQRT_PI}*exp(-x*x)",),
-    "erfc": (f"-{TWO_OVER_SQRT_PI}*exp(-x*x)",),
-}
+from diffkern.ops.table import all_ops
 
 
 def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:
@@ -137,5 +95,5 @@ SCALAR_RULES: dict[str, Rule] = {
     "select": _select,
     "cast": _cast,
     "copysign": _copysign,
-    **{name: _formula_rule(tuple(map(Formula, partials))) for name, partials in FORMULAS.items()},
+    **{name: _formula_rule(tuple(map(Formula, row.partials))) for name, row in all_ops().items() if row.partials},
 }

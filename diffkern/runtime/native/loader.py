@@ -18,8 +18,8 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from diffkern.forks import free_in_child
 from diffkern.interrupts import interruptible
+from diffkern.llvm_lock import llvm_lock
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
 __all__ = [
@@ -53,7 +53,7 @@ enough; a name must also resolve in the running process."""
 
 _lock = threading.RLock()
 _forking = threading.local()
-_PATIENCE_S = 10.0  # how long a fork waits for another thread that loads
+_PATIENCE_S = 60.0  # how long a fork waits for another thread that loads or compiles
 _linker: Any = None
 _names = itertools.count()
 _resolved: dict[str, int] = {}
@@ -206,10 +206,6 @@ def _binding() -> Any:
     if _llvm is None:
         import llvmlite.binding
 
-        # llvmlite takes a lock of its own around each call, for as long as a whole compilation.
-        own = getattr(getattr(llvmlite.binding.ffi.lib, "_lock", None), "_lock", None)
-        if own is not None:
-            free_in_child(own)
         llvmlite.binding.initialize_native_target()
         llvmlite.binding.initialize_native_asmprinter()
         if sys.platform == "win32":
@@ -250,20 +246,21 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _before_fork() -> None:
-    # Nobody loads while the process forks: the child would find LLVM's memory in the middle of a change.
-    _forking.holds = _lock.acquire(timeout=_PATIENCE_S)
+    # Nobody loads or compiles while the process forks: the child would find LLVM's memory in the middle of a change.
+    _forking.held = {lock for lock in (_lock, llvm_lock()) if lock is not None and lock.acquire(timeout=_PATIENCE_S)}
 
 
 def _after_fork() -> None:
-    if _forking.holds:
-        _lock.release()
+    for lock in _forking.held:
+        lock.release()
 
 
 def _after_fork_in_child() -> None:
-    if _forking.holds:
-        _lock.release()
-    else:
-        _lock._at_fork_reinit()  # type: ignore[attr-defined]  # what Python's own modules use
+    for lock in (_lock, llvm_lock()):
+        if lock in _forking.held:
+            lock.release()
+        elif lock is not None:
+            lock._at_fork_reinit()  # type: ignore[union-attr]  # what Python's own modules use
 
 
 if hasattr(os, "register_at_fork"):

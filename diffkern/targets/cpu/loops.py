@@ -8,11 +8,10 @@ whole kernel in it. A kernel of tiles is many loops one after the other, most of
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+from diffkern.ops.table import lookup
 
 __all__ = ["longest_loop"]
 
-_MATH = frozenset({*UNARY_MATH, *BINARY_MATH})
 _MATH_OPS = 20.0
 _UNROLLED = 4.0
 """Copies of its body that a loop of a few constant trips becomes."""
@@ -36,7 +35,7 @@ class _Search:
         for op in region.ops:
             if op.name == "const":
                 self.constants.add(op.result)
-            size += _MATH_OPS if op.name in _MATH else 1.0
+            size += _MATH_OPS if lookup(op.name).elementary else 1.0
             found = [self.region(sub) for sub in op.regions]
             inside = sum(count for count, _ in found)
             held = any(has for _, has in found)

@@ -41,38 +41,14 @@ class Machine:
 
     Attributes
     ----------
-    cpu, features
-        In LLVM's terms.
     llvm
         LLVM's description of it.
-    fma
-        Whether it has fused multiply-add instructions; None: as this machine.
+    isa
+        What the emitter must know of it.
     """
 
-    cpu: str
-    features: str
     llvm: Any
-    fma: bool | None = None
-
-    @property
-    def isa(self) -> Isa:
-        """What the emitter must know of it."""
-        triple = str(self.llvm.triple)
-        halves = (
-            self.cpu in ("x86-64-v3", "x86-64-v4")
-            or triple.startswith(("aarch64", "arm64"))
-            or "+f16c" in self.features.split(",")
-        )
-        layout = str(self.llvm.target_data)
-        return Isa(triple, layout, self.fma, halves, vector_bytes=self._vector_bytes)
-
-    @property
-    def _vector_bytes(self) -> int:
-        if self.cpu in ("x86-64-v3", "x86-64-v4"):
-            return 32
-        if "+avx512f" in self.features and self.cpu in _FULL_WIDTH:
-            return 64
-        return 32 if "+avx" in self.features.split(",") else 16
+    isa: Isa
 
 
 @functools.cache
@@ -96,23 +72,27 @@ def _named(level: Level) -> Machine:
         llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise CompileError(f"LLVM here cannot compile for {triple}: {error}") from error
-    made = _create_machine(triple, level.cpu, "")
-    return Machine(level.cpu, "", made, level.fma)
+    return _machine(triple, level.cpu, "", level.fma)
 
 
 def _native() -> Machine:
     triple, cpu, features = numba_target()
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
-    made = _create_machine(triple, cpu, features)
-    return Machine(cpu, features, made)
+    return _machine(triple, cpu, features, None)
 
 
-def _create_machine(triple: str, cpu: str, features: str) -> Any:
-    """LLVM's description of a processor, for code that is loaded into a process."""
+def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
+    """A machine for code that is loaded into a process."""
     relocation = "static" if triple.startswith("x86_64") else "default"
-    made = llvm.Target.from_triple(triple)
-    return made.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
+    described = llvm.Target.from_triple(triple)
+    made = described.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
+    has = features.split(",")
+    level = cpu in ("x86-64-v3", "x86-64-v4")
+    halves = level or triple.startswith(("aarch64", "arm64")) or "+f16c" in has
+    wide = "+avx512f" in has and cpu in _FULL_WIDTH
+    vector_bytes = 64 if wide else 32 if level or "+avx" in has else 16
+    return Machine(made, Isa(triple, str(made.target_data), fma, halves, vector_bytes=vector_bytes))
 
 
 def optimised_text(text: str, weight: int, t: Machine, questions: float = 0.0) -> str:

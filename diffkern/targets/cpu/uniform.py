@@ -23,17 +23,12 @@ from dataclasses import dataclass
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Scalar, is_differentiable
-from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+from diffkern.ops.table import lookup
 
 __all__ = ["MOST_QUESTIONS", "uniform_questions"]
 
 MOST_QUESTIONS = 20_000.0
 """How many may be asked: they take less than a tenth of a second."""
-
-_PLAIN = frozenset({"sqrt", "rsqrt"})
-_FUNCTIONS = frozenset((*BINARY_MATH, *UNARY_MATH)) - _PLAIN
-_WAYS = {"floordiv": 30.0, "mod": 30.0, "min": 4.0, "max": 4.0, "sign": 4.0, "abs": 3.0, "shl": 3.0, "shr": 3.0}
-"""Ways from the result of an op to an operand, where its code has more than one."""
 
 _MOST_TRIPS = 64.0
 
@@ -142,7 +137,8 @@ class _Search:
             self.constants.update(op.results)
             return
         shared, ways = self.share(op.operands)
-        ways = math.inf if op.name in _FUNCTIONS else ways * _WAYS.get(op.name, 1.0)
+        own = lookup(op.name).ways
+        ways = own if own == math.inf else ways * own
         for result in op.results:
             self.enter(result, self.differs(op, result), shared, ways)
 
@@ -152,7 +148,7 @@ class _Search:
             return self.moves(result)
         if op.name == "atomic":
             return True
-        if len(op.operands) == 1 or op.name in _FUNCTIONS:
+        if len(op.operands) == 1 or lookup(op.name).ways == math.inf:
             return any(v in self.own for v in op.operands)
         if op.name == "construct":
             return self.own.issuperset(op.operands)

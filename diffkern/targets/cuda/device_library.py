@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.forks import free_in_child
+from diffkern.ops.table import all_ops, lookup
 from diffkern.printing import prims
 
 bool_ = np.bool_
@@ -31,11 +32,10 @@ smaller, larger, magnitude = builtins.min, builtins.max, builtins.abs
 
 SATURATED = {f"saturated_{t.__name__}": t for t in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)}
 
-LIBDEVICE = (
-    "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "rsqrt", "floor", "ceil", "trunc",
-    "round", "rint", "pow", "atan2", "copysign",
-)  # fmt: skip
+LIBDEVICE = {
+    name: row.library.libdevice for name, row in all_ops().items() if row.library is not None and row.library.libdevice
+}
+"""The functions of libdevice that operations are."""
 
 
 def _module(name: str) -> Any:
@@ -45,7 +45,8 @@ def _module(name: str) -> Any:
 
 def _simulated() -> dict[str, Any]:
     """The pure Python twins."""
-    names: dict[str, Any] = {n: getattr(prims, n) for n in (*LIBDEVICE, *_PORTABLE, "abs", "sign", "irange")}
+    names: dict[str, Any] = {n: getattr(prims, n) for n in (*_PORTABLE, "abs", "sign", "irange")}
+    names.update({name: lookup(name).twin for name in LIBDEVICE})
     for name, to in SATURATED.items():
         names[name] = lambda x, to=to: prims.cast(x, to)
     names["from_bfloat16"] = lambda bits: (np.asarray(bits, np.uint32) << np.uint32(16)).view(np.float32)[()]
@@ -162,9 +163,9 @@ def _device() -> dict[str, Any]:
     cuda, libdevice, extending = (_module(n) for n in ("numba.cuda", "numba.cuda.libdevice", "numba.cuda.extending"))
     types, overload = cuda.types, extending.overload
 
-    def mathematics(name: str) -> Any:
+    def mathematics(name: str, arity: int | None) -> Any:
         """The function of libdevice for the type of the argument."""
-        shape = _binary if name in ("pow", "atan2", "copysign") else _unary
+        shape = _binary if arity == 2 else _unary
         stub = shape(None)
         choices = shape(getattr(libdevice, f"{name}f")), shape(getattr(libdevice, name))
         overload(stub, target="cuda")(shape(lambda x, *_: choices[x != types.float32]))
@@ -192,7 +193,7 @@ def _device() -> dict[str, Any]:
             return uint16((bits >> 16) | 0x40)
         return uint16((bits + ((bits >> 16) & 1) + 0x7FFF) >> 16)
 
-    names: dict[str, Any] = {name: mathematics(name) for name in LIBDEVICE}
+    names: dict[str, Any] = {name: mathematics(called, lookup(name).arity) for name, called in LIBDEVICE.items()}
     names.update({name: cuda.jit(device=True)(f) for name, f in _PORTABLE.items()})
     names.update({name: saturating(to) for name, to in SATURATED.items()})
     names["from_bfloat16"] = cuda.jit(device=True)(from_bfloat16)

@@ -7,7 +7,7 @@ from typing import Any
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import FLOAT32, Scalar
-from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+from diffkern.ops.table import lookup
 from diffkern.targets.cuda import elementary
 from diffkern.targets.cuda.registers import approximate, function
 from diffkern.targets.emit.scalars import ScalarEmitter
@@ -15,8 +15,6 @@ from diffkern.targets.emit.types import value_type
 
 PREFIX = "__nv_"
 """Start of the names of libdevice's functions."""
-
-_LIBDEVICE = frozenset({*UNARY_MATH, *BINARY_MATH}) - {"sqrt"}
 
 _OWN: Mapping[str, Callable[..., Any]] = {
     "div": elementary.divide,
@@ -29,8 +27,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
 """Functions of float32."""
 
 _FAST_INSTRUCTIONS = frozenset({"div", "sqrt", "rsqrt", "sin", "cos"})
-_FAST_LIBRARY: Mapping[str, str] = {name: f"fast_{name}" for name in ("tan", "exp", "log", "log2", "log10", "pow")}
-"""Approximations of float32 under ``fast_math``: instructions, and functions of libdevice."""
+"""Approximations of float32 under ``fast_math``; others are functions of libdevice."""
 
 
 class CudaScalars(ScalarEmitter):
@@ -39,16 +36,17 @@ class CudaScalars(ScalarEmitter):
     def emit(self, op: Op, args: list[Any]) -> Any:
         t = op.operands[0].type if op.operands else op.results[0].type
         assert isinstance(t, Scalar)
+        library = lookup(op.name).library
         if t == FLOAT32:
             if "fast" in self.flags:
                 if op.name in _FAST_INSTRUCTIONS:
                     return approximate(self.builder, op.name, *args)
-                if op.name in _FAST_LIBRARY:
-                    return self.library(_FAST_LIBRARY[op.name], t, args)
+                if library is not None and library.fast:
+                    return self.library(library.fast, t, args)
             if op.name in _OWN:
                 return _OWN[op.name](self.builder, *args)
-        if op.name in _LIBDEVICE:
-            return self.library(op.name, t, args)
+        if library is not None and library.libdevice and not library.llvm:
+            return self.library(library.libdevice, t, args)
         return ScalarEmitter.emit(self, op, args)
 
     def quotient(self, t: Scalar, x: Any, y: Any) -> Any:

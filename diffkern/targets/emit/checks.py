@@ -15,6 +15,7 @@ from llvmlite import ir
 from diffkern import abi
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import SHARED, Array, Scalar
+from diffkern.ops.table import lookup
 from diffkern.targets.emit.memory import ArrayRef, wrap_index
 from diffkern.targets.emit.types import I1, I64, PTR, VOID, Builder, i64
 
@@ -88,7 +89,7 @@ class Checks:
             return
         if op.attrs.get("range_step"):
             self._report_if(result, abi.ZERO_STEP, op)
-        elif op.name in ("floordiv", "mod") and _is_integer(op.operands[1]):
+        elif lookup(op.name).divides and _is_integer(op.operands[1]):
             self._report_zero(args[1], abi.ZERO_DIVISION, op)
 
     def step(self, op: Op, step: Any) -> None:

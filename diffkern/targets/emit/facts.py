@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from diffkern.analysis.sums import index_operands, invariant_values, needed_for, uniform_sums, used_values
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Kind, Scalar, Stack
+from diffkern.ops.table import lookup
 
 __all__ = ["ACCESSES", "Facts", "analyse", "index_operands", "invariant_ops", "stack_size", "used_values"]
 
 ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
 """The ops that touch an array element."""
-
-_CHAIN = frozenset({"add", "sub", "mul", "neg"})
 
 
 @dataclass(slots=True)
@@ -78,7 +77,7 @@ def _exact(ops: Iterable[Op]) -> set[Value]:
     for op in reversed(list(ops)):
         if op.name in ACCESSES:
             wanted.update(index_operands(op))
-        elif op.name in _CHAIN or op.name == "cast":
+        elif lookup(op.name).affine or op.name == "cast":
             (result,) = op.results
             if result in wanted and all(_is_signed(v) for v in (result, *op.operands)):
                 if op.name == "cast" and _bits(result) < _bits(op.operands[0]):

@@ -7,11 +7,10 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern import vecmath
+from diffkern.errors import CompileError
 from diffkern.ir.types import Scalar
+from diffkern.ops.table import lookup
 from diffkern.targets.emit.types import TargetModule, value_type
-
-# LLVM knows these as intrinsics: it folds and moves the calls, and lowers them to libm's functions.
-_INTRINSICS = frozenset({"exp", "exp2", "log", "log2", "log10", "sin", "cos", "pow"})
 
 
 def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
@@ -19,16 +18,15 @@ def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
     if name in vecmath.NAMES:
         fma = module.isa.fma if isinstance(module, TargetModule) else None
         return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", fma=fma, masked=True)
-    ty = value_type(t)
-    fnty = ir.FunctionType(ty, [ty] * (2 if name in ("pow", "atan2") else 1))
-    if name in _INTRINSICS:
-        return module.declare_intrinsic(f"llvm.{name}", [ty], fnty)
-    symbol = name if t.bits == 64 else f"{name}f"
+    row, ty = lookup(name), value_type(t)
+    if row.library is None or not row.library.libm:
+        raise CompileError(f"the C library has no function {name}")
+    symbol = row.library.libm if t.bits == 64 else f"{row.library.libm}f"
     known = module.globals.get(symbol)
     if known is not None:
         return known
-    fn = ir.Function(module, fnty, symbol)
-    # errno is nobody's business here, so the call is pure and may be moved or dropped.
+    fn = ir.Function(module, ir.FunctionType(ty, [ty] * (row.arity or 0)), symbol)
+    # errno is never read, so the call is pure and may be moved or dropped.
     fn.attributes.add("readnone")
     fn.attributes.add("nounwind")
     return fn

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, Kind, Scalar
-from diffkern.ops.scalar import BINARY_MATH, COMPARISONS, UNARY_MATH
+from diffkern.ops.table import all_ops, lookup
 from diffkern.targets.emit.checkpoint import next_function
 from diffkern.targets.emit.libm import math_function
 from diffkern.targets.emit.types import I1, I64, Builder, constant, value_type
@@ -36,7 +36,7 @@ class ScalarEmitter:
         """The value of a scalar op's only result."""
         t = op.operands[0].type if op.operands else op.results[0].type
         assert isinstance(t, Scalar)
-        return _TABLE[op.name](self, t, args, op)
+        return _TABLE.get(op.name, _from_library)(self, t, args, op)
 
     def intrinsic(self, name: str, t: Scalar, *args: Any) -> Any:
         """A call of an LLVM intrinsic overloaded on the type of its operands."""
@@ -61,8 +61,8 @@ Spelling: TypeAlias = Callable[[ScalarEmitter, Scalar, "list[Any]", Op], Any]
 
 
 def is_scalar_op(name: str) -> bool:
-    """Whether the table below spells the op."""
-    return name in _TABLE
+    """Whether the op is one of this module's."""
+    return lookup(name).family == "scalar"
 
 
 def _const(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -127,10 +127,6 @@ def compare(b: Builder, t: Scalar, sign: str, x: Any, y: Any) -> Any:
     if t.kind is Kind.INT:
         return b.icmp_signed(sign, x, y)
     return b.icmp_unsigned(sign, x, y)
-
-
-def _compare(sign: str) -> Spelling:
-    return lambda e, t, args, op: compare(e.builder, t, sign, args[0], args[1])
 
 
 def _safe_divisor(e: ScalarEmitter, t: Scalar, y: Any) -> tuple[Any, Any, Any]:
@@ -212,20 +208,21 @@ def _hypot(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     return e.root(t, b.fadd(b.fmul(x, x, flags=e.flags), b.fmul(y, y, flags=e.flags), flags=e.flags))
 
 
-def _copysign(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    return e.intrinsic("copysign", t, *args)
+def _rsqrt(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    return e.builder.fdiv(constant(t, 1.0), e.intrinsic("sqrt", t, *args), flags=e.flags)
 
 
-def _math(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    if op.name == "sqrt":
-        return e.intrinsic("sqrt", t, *args)
-    if op.name == "rsqrt":
-        return e.builder.fdiv(constant(t, 1.0), e.intrinsic("sqrt", t, *args), flags=e.flags)
+def _from_library(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    library = lookup(op.name).library
+    if library is not None and library.llvm:
+        return e.intrinsic(library.llvm, t, *args)
     return e.builder.call(math_function(e.module, op.name, t), args, fastmath=e.flags)
 
 
-def _rounding(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    return e.intrinsic(op.name, t, *args)
+def _comparison(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    known = lookup(op.name).comparison
+    assert known is not None
+    return compare(e.builder, t, known.sign, args[0], args[1])
 
 
 def _isnan(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -294,7 +291,7 @@ _TABLE: Mapping[str, Spelling] = {
     "neg": _neg,
     "abs": _abs,
     "hypot": _hypot,
-    "copysign": _copysign,
+    "rsqrt": _rsqrt,
     "sign": _sign,
     "min": _extremum("<="),
     "max": _extremum(">="),
@@ -307,15 +304,10 @@ _TABLE: Mapping[str, Spelling] = {
     "invert": _not,
     "shl": _shift,
     "shr": _shift,
-    "floor": _rounding,
-    "ceil": _rounding,
-    "trunc": _rounding,
-    "round": _rounding,
-    "rint": _rounding,
     "isnan": _isnan,
     "isinf": _against_infinity("=="),
     "isfinite": _against_infinity("<"),
     "next_checkpoint": _next_checkpoint,
-    **{name: _compare(sign) for name, sign in COMPARISONS.items()},
-    **dict.fromkeys((*UNARY_MATH, *BINARY_MATH), _math),
+    **{name: _comparison for name, row in all_ops().items() if row.comparison is not None},
 }
+"""Those that are no function of a library."""

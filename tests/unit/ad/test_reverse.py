@@ -19,6 +19,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, UINT32, Array, Type, Vec
 from diffkern.ir.verify import verify
+from diffkern.targets.cpu.compiler import STACK_BYTES
 from diffkern.testing.gradcheck import Vjp, check_function
 from diffkern.testing.programs import Interpreted
 
@@ -132,7 +133,7 @@ def test_nested_stacks_share_the_budget() -> None:
 
     stacks = [op.attrs["type"] for op in walk(adjoint(f, D1, D1, INT32).fn.body) if op.name == "stack_new"]
     assert sorted(t.level for t in stacks) == [0, 1, 1]
-    assert {t.slots for t in stacks} == {pipeline.DEFAULT_STACK_BYTES // 2 // 16}
+    assert {t.slots for t in stacks} == {STACK_BYTES // 2 // 16}
 
 
 def test_slots_of_a_budget() -> None:

@@ -19,7 +19,7 @@ from diffkern.cache.maintenance import artifacts
 from diffkern.platforms import NAMED, runnable
 from diffkern.runtime.native.objfile import read_symbols
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

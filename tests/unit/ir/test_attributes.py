@@ -8,7 +8,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import FLOAT64
 from diffkern.ir.verify import InvalidIR, verify
-from diffkern.ops.table import TypeRuleError
+from diffkern.ops.row import TypeRuleError
 
 
 @pytest.mark.parametrize(

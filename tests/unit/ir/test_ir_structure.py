@@ -13,7 +13,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, Array, Mat, Stack, Vec, scalar_of, value_type
 from diffkern.ir.verify import InvalidIR, verify
-from diffkern.ops.table import TypeRuleError
+from diffkern.ops.row import TypeRuleError
 
 F1 = Array(FLOAT32, 1)
 

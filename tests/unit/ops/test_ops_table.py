@@ -6,7 +6,8 @@ import pytest
 
 from diffkern.ad.rules import RULES
 from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat, Type, Vec
-from diffkern.ops.table import Diff, Effect, OpDef, TypeRuleError, all_ops, lookup, register
+from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
+from diffkern.ops.table import all_ops, lookup, table_of
 
 TILES = {"tile_load", "tile_store", "tile_atomic"}
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new"} | TILES
@@ -35,8 +36,8 @@ def test_only_memory_and_control_have_effects() -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    with pytest.raises(ValueError, match="registered twice"):
-        register(OpDef("add", "scalar", 2, lookup("add").infer))
+    with pytest.raises(ValueError, match="two rows"):
+        table_of([*all_ops().values(), OpDef("add", "scalar", 2, lookup("add").infer)])
 
 
 def test_pure_scalar_ops_have_a_spelling_in_python() -> None:

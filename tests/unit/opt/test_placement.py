@@ -8,7 +8,7 @@ import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Op
 from diffkern.lower.composites import expand_composites
-from diffkern.ops.scalar import BINARY_MATH, UNARY_MATH
+from diffkern.ops.table import lookup
 from diffkern.opt.placement import Placement, place
 
 F = dk.array(dtype=float)
@@ -20,7 +20,7 @@ def placed(kernel: dk.Kernel) -> Placement:
 
 
 def names(ops: list[Op]) -> list[str]:
-    return [op.name for op in ops if op.name == "load" or op.regions or op.name in (*UNARY_MATH, *BINARY_MATH)]
+    return [op.name for op in ops if op.name == "load" or op.regions or lookup(op.name).elementary]
 
 
 @dk.kernel

@@ -176,3 +176,13 @@ def kinked(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 def test_nothing_to_compare_is_a_failure(kernel, dim, inputs, options, why):
     with pytest.raises(GradientError, match=f"compared nothing: .*{why}"):
         gradcheck(kernel, dim, inputs, **options)
+
+
+@dk.kernel
+def bends_slightly(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = x[i] + 1e-4 * dk.max(x[i], dk.float64(0.0))
+
+
+def test_a_slight_kink_within_a_step_is_no_wrong_gradient():
+    gradcheck(bends_slightly, 3, [np.array([2.5e-5, -2.5e-5, 1.0])], [np.zeros(3)])

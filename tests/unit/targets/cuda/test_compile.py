@@ -9,7 +9,7 @@ from compiling import by_nvidia, compile_function
 from conftest import require
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.analysis.conflicts import use_atomics
 from diffkern.compilation import Compilation
 from diffkern.options import Variant
 from diffkern.targets.cuda import disassembler
@@ -49,7 +49,7 @@ def test_forward_and_adjoint_become_cubins(arch: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 def test_lto_code_links_to_the_same_kernel(arch: str) -> None:
     d = Compilation(spring.func, spring.argument_types(), Variant(active=frozenset({0, 2, 3}), target=arch)).adjoint
-    pipeline.use_atomics(d.fn, d.buffers)
+    use_atomics(d.fn, d.buffers)
     compiled = compile_function(d.fn, "adjoint", arch)
     linked = by_nvidia(d.fn, "adjoint", arch)
     assert resources(linked).keys() == {"adjoint"}
@@ -99,7 +99,7 @@ def test_launch_bounds_reach_the_code() -> None:
 
 def test_the_same_function_gives_the_same_bytes() -> None:
     fn = Compilation(spring.func, spring.argument_types()).forward
-    assert compile_function(fn, "k", "sm_90").cubin == compile_function(fn, "k", "sm_90").cubin
+    assert compile_function(fn, "k", "sm_90").code == compile_function(fn, "k", "sm_90").code
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])

@@ -96,6 +96,7 @@ def test_products_are_those_that_are_wanted(made: list[Product], active: str | N
     assert set(program.manifest.resources.products) == {p.symbol for p in wanted}
     assert (program.manifest.block_dim, program.manifest.block_dim_fixed) == (32, True)
     assert "CALL" not in program.sass
+    assert toolchain.assemble(program.ptx, "sm_90", program.symbol) == program.cubin
 
 
 @pytest.mark.parametrize("who", ["kernel", "module", "config"])

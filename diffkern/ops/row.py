@@ -1,0 +1,230 @@
+"""The shape of a row of the operation table.
+
+A row states everything that is true of an operation on every target: how result types follow from operand types, what
+it does to memory, how analyses and reverse mode treat it, how it is spelled, which built-in function it is. Other
+modules ask the row. What takes more than a line has a place of its own: vectorised bodies in ``diffkern.vecmath``,
+instructions in ``diffkern.targets``, derivative rules that are no formula in ``diffkern.ad.rules``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from types import UnionType
+from typing import Any
+
+from diffkern.ir.types import Type
+
+
+class Effect(enum.Enum):
+    """What executing an op does besides producing values."""
+
+    PURE = "pure"
+    READ = "read"  # reads an array
+    WRITE = "write"  # writes an array element this thread owns
+    ATOMIC = "atomic"  # reads and writes an array element that other threads may write too
+    STACK_READ = "stack read"
+    STACK_WRITE = "stack write"
+    BARRIER = "barrier"  # orders this thread's accesses with those of others
+    CONTROL = "control"  # whatever its regions do
+
+
+class Diff(enum.Enum):
+    """How reverse mode treats an op."""
+
+    RULE = "rule"  # a row of the rule table
+    ZERO = "zero"  # results carry no cotangent (integers, booleans) or the derivative is 0 almost everywhere
+    SPECIAL = "special"  # control flow, memory and barriers: handled by the reverse pass itself
+    INTERNAL = "internal"  # only occurs in adjoints
+
+
+class Uniformity(enum.Enum):
+    """Among which threads the results are the same where the operands are."""
+
+    LAUNCH = "launch"
+    BLOCK = "block"
+    THREAD = "thread"  # among none
+
+
+@dataclass(frozen=True, slots=True)
+class Singular:
+    """Partial derivatives that are not finite for some operands.
+
+    Attributes
+    ----------
+    at
+        Operands, one tuple for each example, at which one is not finite in float64.
+    guarded
+        Whether that happens where the value is finite, or at the border of where it is: an exactly zero cotangent is
+        then kept zero everywhere, not only behind a choice of another value.
+    operand
+        The operand that makes them finite where it is bounded away from 0 from above.
+    nonzero
+        Whether a literal below 0 does so too.
+    """
+
+    at: tuple[tuple[float, ...], ...] = ()
+    guarded: bool = False
+    operand: int | None = None
+    nonzero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The names of a function in the libraries of the targets; empty where a library has none.
+
+    Attributes
+    ----------
+    llvm
+        LLVM's intrinsic, where every target has instructions for it.
+    libm
+        C's function of float64; that of float32 ends in ``f``.
+    libdevice
+        The function of CUDA's libdevice, without the prefix and the ``f`` of float32.
+    fast
+        Its approximation of float32.
+    """
+
+    llvm: str = ""
+    libm: str = ""
+    libdevice: str = ""
+    fast: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """The built-in function that is the operation.
+
+    Attributes
+    ----------
+    doc, signature, returns
+        What help, documentation and type checkers say.
+    host
+        The function of Python's numbers, for calls outside of kernels and of literals.
+    name
+        Its public name, where that is not the operation's.
+    of_floats
+        Whether it takes floats alone: numbers become floats, and a call of literals is a literal.
+    """
+
+    doc: str
+    signature: str = "x"
+    host: Callable[..., Any] | None = None
+    returns: str = "Any"
+    name: str = ""
+    of_floats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison: its sign, its name with exchanged operands, and that of its negation."""
+
+    sign: str
+    mirrored: str
+    negated: str
+
+
+Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]
+Schema = Mapping[str, type | UnionType]
+"""Attributes by name, each with the Python type of its values."""
+
+_OF_RULES: Schema = {"guarded": bool}
+"""What any op with a derivative rule may say: the rule multiplies nothing by a cotangent that is exactly zero."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpDef:
+    """One row.
+
+    Attributes
+    ----------
+    name, family, arity, infer
+        Arity None: any. ``infer`` is the type rule.
+    attrs, optional
+        The attributes that every such op has, and those it may have.
+    effect, diff, uniformity
+        What it does to memory, how reverse mode treats it, among which threads its results are the same.
+    py
+        Its Python spelling, a format string over the operands' spellings ``{0}``, ``{1}``, … and attributes by name;
+        the empty string means that the printer spells the op itself.
+    twin
+        The function of NumPy scalars or arrays that generated Python calls under the operation's name; None where
+        there is none or ``diffkern.printing.prims`` defines it.
+    library, built_in
+        Its names in libraries of mathematics, and the built-in function that it is.
+    cost, elementary, ways
+        A rough count of simple operations; whether it is an elementary function of floats, many instructions where it
+        is inlined; how many ways lead from the result to an operand through the code it becomes.
+    commutative, neutral, fold, comparison
+        The right operand that gives back the left one; the function of constants; the comparison it is.
+    modular, affine, divides
+        Of integers: whether low bits depend on low bits alone; whether it is a sum, difference, product or negative;
+        whether a divisor of 0 is a mistake.
+    least
+        A lower bound of the result.
+    chooses
+        Whether the result is one of the operands.
+    linear, by_component
+        Whether its rule multiplies cotangents by 1, -1 and 0 alone; whether a component of the result depends on the
+        same component alone.
+    partials
+        The partial derivatives, formulas in the operands x and y and the result r (``diffkern.ad.rules.formula``).
+    singular
+        Where partial derivatives are not finite.
+    """
+
+    name: str
+    family: str
+    arity: int | None
+    infer: Infer
+    effect: Effect = Effect.PURE
+    diff: Diff = Diff.RULE
+    _: KW_ONLY
+    attrs: Schema = field(default_factory=dict)
+    optional: Schema = field(default_factory=dict)
+    uniformity: Uniformity = Uniformity.LAUNCH
+    py: str = ""
+    twin: Callable[..., Any] | None = None
+    library: Library | None = None
+    built_in: BuiltIn | None = None
+    cost: float = 1.0
+    elementary: bool = False
+    ways: float = 1.0
+    commutative: bool = False
+    neutral: int | None = None
+    fold: Callable[..., Any] | None = None
+    comparison: Comparison | None = None
+    modular: bool = False
+    affine: bool = False
+    divides: bool = False
+    least: int | None = None
+    chooses: bool = False
+    linear: bool = False
+    by_component: bool = False
+    partials: tuple[str, ...] = ()
+    singular: Singular | None = None
+
+    def check_attrs(self, attrs: Mapping[str, Any]) -> None:
+        """Check attributes against the schema.
+
+        Raises
+        ------
+        TypeRuleError
+            If one is missing, undeclared or of another type.
+        """
+        for name in self.attrs:
+            if name not in attrs:
+                raise TypeRuleError(f"has no attribute {name!r}")
+        for name, value in attrs.items():
+            want = self.attrs.get(name) or self.optional.get(name)
+            if want is None and self.diff is Diff.RULE:
+                want = _OF_RULES.get(name)
+            if want is None:
+                raise TypeRuleError(f"declares no attribute {name!r}")
+            if not isinstance(value, want):
+                raise TypeRuleError(f"takes {want} as attribute {name!r}, not {value!r}")
+
+
+class TypeRuleError(Exception):
+    """Operand types do not fit an operation; the message says what fits."""
