@@ -493,7 +493,7 @@ def kernel(
     *,
     enable_backward: bool | None = None,
     stack_bytes: int | None = None,
-    mode: str | None = None,
+    mode: Literal["release", "debug"] | None = None,
     enable_mathdx_gemm: bool | None = None,
     block_dim: int | None = None,
     launch_bounds: int | tuple[int, int] | None = None,
