@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_differentiable
+from diffkern.ir.views import Access, Loop, While, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -39,29 +40,27 @@ class Activity:
     def _forward(self, region: Region) -> None:
         for op in region.ops:
             if op.name in LOADS | ATOMICS:
-                if op.operands[0] in self.roots and is_differentiable(op.results[0].type):
+                if Access(op).array in self.roots and is_differentiable(op.results[0].type):
                     self.varied.add(op.results[0])
             elif op.name == "if":
                 for sub in op.regions:
                     self._forward(sub)
                     self._vary(op.results, sub.yields)
             elif op.regions:
-                self._forward_loop(op)
+                self._forward_loop(loop(op))
             elif lookup(op.name).diff is Diff.RULE and any(v in self.varied for v in op.operands):
                 self.varied.update(r for r in op.results if is_differentiable(r.type))
 
-    def _forward_loop(self, op: Op) -> None:
-        body = op.regions[-1]
-        params = body.params[1:] if op.name == "for" else body.params
-        self._vary(params, op.operands[3:] if op.name == "for" else op.operands)
+    def _forward_loop(self, loop: Loop) -> None:
+        self._vary(loop.carried, loop.init)
         while True:
-            self._forward(body)
-            if not self._vary(params, body.yields):
+            self._forward(loop.body)
+            if not self._vary(loop.carried, loop.yields):
                 break
-        self._vary(op.results, params)
-        if op.name == "while":
-            self._vary(op.regions[0].params, params)
-            self._forward(op.regions[0])
+        self._vary(loop.results, loop.carried)
+        if isinstance(loop, While):
+            self._vary(loop.tested, loop.carried)
+            self._forward(loop.test)
 
     def _use(self, values: Iterable[Value], sinks: Iterable[Value]) -> bool:
         """Mark each value whose sink is useful; returns whether anything is new."""
@@ -72,29 +71,27 @@ class Activity:
     def _backward(self, region: Region) -> None:
         for op in reversed(region.ops):
             if op.name in STORES | ATOMICS:
-                if op.operands[0] in self.roots:
-                    self.useful.add(op.operands[-1])
+                if Access(op).array in self.roots:
+                    self.useful.add(Access(op).value)
             elif op.name == "if":
                 for sub in op.regions:
                     self._use(sub.yields, op.results)
                     self._backward(sub)
             elif op.regions:
-                self._backward_loop(op)
+                self._backward_loop(loop(op))
             elif lookup(op.name).diff is Diff.RULE and any(r in self.useful for r in op.results):
                 self.useful.update(op.operands)
 
-    def _backward_loop(self, op: Op) -> None:
-        body = op.regions[-1]
-        params = body.params[1:] if op.name == "for" else body.params
-        self._use(body.yields, op.results)
+    def _backward_loop(self, loop: Loop) -> None:
+        self._use(loop.yields, loop.results)
         while True:
-            self._backward(body)
-            if not self._use(body.yields, params):
+            self._backward(loop.body)
+            if not self._use(loop.yields, loop.carried):
                 break
-        # a trip may not happen, or another may follow: params, results and initial values share their use
-        self._use(params, body.yields)
-        self._use(op.operands[3:] if op.name == "for" else op.operands, params)
-        self._use(op.operands[3:] if op.name == "for" else op.operands, op.results)
+        # a trip may not happen, or another may follow: carried values, results and initial values share their use
+        self._use(loop.carried, loop.yields)
+        self._use(loop.init, loop.carried)
+        self._use(loop.init, loop.results)
 
 
 class HiddenPaths:
@@ -113,16 +110,16 @@ class HiddenPaths:
         while arrays != self.carriers:
             arrays = self.carriers
             varied = Activity(fn, roots | arrays).varied
-            stores = (op for op in accesses if op.name not in LOADS and op.operands[-1] in varied)
-            self.carriers = arrays.union(op.operands[0] for op in stores)
+            stores = (op for op in accesses if op.name not in LOADS and Access(op).value in varied)
+            self.carriers = arrays.union(Access(op).array for op in stores)
         sinks: frozenset[Value] | None = None
         wider = frozenset[Value]()
         while sinks != wider:
             sinks = wider
             self.useful = frozenset(Activity(fn, roots | sinks).useful)
             loads = (op for op in accesses if op.name not in STORES and op.result in self.useful)
-            wider = sinks.union(op.operands[0] for op in loads)
+            wider = sinks.union(Access(op).array for op in loads)
 
     def through(self, load: Op) -> bool:
         """Whether a load (or an atomic, for what it returns) from an array without cotangent is on such a path."""
-        return load.operands[0] in self.carriers and load.result in self.useful
+        return Access(load).array in self.carriers and load.result in self.useful

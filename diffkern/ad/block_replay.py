@@ -13,6 +13,7 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access, If, is_loop
 from diffkern.ops.memory import ATOMICS, STORES
 
 __all__ = ["BlockReplay", "LiveReplay"]
@@ -34,8 +35,8 @@ class BlockReplay(Replay):
         if op in plan.lost:
             self.poisoned(op, _overwritten(op, plan.lost[op]))
         elif op in plan.from_snapshot:
-            array = self.memory.snapshot(plan.from_snapshot[op], op.operands[0])
-            self.emit(op, (array, *self.values(op.operands[1:])), ())
+            array = self.memory.snapshot(plan.from_snapshot[op], Access(op).array)
+            self.emit(op, (array, *self.values(Access(op).index)), ())
         else:
             super().load(op)
 
@@ -64,15 +65,15 @@ class LiveReplay(Replay):
         if op.name == "barrier":
             with self.b.at(op.loc):
                 self.memory.wait()
-        elif op.name in STORES and is_shared(op.operands[0].type):
+        elif op.name in STORES and is_shared(Access(op).array.type):
             self.emit(op, self.values(op.operands), ())
-        elif op.name in ATOMICS and is_shared(op.operands[0].type):
+        elif op.name in ATOMICS and is_shared(Access(op).array.type):
             self.emit(op, self.values(op.operands), ())
             super().op(op)  # its result is lost
         elif op.name == "if" and self.sweep:
             with self.b.at(op.loc):
                 self.branch(op)
-        elif op.name in ("for", "while"):
+        elif is_loop(op):
             outer, self.sweep = self.sweep, False
             super().op(op)
             self.sweep = outer
@@ -98,7 +99,7 @@ class LiveReplay(Replay):
                     more += [self.env[v] if where == position else self.b.zero(v.type) for v in values]
                 arm.yields = (*arm.yields, *more)
         every = [*op.results, *kept[0], *kept[1]]
-        results = self.b.if_(self.value(op.operands[0]), arms[0], arms[1], [v.name for v in every])
+        results = self.b.if_(self.value(If(op).condition), arms[0], arms[1], [v.name for v in every])
         self.env.update(zip(every, results, strict=True))
 
     def kept(self, region: Region) -> list[Value]:
@@ -114,7 +115,7 @@ class LiveReplay(Replay):
 
 
 def _overwritten(op: Op, store: Op) -> AutodiffError:
-    name = op.operands[0].name
+    name = Access(op).array.name
     line = f" (line {store.loc.line})" if store.loc is not None else ""
     return AutodiffError(
         f"the gradient needs this value of the shared array {name}, which the thread overwrites{line} in the same loop "

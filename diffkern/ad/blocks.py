@@ -29,6 +29,7 @@ from diffkern.analysis.blocks import decided_for_all, has_barrier, uniform_value
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import INT32, SHARED, Array, is_shared, value_type
+from diffkern.ir.views import Access, For, If, is_loop
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 
 __all__ = ["BlockMemory", "BlockPlan", "LoopMemory"]
@@ -86,7 +87,7 @@ class BlockPlan:
         self.loop_of: dict[Value, Op] = {}
         self.producer: dict[Value, Op] = {}
         self._visit(fn.body, None, None, (), False, ())
-        accesses = [op for op in self.place if op.name in LOADS | WRITES and is_shared(op.operands[0].type)]
+        accesses = [op for op in self.place if op.name in LOADS | WRITES and is_shared(Access(op).array.type)]
         self.loads = [op for op in accesses if op.name in LOADS]
         self.writes = [op for op in accesses if op.name in WRITES]
         self.kept = {op for op, at in self.place.items() if at.branches and self._is_kept(op)}
@@ -122,22 +123,22 @@ class BlockPlan:
 
     def _is_kept(self, op: Op) -> bool:
         if op.name in LOADS:
-            return is_shared(op.operands[0].type)
-        return op.name in ("for", "while") and self.together(op)
+            return is_shared(Access(op).array.type)
+        return is_loop(op) and self.together(op)
 
     def together(self, op: Op) -> bool:
         """Whether an op, or one in its regions, accesses shared memory or is a barrier."""
         if op.regions:
             return any(self.together(inner) for sub in op.regions for inner in sub.ops)
-        return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(op.operands[0].type))
+        return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
 
     def by_all_threads(self, store: Op) -> bool:
         """Whether all threads of a block store to one element."""
-        same = all(v in self.uniform for v in store.operands[1:-1])
+        same = all(v in self.uniform for v in Access(store).index)
         return same and all(decided_for_all(op, self.uniform) for op in self.place[store].around)
 
     def is_block_loop(self, op: Op) -> bool:
-        return op.name in ("for", "while") and has_barrier(op)
+        return is_loop(op) and has_barrier(op)
 
     def inside(self, op: Op, loop: Op | None) -> bool:
         """Whether an op stands in a loop; all stand in the kernel's body."""
@@ -147,7 +148,7 @@ class BlockPlan:
         at = self.place[load]
         assert at.outer is not None
         for write in self.writes:
-            if write.operands[0] is not load.operands[0] or not self.inside(write, at.scope):
+            if Access(write).array is not Access(load).array or not self.inside(write, at.scope):
                 continue
             there = self.place[write]
             together = there.outer is at.outer and there.scope is at.scope
@@ -157,8 +158,8 @@ class BlockPlan:
                 self.from_snapshot[load] = at.outer
         if load in self.from_snapshot:
             arrays = self.snapshots.setdefault(at.outer, [])
-            if load.operands[0] not in arrays:
-                arrays.append(load.operands[0])
+            if Access(load).array not in arrays:
+                arrays.append(Access(load).array)
 
     # -- what a loop finds in shared memory --------------------------------------------------------------------------
 
@@ -168,23 +169,23 @@ class BlockPlan:
         Where all accesses of an array are in the loop, at places and under conditions that are the same in each trip,
         the first trip reads what it stored itself (contents are undefined at the start), and then all trips do.
         """
-        loaded = {op.operands[0] for op in self.loads if self.inside(op, loop)}
+        loaded = {Access(op).array for op in self.loads if self.inside(op, loop)}
         return [s.result for s in self.shared if s.result in loaded and not self._filled_in_each_trip(s.result, loop)]
 
     def _filled_in_each_trip(self, array: Value, loop: Op) -> bool:
-        if any(op.operands[0] is array and not self.inside(op, loop) for op in self.writes):
+        if any(Access(op).array is array and not self.inside(op, loop) for op in self.writes):
             return False
-        accesses = [op for op in (*self.loads, *self.writes) if op.operands[0] is array and self.inside(op, loop)]
+        accesses = [op for op in (*self.loads, *self.writes) if Access(op).array is array and self.inside(op, loop)]
         known: dict[Value, bool] = {}
         return all(self._same_in_each_trip(op, loop, known) for op in accesses)
 
     def _same_in_each_trip(self, op: Op, loop: Op, known: dict[Value, bool]) -> bool:
         around = self.place[op].around
-        index = op.operands[1:] if op.name in LOADS else op.operands[1:-1]
+        index = Access(op).index
         for control in around[around.index(loop) + 1 :]:
             if control.name == "while":
                 return False
-            index = (*index, *(control.operands[:1] if control.name == "if" else control.operands[:3]))
+            index = (*index, *((If(control).condition,) if control.name == "if" else For(control).bounds))
         return all(self._fixed(v, loop, known) for v in index)
 
     def _fixed(self, v: Value, loop: Op, known: dict[Value, bool]) -> bool:
@@ -200,9 +201,9 @@ class BlockPlan:
             owner = self.loop_of.get(v)
             if owner is None:
                 return True  # a parameter of the kernel
-            inner = owner.name == "for" and v is owner.regions[0].params[0] and self.inside(owner, loop)
-            return inner and all(self._fixed(x, loop, known) for x in owner.operands[:3])
-        if not any(o.name in ("for", "while") and has_barrier(o) for o in self.place[op].around):
+            inner = owner.name == "for" and v is For(owner).index and self.inside(owner, loop)
+            return inner and all(self._fixed(x, loop, known) for x in For(owner).bounds)
+        if not any(is_loop(o) and has_barrier(o) for o in self.place[op].around):
             return True  # computed before all loops around barriers, or in one of a thread alone
         if op.regions or op.name in LOADS | ATOMICS:
             return False

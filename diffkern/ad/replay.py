@@ -17,6 +17,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import INT32
+from diffkern.ir.views import Access, While
 from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
 
 _SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
@@ -62,8 +63,8 @@ class Replay(Cloner):
         if fact is None or fact.source is Source.FINAL:
             super().op(op)
         elif fact.source is Source.ENTRY:
-            array = self.context.saved[op.operands[0]]
-            self.emit(op, (array, *self.values(op.operands[1:])), ())
+            array = self.context.saved[Access(op).array]
+            self.emit(op, (array, *self.values(Access(op).index)), ())
         else:
             self.poisoned(op, _lost_value(op, fact))
 
@@ -71,15 +72,15 @@ class Replay(Cloner):
         """The loop with one more carried value, the number of trips made so far."""
         b = self.b
         key = self.context.counters.setdefault(op, Value(INT32, "trips"))
-        cond, body = op.regions
-        new_cond, new_body = self.region(cond), self.region(body)
+        loop = While(op)
+        new_cond, new_body = self.region(loop.test), self.region(loop.body)
         new_cond.params = (*new_cond.params, Value(INT32, "trips"))
         count = Value(INT32, "trips")
         new_body.params = (*new_body.params, count)
         with b.into(new_body):
             new_body.yields = (*new_body.yields, b.add(count, b.i32(1)))
         names = [r.name for r in op.results]
-        results = b.while_((*self.values(op.operands), b.i32(0)), new_cond, new_body, (*names, "trips"))
+        results = b.while_((*self.values(loop.init), b.i32(0)), new_cond, new_body, (*names, "trips"))
         self.env.update(zip(op.results, results[:-1], strict=True))
         self.env[key] = results[-1]
 
@@ -104,7 +105,7 @@ def plain_form(op: Op | None) -> str:
     """What an atomic update could be instead where the user wrote an augmented assignment, as the end of a remedy."""
     if op is None or not op.attrs.get("augmented"):
         return ""
-    name, sign = op.operands[0].name, _SIGNS[op.attrs["kind"]]
+    name, sign = Access(op).array.name, _SIGNS[op.attrs["kind"]]
     return (
         f"; {name}[k] {sign}= v is atomic, as the index is not proved to be one thread's own: if it is, write "
         f"{name}[k] = {name}[k] {sign} v"
@@ -121,13 +122,13 @@ def _atomic_result(op: Op) -> AutodiffError:
 
 def reading(op: Op, fact: LoadFact) -> str:
     """What a load does, for messages: of ``a[i] *= v`` the source shows the place of the store."""
-    name = op.operands[0].name
+    name = Access(op).array.name
     updates = fact.store is not None and op.loc is not None and fact.store.loc == op.loc
     return f"this update reads the element of {name} that it writes" if updates else f"this reads {name}"
 
 
 def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
-    name = op.operands[0].name
+    name = Access(op).array.name
     line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc is not None else ""
     if fact.source is Source.RACING:
         what = reading(op, fact)

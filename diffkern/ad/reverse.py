@@ -31,6 +31,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, is_shared, value_type
+from diffkern.ir.views import Access, For, If, While, is_loop, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -105,8 +106,8 @@ class _Reverse:
         if self.memory is None or not self.memory.plan.shared:
             return []
         hidden = HiddenPaths(self.fn, self.active_params)
-        loads = [op for op in self.memory.plan.place if op.name in LOADS | ATOMICS and is_shared(op.operands[0].type)]
-        found = {op.operands[0] for op in loads if hidden.through(op)}
+        loads = [op for op in self.memory.plan.place if op.name in LOADS | ATOMICS and is_shared(Access(op).array.type)]
+        found = {Access(op).array for op in loads if hidden.through(op)}
         for op in self.memory.plan.shared:
             if op.result in found:
                 ct = self.memory.array(op.result, f"ct_{op.result.name}", cotangent=True)
@@ -121,7 +122,7 @@ class _Reverse:
 
     def replay_scope(self, env: Env, scope: Op | None) -> None:
         """Execute the kernel's body, or that of a loop around barriers, with the sweep through it to follow."""
-        region = self.fn.body if scope is None else scope.regions[-1]
+        region = self.fn.body if scope is None else loop(scope).body
         if self.memory is None:
             Replay(self.b, env, self.context).ops(region.ops)
             return
@@ -169,7 +170,7 @@ class _Reverse:
         error = used_poison(out.body, self.context)
         if error is not None:
             raise error
-        read = {op.operands[0] for op in walk(out.body) if op.name in LOADS}
+        read = {Access(op).array for op in walk(out.body) if op.name in LOADS}
         saved = tuple(k for k, p in enumerate(params) if p in self.saved and self.saved[p] in read)
         final = tuple(k for k, p in enumerate(params) if p in read)
         kept = tuple(self.saved[params[k]] for k in saved)
@@ -191,7 +192,7 @@ class _Reverse:
         for op in walk(self.fn.body):
             if op.name not in LOADS | ATOMICS or not is_differentiable(op.result.type):
                 continue
-            array, fact = op.operands[0], self.context.facts.get(op)
+            array, fact = Access(op).array, self.context.facts.get(op)
             if fact is not None and fact.source is Source.RACING and op.result in self.activity.useful:
                 line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
                 raise AutodiffError(
@@ -212,19 +213,16 @@ class _Reverse:
         """Refuse arrays updated in ways whose order decides about the result."""
         updates: dict[Value, set[str]] = {}
         for op in walk(self.fn.body):
-            if op.name in STORES | ATOMICS and op.operands[0] in self.ct_params:
+            if op.name in STORES | ATOMICS and Access(op).array in self.ct_params:
                 kind = op.attrs.get("kind", "store")
-                updates.setdefault(op.operands[0], set()).add("add" if kind == "sub" else kind)
+                updates.setdefault(Access(op).array, set()).add("add" if kind == "sub" else kind)
         for op in walk(self.fn.body):
-            if is_shared(op.operands[0].type) if op.operands else False:
-                continue  # barriers keep the two apart
-            if op.name in ATOMICS and len(updates.get(op.operands[0], ())) > 1:
-                name = op.operands[0].name
-                mixed = (
-                    "stored to and updated atomically"
-                    if "store" in updates[op.operands[0]]
-                    else ("updated by atomics of different kinds")
-                )
+            if op.name not in ATOMICS or is_shared(Access(op).array.type):
+                continue  # barriers keep those of a shared array in order
+            array = Access(op).array
+            if len(updates.get(array, ())) > 1:
+                name, stored = array.name, "store" in updates[array]
+                mixed = "stored to and updated atomically" if stored else "updated by atomics of different kinds"
                 raise AutodiffError(
                     f"{name} is {mixed} in one kernel",
                     loc=op.loc,
@@ -290,37 +288,37 @@ class _Reverse:
 
     def load(self, op: Op, env: Env, cts: Cotangents) -> None:
         ct = cts.take(op.result)
-        buffer = self.ct_params.get(op.operands[0])
+        buffer = self.ct_params.get(Access(op).array)
         if ct is None or buffer is None:
             return
-        index = [env[v] for v in op.operands[1:]]
-        self.b.op("accumulate", buffer, *index, ct, wrap=op.attrs["wrap"], mode="plain")
+        index = [env[v] for v in Access(op).index]
+        self.b.op("accumulate", buffer, *index, ct, wrap=Access(op).wrap, mode="plain")
 
     def store(self, op: Op, env: Env, cts: Cotangents) -> None:
         """Take the element's cotangent and zero it: the store ended the life of the old content."""
-        buffer = self.ct_params.get(op.operands[0])
+        buffer = self.ct_params.get(Access(op).array)
         if buffer is None:
             return
-        value = op.operands[-1]
-        index = [env[v] for v in op.operands[1:-1]]
+        value = Access(op).value
+        index = [env[v] for v in Access(op).index]
         if self.activity.active(value):
             self.check_one_writer(op)
-            ct = self.b.one("load", buffer, *index, wrap=op.attrs["wrap"], hint=_ct_name(value))
+            ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=_ct_name(value))
             cts.add(value, ct)
         zero = self.b.zero(value.type)
-        self.b.op("store", buffer, *index, zero, wrap=op.attrs["wrap"])
+        self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
 
     def check_one_writer(self, store: Op) -> None:
         """Refuse a store of all threads of a block to one element: each would take the cotangent."""
         if self.memory is not None and self.memory.plan.by_all_threads(store):
             raise AutodiffError(
-                f"all threads of a block store to the same element of {store.operands[0].name}",
+                f"all threads of a block store to the same element of {Access(store).array.name}",
                 loc=store.loc,
                 remedy="let one thread store it: if dk.thread_index() == 0",
             )
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
-        buffer = self.ct_params.get(op.operands[0])
+        buffer = self.ct_params.get(Access(op).array)
         if cts.take(op.result) is not None:
             raise AutodiffError(
                 f"the value returned by atomic_{op.attrs['kind']} is used in a differentiated path",
@@ -329,14 +327,14 @@ class _Reverse:
             )
         if buffer is None:
             return
-        kind, value = op.attrs["kind"], op.operands[-1]
+        kind, value = op.attrs["kind"], Access(op).value
         if kind not in ("add", "sub", "min", "max"):
             raise AutodiffError(
                 f"atomic_{kind} has no derivative", loc=op.loc,
                 remedy="keep it out of differentiated arrays, or use atomic_add, atomic_min or atomic_max",
             )  # fmt: skip
-        index = [env[v] for v in op.operands[1:-1]]
-        wrap = op.attrs["wrap"]
+        index = [env[v] for v in Access(op).index]
+        wrap = Access(op).wrap
         active = self.activity.active(value)
         if kind in ("min", "max"):
             ct = self.extremum(op, env, buffer, index)  # a constant may win too: the old content then gets nothing
@@ -350,14 +348,14 @@ class _Reverse:
 
     def extremum(self, op: Op, env: Env, buffer: Value, index: list[Value]) -> Value:
         """The winner takes the element's cotangent, the old content first in a tie, and leaves zero for the rest."""
-        b, wrap = self.b, op.attrs["wrap"]
-        if is_shared(op.operands[0].type):
+        b, wrap = self.b, Access(op).wrap
+        if is_shared(Access(op).array.type):
             raise AutodiffError(
                 f"atomic_{op.attrs['kind']} on a shared array has no derivative", loc=op.loc,
                 remedy="compare the elements one with another, as in a reduction by halves, or use a global array",
             )  # fmt: skip
-        array = self.params[op.operands[0]]
-        value = env[op.operands[-1]]
+        array = self.params[Access(op).array]
+        value = env[Access(op).value]
         if value.type != array.type.dtype:  # type: ignore[union-attr]
             raise AutodiffError(
                 f"atomic_{op.attrs['kind']} of {array.type.dtype} has no derivative: the element is rounded, "  # type: ignore[union-attr]
@@ -378,22 +376,22 @@ class _Reverse:
             taken.yields = (b.one("atomic", buffer, *index, zero, kind="exch", wrap=wrap),)
         with b.into(left):
             left.yields = (b.zero(value.type),)
-        (ct,) = b.if_(wins, taken, left, (_ct_name(op.operands[-1]),))
+        (ct,) = b.if_(wins, taken, left, (_ct_name(Access(op).value),))
         return ct
 
     # -- tiles -------------------------------------------------------------------------------------------------------
 
     def tile_load(self, op: Op, env: Env, cts: Cotangents) -> None:
         ct = cts.take(op.result)
-        buffer = self.ct_params.get(op.operands[0])
+        buffer = self.ct_params.get(Access(op).array)
         if ct is not None and buffer is not None:
-            self.b.op("tile_accumulate", buffer, *(env[v] for v in op.operands[1:]), ct, mode="plain")
+            self.b.op("tile_accumulate", buffer, *(env[v] for v in Access(op).index), ct, mode="plain")
 
     def tile_store(self, op: Op, env: Env, cts: Cotangents) -> None:
-        buffer, value = self.ct_params.get(op.operands[0]), op.operands[-1]
+        buffer, value = self.ct_params.get(Access(op).array), Access(op).value
         if buffer is None:
             return
-        offset = [env[v] for v in op.operands[1:-1]]
+        offset = [env[v] for v in Access(op).index]
         if self.activity.active(value):
             cts.add(value, self.tile_cotangent(buffer, offset, value))
         self.b.op("tile_store", buffer, *offset, self.b.zero(value.type))
@@ -404,9 +402,9 @@ class _Reverse:
                 "the tile returned by tile_atomic_add is used in a differentiated path", loc=op.loc,
                 remedy="it depends on the order of blocks and has no gradient; use the array in a later launch",
             )  # fmt: skip
-        buffer, value = self.ct_params.get(op.operands[0]), op.operands[-1]
+        buffer, value = self.ct_params.get(Access(op).array), Access(op).value
         if buffer is not None and self.activity.active(value):
-            cts.add(value, self.tile_cotangent(buffer, [env[v] for v in op.operands[1:-1]], value))
+            cts.add(value, self.tile_cotangent(buffer, [env[v] for v in Access(op).index], value))
 
     def tile_cotangent(self, buffer: Value, offset: Sequence[Value], value: Value) -> Value:
         assert isinstance(value.type, Tile)
@@ -443,7 +441,7 @@ class _Reverse:
             with self.b.into(region):
                 region.yields = tuple(found[v] if v in found else self.b.zero(v.type) for v in targets)
         names = [_ct_name(v) for v in targets]
-        results = self.b.if_(env[op.operands[0]], built[0][0], built[1][0], names)
+        results = self.b.if_(env[If(op).condition], built[0][0], built[1][0], names)
         for v, ct in zip(targets, results, strict=True):
             cts.add(v, ct)
 
@@ -461,24 +459,23 @@ class _Reverse:
     def touches_cotangents(self, op: Op) -> bool:
         """Whether a control-flow op stores to an array that has a cotangent."""
         return any(
-            inner.name in STORES | ATOMICS and inner.operands[0] in self.ct_params
+            inner.name in STORES | ATOMICS and Access(inner).array in self.ct_params
             for sub in op.regions
             for inner in walk(sub)
         )
 
     def for_(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
-        (body,) = op.regions
-        b = self.b
-        lo, hi, step = (env[v] for v in op.operands[:3])
-        constant_step = self.constants.get(op.operands[2])
+        b, loop = self.b, For(op)
+        lo, hi, step = (env[v] for v in loop.bounds)
+        constant_step = self.constants.get(loop.step)
 
         def index(it: Value) -> Value:
             offset = it if constant_step == 1 else b.mul(it, step)
-            return offset if self.constants.get(op.operands[0]) == 0 else b.add(lo, offset)
+            return offset if self.constants.get(loop.start) == 0 else b.add(lo, offset)
 
         def bind(it: Value, state: Sequence[Value]) -> list[Value]:
             value = index(it)
-            value.name = value.name or body.params[0].name
+            value.name = value.name or loop.index.name
             return [value, *state]
 
         def trips() -> Value:
@@ -491,16 +488,15 @@ class _Reverse:
                 "the adjoint of a loop over unsigned integers is not available", loc=op.loc,
                 remedy="use int() bounds in range()",
             )  # fmt: skip
-        self.loop(op, env, cts, level, _LoopShape(counter, op.operands[3:], body.params[1:], bind, trips))
+        self.loop(op, env, cts, level, _LoopShape(counter, loop.init, loop.carried, bind, trips))
 
     def while_(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
-        body = op.regions[-1]
-        key = self.context.counters[op]
-        shape = _LoopShape(INT32, op.operands, body.params, lambda it, state: list(state), lambda: env[key])
+        loop, key = While(op), self.context.counters[op]
+        shape = _LoopShape(INT32, loop.init, loop.carried, lambda it, state: list(state), lambda: env[key])
         self.loop(op, env, cts, level, shape)
 
     def loop(self, op: Op, env: Env, cts: Cotangents, level: int, shape: _LoopShape) -> None:
-        b, body = self.b, op.regions[-1]
+        b, body = self.b, loop(op).body
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not self.touches_cotangents(op):
             if has_barrier(op):
@@ -595,6 +591,6 @@ def _name(ct: Value, v: Value) -> None:
 def _loop_depth(region: Region) -> int:
     """Deepest nesting of loops in a region."""
     return max(
-        (max(map(_loop_depth, op.regions)) + (op.name in ("for", "while")) for op in region.ops if op.regions),
+        (max(map(_loop_depth, op.regions)) + is_loop(op) for op in region.ops if op.regions),
         default=0,
     )

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
+from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Kind, Scalar
-from diffkern.ops.row import Effect, Uniformity
+from diffkern.ir.views import For, is_loop
+from diffkern.ops.row import Uniformity
 from diffkern.ops.table import lookup
 
 Term = Hashable
@@ -112,25 +114,24 @@ class AffineForms:
             known = self._invariant[term] = self._is_invariant(term)
         return known
 
+    def constant(self, v: Value) -> int | None:
+        """The value of an integer that is a constant."""
+        form = self.of(v)
+        return form.const if form.is_constant else None
+
     def loop_bounds(self, term: Term) -> tuple[int, int] | None:
         """Least and greatest value of the variable of a ``for`` whose bounds and step are constants."""
         loop = self.loop_of.get(term) if isinstance(term, Value) else None
-        if loop is None or loop.name != "for" or term is not loop.regions[0].params[0]:
+        if loop is None or loop.name != "for" or term is not For(loop).index:
             return None
-        bounds = [self.of(v) for v in loop.operands[:3]]
-        if not all(b.is_constant for b in bounds) or bounds[2].const == 0:
-            return None
-        trips = range(*(b.const for b in bounds))
+        trips = For(loop).trips(self.constant)
         return (min(trips[0], trips[-1]), max(trips[0], trips[-1])) if trips else None
 
     def _is_invariant(self, v: Value) -> bool:
         if v in self.params:
             return True
         op = self.producer.get(v)
-        if op is None or op.regions:
-            return False
-        row = lookup(op.name)
-        if row.effect is not Effect.PURE or row.uniformity is not Uniformity.LAUNCH:
+        if op is None or not is_pure(op) or lookup(op.name).uniformity is not Uniformity.LAUNCH:
             return False
         return all(self.invariant(x) for x in op.operands)
 
@@ -153,7 +154,7 @@ def enclosing_loops(fn: Function) -> dict[Op, tuple[Op, ...]]:
     def visit(region: Region, loops: tuple[Op, ...]) -> None:
         for op in region.ops:
             out[op] = loops
-            inner = (*loops, op) if op.name in ("for", "while") else loops
+            inner = (*loops, op) if is_loop(op) else loops
             for sub in op.regions:
                 visit(sub, inner)
 

@@ -7,13 +7,14 @@ loops whose course is the same for all threads of a block.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
+from diffkern.analysis.uniformity import tells_threads_apart, varying_values
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32
-from diffkern.ops.row import Effect, Uniformity
+from diffkern.ir.views import Slot, control
+from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
 __all__ = [
@@ -158,77 +159,16 @@ def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> No
 
 def decided_for_all(op: Op, uniform: set[Value]) -> bool:
     """Whether all threads of a block take the same way through a loop or branch."""
-    match op.name:
-        case "if":
-            return op.operands[0] in uniform
-        case "for":
-            return all(v in uniform for v in op.operands[:3])
-        case _:
-            return op.regions[0].yields[0] in uniform
+    return uniform.issuperset(control(op).deciding)
 
 
 def uniform_values(fn: Function) -> set[Value]:
-    """Values that are the same for all threads of a block: the greatest set that is closed."""
-    varying: set[Value] = set()
-    together = stacks_of_blocks(fn)
-    mixed: set[tuple[Value, int]] = set()  # fields of loop stacks that differ between threads
+    """Values that are the same for all threads of a block (greatest fixpoint)."""
 
-    def stack(op: Op) -> bool:
-        """Loop stacks; those around barriers are written to under conditions that are the same for all threads."""
-        place = op.operands[0]
-        if op.name == "stack_get":
-            if place in together and (place, op.attrs["field"]) not in mixed and op.operands[1] not in varying:
-                return False
-            changed = op.result not in varying
-            varying.add(op.result)
-            return changed
-        own = range(len(op.operands) - 2) if op.operands[1] in varying else ()
-        fresh = {(place, k) for k, v in enumerate(op.operands[2:]) if v in varying or k in own} - mixed
-        mixed.update(fresh)
-        return bool(fresh)
+    def differs(op: Op) -> bool:
+        return tells_threads_apart(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
 
-    def spread(targets: Sequence[Value], *sources: Value) -> bool:
-        if not any(v in varying for v in sources):
-            return False
-        fresh = [v for v in targets if v not in varying]
-        varying.update(fresh)
-        return bool(fresh)
-
-    def visit(region: Region) -> bool:
-        changed = False
-        for op in region.ops:
-            row = lookup(op.name)
-            if row.uniformity is Uniformity.THREAD or row.effect in (Effect.READ, Effect.ATOMIC):
-                changed |= not varying.issuperset(op.results)
-                varying.update(op.results)
-            elif op.name in ("stack_get", "stack_set"):
-                changed |= stack(op)
-            elif not op.regions:
-                changed |= spread(op.results, *op.operands)
-            elif op.name == "if":
-                for r, a, b in zip(op.results, op.regions[0].yields, op.regions[1].yields, strict=True):
-                    changed |= spread([r], a, b, op.operands[0])
-            else:
-                changed |= loop(op)
-            for sub in op.regions:
-                changed |= visit(sub)
-        return changed
-
-    def loop(op: Op) -> bool:
-        body = op.regions[-1]
-        deciding = op.operands[:3] if op.name == "for" else op.regions[0].yields
-        init = op.operands[3:] if op.name == "for" else op.operands
-        params = body.params[1:] if op.name == "for" else body.params
-        changed = spread(body.params[:1], *deciding) if op.name == "for" else False
-        also = [(p,) for p in op.regions[0].params] if op.name == "while" else [()] * len(params)
-        for r, p, i, y, more in zip(op.results, params, init, body.yields, also, strict=True):
-            changed |= spread([r, p, *more], i, y, r, *deciding)
-        return changed
-
-    while visit(fn.body):
-        pass
-    every = {*fn.params, *defined_in(fn.body)}
-    return every - varying
+    return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
 
 
 def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
@@ -239,6 +179,6 @@ def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
         if has_barrier(op):
             inside = [inner for sub in op.regions for inner in walk(sub)]
             own = {inner.result for inner in inside if inner.name == "stack_new"}
-            used = (inner.operands[0] for inner in inside if inner.name in ("stack_get", "stack_set"))
+            used = (Slot(inner).stack for inner in inside if inner.name in ("stack_get", "stack_set"))
             found.update((v, made[v]) for v in used if v not in own)
     return found

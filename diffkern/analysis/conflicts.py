@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffkern.analysis.affine import AffineForms
-from diffkern.analysis.threads import Never, access_index, relate, uniform
+from diffkern.analysis.threads import Never, relate, uniform
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.views import Access
 from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
 
@@ -28,8 +29,8 @@ def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
     forms = AffineForms(seen.fn)
     sites: dict[Value, list[Op]] = {b: [] for b in buffers}
     for op in walk(seen.fn.body):
-        if op.name in ("load", "store", "accumulate", "atomic") and op.operands[0] in sites:
-            sites[op.operands[0]].append(op)
+        if op.name in ("load", "store", "accumulate", "atomic") and Access(op).array in sites:
+            sites[Access(op).array].append(op)
     found = [_classify(forms, fn.tid_arity, sites[b]) for b in buffers]
     for access, op in seen.accesses.items():
         if "mode" in access.attrs:
@@ -41,7 +42,7 @@ def use_atomics(fn: Function, buffers: Sequence[Value]) -> None:
     """Make every plain accumulation into the given buffers atomic, in place."""
     chosen = set(buffers)
     for op in walk(fn.body):
-        if op.name in ACCUMULATES and op.operands[0] in chosen and op.attrs["mode"] == "plain":
+        if op.name in ACCUMULATES and Access(op).array in chosen and op.attrs["mode"] == "plain":
             op.attrs = {**op.attrs, "mode": "atomic"}
 
 
@@ -59,7 +60,7 @@ def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
     private = all(op.name == "accumulate" for op in sites)
     if private:
         for op in sites:
-            if uniform(forms, access_index(op)):
+            if uniform(forms, Access(op).index):
                 op.attrs = {**op.attrs, "mode": "reduce"}
     left = [op for op in sites if op.attrs.get("mode") != "reduce"]
     if not any(op.name == "accumulate" for op in left):
@@ -68,9 +69,9 @@ def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
     meets = False
     for k, a in enumerate(left):
         for b in left[k:]:
-            if a.name != "accumulate" and (b.name != "accumulate" or access_index(a) == access_index(b)):
+            if a.name != "accumulate" and (b.name != "accumulate" or Access(a).index == Access(b).index):
                 continue  # stores: one thread per element, by the language's precondition
-            if b.name != "accumulate" and access_index(a) == access_index(b):
+            if b.name != "accumulate" and Access(a).index == Access(b).index:
                 continue
             relation = relate(forms, a, b)
             if isinstance(relation, Never) or relation.same_thread(arity):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region
 from diffkern.ir.types import Tile
+from diffkern.ir.views import is_loop
 from diffkern.ops.table import lookup
 
 UNKNOWN_TRIPS = 16.0
@@ -30,7 +31,7 @@ def _tile(op: Op) -> float:
 def _region(region: Region) -> float:
     total = 0.0
     for op in region.ops:
-        if op.name in ("for", "while"):
+        if is_loop(op):
             total += UNKNOWN_TRIPS * sum(map(_region, op.regions))
         elif op.regions:
             total += sum(map(_region, op.regions))

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
-from diffkern.analysis.threads import Never, access_index, relate
+from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access, For
 
 
 class Source(enum.Enum):
@@ -80,13 +81,13 @@ def classify_loads(fn: Function) -> dict[Op, LoadFact]:
     order.visit(seen.fn.body)
     writes: dict[Value, list[Op]] = {}
     for op in walk(seen.fn.body):
-        if op.name in ("store", "atomic") and not is_shared(op.operands[0].type):
-            writes.setdefault(op.operands[0], []).append(op)
+        if op.name in ("store", "atomic") and not is_shared(Access(op).array.type):
+            writes.setdefault(Access(op).array, []).append(op)
     alone = fn.tid_arity == 0 and blockwise_op(fn) is None
     return {
-        seen.original(op): _classify(op, writes[op.operands[0]], forms, loops, order, fn.tid_arity, alone)
+        seen.original(op): _classify(op, writes[Access(op).array], forms, loops, order, fn.tid_arity, alone)
         for op in walk(seen.fn.body)
-        if op.name == "load" and op.operands[0] in writes
+        if op.name == "load" and Access(op).array in writes
     }
 
 
@@ -126,7 +127,7 @@ def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int, implied: b
     to the load comes to the store as well, with the very same index. (A kernel that never asks for its index stores the
     same elements in every thread, so it has only one: its caller does not ask.)
     """
-    if implied and access_index(load) == access_index(write):
+    if implied and Access(load).index == Access(write).index:
         return True
     relation = relate(forms, load, write)
     return isinstance(relation, Never) or relation.same_thread(arity)
@@ -153,8 +154,8 @@ def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ..
 def _distances(load: Op, write: Op, forms: AffineForms, common: list[Op]) -> dict[Op, int] | None:
     """Iterations from the load to a store of the same element, per loop where it is determined; None if never."""
     found: dict[Op, int] = {}
-    wraps = zip(load.attrs["wrap"], write.attrs["wrap"], strict=True)
-    for x, y, (wrap_x, wrap_y) in zip(access_index(load), access_index(write), wraps, strict=True):
+    wraps = zip(Access(load).wrap, Access(write).wrap, strict=True)
+    for x, y, (wrap_x, wrap_y) in zip(Access(load).index, Access(write).index, wraps, strict=True):
         if wrap_x or wrap_y:
             continue
         solved = _solve_axis(forms, forms.of(x), forms.of(y), common)
@@ -167,7 +168,7 @@ def _distances(load: Op, write: Op, forms: AffineForms, common: list[Op]) -> dic
 
 
 def _solve_axis(forms: AffineForms, x: Affine, y: Affine, common: list[Op]) -> dict[Op, int] | None:
-    variables = {loop.regions[0].params[0]: loop for loop in common if loop.name == "for"}
+    variables = {For(loop).index: loop for loop in common if loop.name == "for"}
     in_x = {t: c for t, c in x.terms.items() if t in variables}
     in_y = {t: c for t, c in y.terms.items() if t in variables}
     rest_x = {t: c for t, c in x.terms.items() if t not in variables}
@@ -180,14 +181,14 @@ def _solve_axis(forms: AffineForms, x: Affine, y: Affine, common: list[Op]) -> d
         return {}
     ((variable, c),) = in_x.items()
     loop = variables[variable]
-    step = forms.of(loop.operands[2])
+    step = forms.of(For(loop).step)
     if not step.is_constant or step.const == 0:
         return {}
     # c * k + x.const == c * k' + y.const; k' - k is a whole number of steps if both count from the same start
     d, remainder = divmod(x.const - y.const, c * step.const)
     if not remainder:
         return {loop: d}
-    same_start = all(_fixed(forms, t, common) for t in forms.of(loop.operands[0]).terms)
+    same_start = all(_fixed(forms, t, common) for t in forms.of(For(loop).start).terms)
     return None if same_start or (x.const - y.const) % c else {}
 
 

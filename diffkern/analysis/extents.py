@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from diffkern import manifest
 from diffkern.analysis.affine import Affine, AffineForms
-from diffkern.analysis.threads import access_index
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Scalar, is_shared
-from diffkern.manifest import Access, Linear
+from diffkern.ir.views import Access, For
 from diffkern.ops.table import lookup
 
 __all__ = ["certain_extents", "update_by_all"]
@@ -37,24 +37,24 @@ class _Loop:
     hi: Affine
 
 
-def certain_extents(fn: Function) -> tuple[Access, ...]:
+def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
     """The accesses that every thread makes, one entry per axis of an array and form of the index."""
     forms = AffineForms(fn)
     position = {p: k for k, p in enumerate(fn.params)}
-    found: dict[Access, None] = {}
+    found: dict[manifest.Access, None] = {}
     for op, loops in _executed(forms, fn.body, {}):
-        if op.name not in _ACCESSES or op.operands[0] not in position:
+        if op.name not in _ACCESSES or Access(op).array not in position:
             continue
         trips = tuple(_linear(loop.hi - loop.lo, position) for loop in loops.values() if not _trips(loop))
-        for axis, (v, wrap) in enumerate(zip(access_index(op), op.attrs["wrap"], strict=True)):
+        for axis, (v, wrap) in enumerate(zip(Access(op).index, Access(op).wrap, strict=True)):
             bounds = _bounds(forms.of(v), loops) if _exact(forms, v) else None
             if bounds is None:
                 continue
             tids, low, high = bounds[0], _linear(bounds[1], position), _linear(bounds[2], position)
-            array = position[op.operands[0]]
+            array = position[Access(op).array]
             shapes = {array, *(t[0] for form in (low, high, *trips) for t in form.terms)}
             ranks = tuple((k, _ndim(fn.params[k])) for k in sorted(shapes))
-            found[Access(array, axis, wrap, tids, low, high, trips, ranks)] = None
+            found[manifest.Access(array, axis, wrap, tids, low, high, trips, ranks)] = None
     return tuple(found)
 
 
@@ -70,8 +70,8 @@ def update_by_all(fn: Function) -> Op | None:
         if op.attrs.get("alone"):
             return op
     for op, loops in _executed(forms, fn.body, {}):
-        if op.name == "store" and not is_shared(op.operands[0].type) and all(_trips(loop) for loop in loops.values()):
-            same = all(_same_for_all(forms, v, loops) for v in access_index(op))
+        if op.name == "store" and not is_shared(Access(op).array.type) and all(_trips(loop) for loop in loops.values()):
+            same = all(_same_for_all(forms, v, loops) for v in Access(op).index)
             if same and _reads_element(forms, op):
                 return op
     return None
@@ -83,12 +83,11 @@ def _executed(forms: AffineForms, region: Region, loops: dict[Value, _Loop]) -> 
         yield op, loops
         loop = _counted(forms, op) if op.name == "for" else None
         if loop is not None:
-            (body,) = op.regions
-            yield from _executed(forms, body, {**loops, body.params[0]: loop})
+            yield from _executed(forms, For(op).body, {**loops, For(op).index: loop})
 
 
 def _counted(forms: AffineForms, op: Op) -> _Loop | None:
-    lo, hi, step = (forms.of(v) for v in op.operands[:3])
+    lo, hi, step = map(forms.of, For(op).bounds)
     if not (step.is_constant and step.const == 1):
         return None
     if not all(isinstance(t, tuple) and t[0] == "shape" for t in (*lo.terms, *hi.terms)):
@@ -131,9 +130,9 @@ def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, i
     return tuple(tids), low, high
 
 
-def _linear(form: Affine, position: dict[Value, int]) -> Linear:
+def _linear(form: Affine, position: dict[Value, int]) -> manifest.Linear:
     terms = ((position[t[1]], t[2], c) for t, c in form.terms.items() if isinstance(t, tuple))
-    return Linear(form.const, tuple(terms))
+    return manifest.Linear(form.const, tuple(terms))
 
 
 def _same_for_all(forms: AffineForms, v: Value, loops: dict[Value, _Loop]) -> bool:
@@ -144,17 +143,17 @@ def _reads_element(forms: AffineForms, store: Op) -> bool:
     """Whether what is stored is computed from what the element held."""
 
     def place(access: Op) -> list[Affine]:
-        return [forms.of(v) for v in access_index(access)]
+        return [forms.of(v) for v in Access(access).index]
 
     seen: set[Value] = set()
-    left = [store.operands[-1]]
+    left = [Access(store).value]
     while left:
         v = left.pop()
         op = forms.producer.get(v)
         if op is None or v in seen:
             continue
         seen.add(v)
-        if op.name == "load" and op.operands[0] is store.operands[0] and place(op) == place(store):
+        if op.name == "load" and Access(op).array is Access(store).array and place(op) == place(store):
             return True
         if not op.regions:
             left += op.operands

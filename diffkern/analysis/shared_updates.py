@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, Term, tid_term
 from diffkern.analysis.blocks import has_barrier, uniform_values
-from diffkern.analysis.threads import Never, access_index, relate
+from diffkern.analysis.threads import Never, relate
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access, If, loop
 
 __all__ = ["meeting_in_blocks", "settle_shared_updates"]
 
@@ -28,8 +29,8 @@ def settle_shared_updates(fn: Function) -> None:
     """Make accumulations into shared arrays atomic where threads may meet, in place."""
     sites: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
-        if op.name == "accumulate" and is_shared(op.operands[0].type):
-            sites.setdefault(op.operands[0], []).append(op)
+        if op.name == "accumulate" and is_shared(Access(op).array.type):
+            sites.setdefault(Access(op).array, []).append(op)
     if not sites:
         return
     for op in meeting_in_blocks(fn, list(sites.values())):
@@ -86,8 +87,8 @@ def _apart(forms: _BlockForms, a: Op, b: Op) -> bool:
     relation = relate(forms, a, b)
     if isinstance(relation, Never) or relation.axes.get(0) == (0, 0):
         return True
-    index = access_index(a)
-    return index == access_index(b) and any(_divided(forms, x, y) for x in index for y in index)
+    index = Access(a).index
+    return index == Access(b).index and any(_divided(forms, x, y) for x in index for y in index)
 
 
 def _divided(forms: _BlockForms, x: Value, y: Value) -> bool:
@@ -162,7 +163,7 @@ class _Phases:
                 here = start(ends[0] | ends[1])
             else:
                 entry = start({here})
-                end = self._region(op.regions[-1], {entry}, True)
+                end = self._region(loop(op).body, {entry}, True)
                 for last in end:
                     last.after.add(entry)
                 here = start({here, *end})
@@ -184,9 +185,9 @@ class _Phases:
         return any(
             op.name == "store"
             and op is not site
-            and op.operands[0] is site.operands[0]
-            and access_index(op) == access_index(site)
-            and op.attrs["wrap"] == site.attrs["wrap"]
+            and Access(op).array is Access(site).array
+            and Access(op).index == Access(site).index
+            and Access(op).wrap == Access(site).wrap
             for op in self._implied(site)
         )
 
@@ -195,8 +196,8 @@ class _Phases:
         return {op for op in self.home[site][1] if op.name == "if" and self._takes_one(op, site, forms)}
 
     def _takes_one(self, branch: Op, site: Op, forms: _BlockForms) -> bool:
-        test = forms.producer.get(branch.operands[0])
-        if test is None or test.name != "eq" or not any(op is site for op in walk(branch.regions[0])):
+        test = forms.producer.get(If(branch).condition)
+        if test is None or test.name != "eq" or not any(op is site for op in walk(If(branch).then)):
             return False
         a, b = test.operands
         return (forms.one_to_one(a) and forms.invariant(b)) or (forms.one_to_one(b) and forms.invariant(a))

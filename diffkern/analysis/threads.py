@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.views import Access, For
 
 Interval = tuple[int, int]
 
@@ -46,16 +47,11 @@ class Distance:
 Relation = Never | Distance
 
 
-def access_index(op: Op) -> tuple[Value, ...]:
-    """Index operands of a load, store, atomic or accumulate."""
-    return op.operands[1:] if op.name == "load" else op.operands[1:-1]
-
-
 def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
     """Relation of two accesses (see the module's text); indices that may be negative and wrap tell nothing."""
     axes: dict[int, Interval] = {}
-    wraps = zip(a.attrs["wrap"], b.attrs["wrap"], strict=True)
-    for x, y, (wrap_x, wrap_y) in zip(access_index(a), access_index(b), wraps, strict=True):
+    wraps = zip(Access(a).wrap, Access(b).wrap, strict=True)
+    for x, y, (wrap_x, wrap_y) in zip(Access(a).index, Access(b).index, wraps, strict=True):
         if wrap_x or wrap_y:
             continue
         solved = _solve(forms, forms.of(x), forms.of(y))
@@ -106,9 +102,9 @@ def _row(forms: AffineForms, form: Affine) -> tuple[int, Affine] | None:
     if variable is None or product is None or form.const or dict(form.terms) != {variable: 1, product: 1}:
         return None
     loop, op = forms.loop_of[variable], forms.producer[product]
-    if op.name != "mul" or loop.name != "for" or variable is not loop.regions[0].params[0]:
+    if op.name != "mul" or loop.name != "for" or variable is not For(loop).index:
         return None
-    lo, hi, step = (forms.of(v) for v in loop.operands[:3])
+    lo, hi, step = map(forms.of, For(loop).bounds)
     if not (lo.is_constant and lo.const >= 0 and step.is_constant and step.const > 0):
         return None
     for a, b in (op.operands, op.operands[::-1]):

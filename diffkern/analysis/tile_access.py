@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, Array, Tile, value_type
+from diffkern.ir.views import Access
 
 _ELEMENT = {"tile_load": "load", "tile_store": "store", "tile_atomic": "atomic", "tile_accumulate": "accumulate"}
 
@@ -55,10 +56,10 @@ def _region(region: Region, accesses: dict[Op, Op]) -> Region:
 
 
 def _access(b: Builder, op: Op, accesses: dict[Op, Op]) -> None:
-    array = op.operands[0]
+    array = Access(op).array
     assert isinstance(array.type, Array)
-    offsets = op.operands[1:] if op.name == "tile_load" else op.operands[1:-1]
-    t = op.result.type if op.name == "tile_load" else op.operands[-1].type
+    offsets = Access(op).index
+    t = op.result.type if op.name == "tile_load" else Access(op).value.type
     assert isinstance(t, Tile)
     outer = b.region
     index: list[Value] = []

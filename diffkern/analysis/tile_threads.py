@@ -7,16 +7,18 @@ the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from diffkern.analysis.uniformity import tells_threads_apart, varying_values
 from diffkern.errors import KernelTypeError
-from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
-from diffkern.ops.row import Effect, Uniformity
+from diffkern.ir.views import control
+from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
 __all__ = ["check_threads", "threads_of"]
+
+_OF_THREADS = frozenset({"threads", "first", "share"})
+"""The attributes of what threads take of a tile each for itself."""
 
 
 def threads_of(fn: Function) -> int:
@@ -45,7 +47,7 @@ def _region(region: Region, varying: set[Value], parting: Op | None) -> None:
         if lookup(op.name).family == "tile":
             _check(op, varying, parting)
         for sub in op.regions:
-            _region(sub, varying, parting or (op if _parts(op, varying) else None))
+            _region(sub, varying, parting or (None if varying.isdisjoint(control(op).deciding) else op))
 
 
 def _check(op: Op, varying: set[Value], parting: Op | None) -> None:
@@ -66,51 +68,11 @@ def _check(op: Op, varying: set[Value], parting: Op | None) -> None:
         )
 
 
-def _parts(op: Op, varying: set[Value]) -> bool:
-    """Whether threads may go different ways."""
-    if op.name == "if":
-        return op.operands[0] in varying
-    return any(v in varying for v in (op.operands[:3] if op.name == "for" else op.regions[0].yields))
-
-
 def _varying(fn: Function) -> set[Value]:
-    """Numbers that may differ between the threads of a block: the least set that is closed."""
-    varying: set[Value] = set()
+    """Numbers that may differ between the threads of a block (least fixpoint)."""
 
-    def spread(targets: Sequence[Value], *sources: Value) -> None:
-        if any(v in varying for v in sources):
-            varying.update(v for v in targets if not isinstance(v.type, Tile))
+    def differs(op: Op) -> bool:
+        own = tells_threads_apart(op) or lookup(op.name).effect is Effect.ATOMIC
+        return own or (op.name in ("tile_extract", "tile_reduce") and not _OF_THREADS.isdisjoint(op.attrs))
 
-    def visit(region: Region) -> None:
-        for op in region.ops:
-            row = lookup(op.name)
-            own = row.uniformity is Uniformity.THREAD or row.effect is Effect.ATOMIC
-            if own or (op.name in ("tile_extract", "tile_reduce") and ({"threads", "first", "share"} & set(op.attrs))):
-                varying.update(op.results)
-            elif not op.regions:
-                spread(op.results, *op.operands)
-            elif op.name == "if":
-                for r, a, b in zip(op.results, op.regions[0].yields, op.regions[1].yields, strict=True):
-                    spread([r], a, b, op.operands[0])
-            else:
-                loop(op)
-            for sub in op.regions:
-                visit(sub)
-
-    def loop(op: Op) -> None:
-        body = op.regions[-1]
-        deciding = op.operands[:3] if op.name == "for" else op.regions[0].yields
-        init = op.operands[3:] if op.name == "for" else op.operands
-        params = body.params[1:] if op.name == "for" else body.params
-        if op.name == "for":
-            spread(body.params[:1], *deciding)
-        also = [(p,) for p in op.regions[0].params] if op.name == "while" else [()] * len(params)
-        for r, p, i, y, more in zip(op.results, params, init, body.yields, also, strict=True):
-            spread([r, p, *more], i, y, r, *deciding)
-
-    before = -1
-    while before != len(varying):
-        before = len(varying)
-        visit(fn.body)
-    assert varying <= {*fn.params, *defined_in(fn.body)}
-    return varying
+    return varying_values(fn, differs, counts=lambda t: not isinstance(t, Tile))

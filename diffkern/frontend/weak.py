@@ -17,6 +17,7 @@ from diffkern.frontend.terms import WEAK, WEAK_FLOAT
 from diffkern.ir import types as T
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.views import For, If, While
 
 __all__ = ["fits", "settle"]
 
@@ -103,14 +104,11 @@ def _equal(op: Op) -> list[Sequence[Value]]:
     if op.name == "cast":
         return []
     if op.name == "if":
-        return list(zip(op.results, *(sub.yields for sub in op.regions), strict=True))
+        return [*If(op).choices]
     if op.name == "for":
-        (body,) = op.regions
-        carried = zip(op.operands[3:], body.params[1:], body.yields, op.results, strict=True)
-        return [(*op.operands[:3], body.params[0]), *carried]
+        return [(*For(op).bounds, For(op).index), *For(op).chains]
     if op.name == "while":
-        cond, body = op.regions
-        return list(zip(op.operands, cond.params, body.params, body.yields, op.results, strict=True))
+        return [*While(op).chains]
     if (inner := op.attrs.get("body")) is not None:
         return list(zip(op.operands, inner.params, strict=False))
     floats, integers = ([v for v in (*op.operands, *op.results) if _is_float(v) is kind] for kind in (True, False))

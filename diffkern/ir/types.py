@@ -7,6 +7,7 @@ types can stand in cache keys, golden files and generated source.
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -240,3 +241,36 @@ def with_scalar(t: Element, scalar: Scalar) -> Element:
     if isinstance(t, Mat):
         return Mat(scalar, t.rows, t.cols)
     return scalar
+
+
+@functools.cache
+def parse_type(spelling: str) -> Array | Element:
+    """The type of a program's parameter from its spelling, as manifests have it.
+
+    Raises
+    ------
+    ValueError
+        If no such type is spelled like that.
+    """
+    head, _, inside = spelling.removesuffix(">").partition("<")
+    try:
+        if head.startswith("array"):
+            dtype, _, layout = inside.rpartition(",")
+            element = parse_type(dtype)
+            if not isinstance(element, Array):
+                return Array(element, int(head[5:-1]), layout)
+        if head.startswith("vec"):
+            return Vec(SCALARS[inside], int(head[3:]))
+        if head.startswith("mat"):
+            rows, cols = head[3:].split("x")
+            return Mat(SCALARS[inside], int(rows), int(cols))
+        return SCALARS[spelling]
+    except (KeyError, ValueError):
+        raise ValueError(f"{spelling!r} is no type of a parameter") from None
+
+
+def parse_array_type(spelling: str) -> Array:
+    """The type of a program's parameter that is an array, from its spelling."""
+    t = parse_type(spelling)
+    assert isinstance(t, Array)
+    return t

@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from diffkern.analysis.blocks import blockwise_op, of_single_threads
 from diffkern.analysis.conflicts import use_atomics
 from diffkern.analysis.shared_updates import settle_shared_updates
-from diffkern.analysis.sums import invariant_values, needed_for, uniform_sums, used_values
+from diffkern.analysis.sums import needed_for, uniform_sums, used_values
+from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Element, value_type
+from diffkern.ir.views import Access
 from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
 
@@ -81,7 +83,7 @@ def settle_updates(
         ``"atomic"`` if the launch makes the analysis void: buffers overlap, a stride is 0, or the launch has more
         axes than the kernel asks for.
     """
-    summed = {op.operands[0] for op in walk(fn.body) if op.name in ACCUMULATES and op.attrs["mode"] == "reduce"}
+    summed = {Access(op).array for op in walk(fn.body) if op.name in ACCUMULATES and op.attrs["mode"] == "reduce"}
     meeting = [
         b
         for b, c in zip(buffers, conflicts, strict=True)
@@ -95,7 +97,7 @@ def settle_updates(
 
 def cuda_plan(fn: Function) -> CudaPlan:
     """The decisions about a function whose modes are settled."""
-    invariant, used = invariant_values(fn), used_values(fn)
+    invariant, used = launch_values(fn), used_values(fn)
     sums = tuple(uniform_sums(fn, invariant, used))
     updates: dict[Op, Update] = {}
     for op in walk(fn.body):
@@ -125,6 +127,6 @@ def update_of(op: Op, used: Set[Value]) -> Update | None:
 
 def summed_type(op: Op) -> Element:
     """The type in which the values of an update are added up."""
-    array = op.operands[0].type
+    array = Access(op).array.type
     assert isinstance(array, Array)
     return value_type(array.dtype)

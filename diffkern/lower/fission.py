@@ -20,12 +20,14 @@ from diffkern.analysis.blocks import (
     stacks_of_blocks,
     uniform_values,
 )
+from diffkern.analysis.uniformity import tells_threads_apart
 from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
-from diffkern.ops.row import Effect, Uniformity
+from diffkern.ir.views import For, If, Slot, While, loop
+from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 from diffkern.opt.dce import has_effect
 
@@ -69,7 +71,7 @@ class _Blocks:
         self.fields: dict[Value, list[Value | int]] = {}  # of a stack: the array of a field, or its place in the stack
         self.mixed = self.find_mixed()
         # Computed where they are needed.
-        self.indices = {op.result: op for op in walk(fn.body) if lookup(op.name).uniformity is Uniformity.THREAD}
+        self.indices = {op.result: op for op in walk(fn.body) if tells_threads_apart(op)}
         self.again = self.find_again()
         self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
         self.needed_later = self.find_kept(fn.body)
@@ -134,7 +136,7 @@ class _Blocks:
         found: dict[Value, set[int]] = {stack: set() for stack in self.stacks}
         for op in walk(self.fn.body):
             if op.name == "stack_set" and op.operands[0] in self.stacks:
-                found[op.operands[0]].update(k for k, v in enumerate(op.operands[2:]) if v not in self.uniform)
+                found[Slot(op).stack].update(k for k, v in enumerate(Slot(op).values) if v not in self.uniform)
         return found
 
     def make_stack(self, op: Op) -> None:
@@ -275,18 +277,15 @@ class _Blocks:
             regions.append(region)
         types = tuple(op.results[k].type for k in shared)
         with self.b.at(op.loc):
-            results = self.b.op("if", self.env[op.operands[0]], regions=regions, types=types)
+            results = self.b.op("if", self.env[If(op).condition], regions=regions, types=types)
         self.env.update(zip((op.results[k] for k in shared), results, strict=True))
 
     def loop(self, op: Op) -> None:
         """A loop around barriers; what threads carry of their own is kept in memory."""
-        fixed = 3 if op.name == "for" else 0
-        init, body = op.operands[fixed:], op.regions[-1]
-        params = body.params[1:] if op.name == "for" else body.params
-        own = self.own_results(op)
-        self.hand_over([(init[k], op.results[k]) for k in own], op)
+        view, own = loop(op), self.own_results(op)
+        self.hand_over([(view.init[k], op.results[k]) for k in own], op)
         for k in own:
-            self.kept[params[k]] = self.kept[op.results[k]]
+            self.kept[view.carried[k]] = self.kept[op.results[k]]
 
         def trip(body: Region) -> None:
             self.items(body)
@@ -295,30 +294,28 @@ class _Blocks:
         self.emit_loop(op, [k for k in range(len(op.results)) if k not in own], trip)
 
     def emit_loop(self, op: Op, shared: list[int], trip: Callable[[Region], None]) -> None:
-        fixed = 3 if op.name == "for" else 0
-        init, body = op.operands[fixed:], op.regions[-1]
-        index, params = (body.params[:1], body.params[1:]) if fixed else ((), body.params)
-        carried = [params[k] for k in shared]
-        operands = [self.env[v] for v in (*op.operands[:fixed], *(init[k] for k in shared))]
+        view = loop(op)
+        index = (view.index,) if isinstance(view, For) else ()
+        carried = [view.carried[k] for k in shared]
+        operands = [self.env[v] for v in (*view.bounds, *(view.init[k] for k in shared))]
         inner = Region(tuple(Value(p.type, p.name) for p in (*index, *carried)))
         regions = [inner]
-        if op.name == "while":
-            regions.insert(0, self.condition(op, shared))
+        if isinstance(view, While):
+            regions.insert(0, self.condition(view, shared))
         self.env.update(zip((*index, *carried), inner.params, strict=True))
         with self.b.into(inner):
-            trip(body)
-        inner.yields = tuple(self.env[body.yields[k]] for k in shared)
+            trip(view.body)
+        inner.yields = tuple(self.env[view.yields[k]] for k in shared)
         with self.b.at(op.loc):
             results = self.b.op(op.name, *operands, regions=regions)
         self.env.update(zip((op.results[k] for k in shared), results, strict=True))
 
-    def condition(self, op: Op, shared: list[int]) -> Region:
-        cond = op.regions[0]
-        region = Region(tuple(Value(cond.params[k].type, cond.params[k].name) for k in shared))
-        self.env.update(zip((cond.params[k] for k in shared), region.params, strict=True))
+    def condition(self, loop: While, shared: list[int]) -> Region:
+        region = Region(tuple(Value(loop.tested[k].type, loop.tested[k].name) for k in shared))
+        self.env.update(zip((loop.tested[k] for k in shared), region.params, strict=True))
         with self.b.into(region):
-            self.once(cond.ops)
-        region.yields = (self.env[cond.yields[0]],)
+            self.once(loop.test.ops)
+        region.yields = (self.env[loop.condition],)
         return region
 
 
@@ -341,13 +338,14 @@ class _Common(Cloner):
 
     def stack(self, op: Op) -> None:
         """The fields that are the same for all threads."""
-        places = self.blocks.fields[op.operands[0]]
-        stack, slot = self.env[op.operands[0]], self.value(op.operands[1])
+        access = Slot(op)
+        places = self.blocks.fields[access.stack]
+        stack, slot = self.env[access.stack], self.value(access.slot)
         if op.name == "stack_get":
             place = places[op.attrs["field"]]
             self.env[op.result] = self.b.one("stack_get", stack, slot, field=place, hint=op.result.name)
         else:
-            same = [v for v, place in zip(op.operands[2:], places, strict=True) if isinstance(place, int)]
+            same = [v for v, place in zip(access.values, places, strict=True) if isinstance(place, int)]
             self.b.op("stack_set", stack, slot, *self.values(same))
 
 
@@ -396,9 +394,9 @@ class _Threads(_Common):
         """The fields of which each thread has its own."""
         places = self.blocks.fields[op.operands[0]]
         if op.name == "stack_set":
-            for v, place in zip(op.operands[2:], places, strict=True):
+            for v, place in zip(Slot(op).values, places, strict=True):
                 if isinstance(place, Value):
-                    index = (self.value(op.operands[1]), self.thread)
+                    index = (self.value(Slot(op).slot), self.thread)
                     self.b.op("store", place, *index, self.value(v), wrap=(False, False))
             return
         place = places[op.attrs["field"]]

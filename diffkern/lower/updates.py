@@ -19,11 +19,12 @@ from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
 from diffkern.analysis.dependence import Positions, begins
 from diffkern.analysis.shared_updates import meeting_in_blocks
-from diffkern.analysis.threads import Never, access_index, relate
+from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Update, Value, walk
 from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access
 from diffkern.ops.memory import LOADS
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.fold import fold
@@ -85,7 +86,7 @@ def _by_array(fn: Function, sites: Sites) -> dict[Value, list[Op]]:
     found: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
         if op in sites or op.name == "atomic":
-            found.setdefault(op.operands[0], []).append(op)
+            found.setdefault(Access(op).array, []).append(op)
     return {array: ops for array, ops in found.items() if any(op in sites for op in ops)}
 
 
@@ -106,7 +107,7 @@ def _meeting(fn: Function, sites: Sites) -> set[int]:
 
 def _apart(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) -> bool:
     """Whether no two threads come to one element by these accesses."""
-    if access_index(a) == access_index(b) and owners.owns(a) and owners.owns(b):
+    if Access(a).index == Access(b).index and owners.owns(a) and owners.owns(b):
         return True
     relation = relate(forms, a, b)
     return isinstance(relation, Never) or relation.same_thread(arity)
@@ -122,16 +123,16 @@ class _Owners:
         self.stores: dict[Value, list[Op]] = {}
         for op in walk(fn.body):
             if op.name == "store" and op not in sites:
-                self.stores.setdefault(op.operands[0], []).append(op)
+                self.stores.setdefault(Access(op).array, []).append(op)
 
     def owns(self, update: Op) -> bool:
         """Whether a thread that comes to an update also stores to the element."""
         return any(
-            access_index(store) == access_index(update)
-            and store.attrs["wrap"] == update.attrs["wrap"]
+            Access(store).index == Access(update).index
+            and Access(store).wrap == Access(update).wrap
             and self.order.implies(update, store)
             and begins(self.loops[store], self.loops[update])
-            for store in self.stores.get(update.operands[0], ())
+            for store in self.stores.get(Access(update).array, ())
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.views import Access
 from diffkern.ops.memory import WRITES
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
@@ -18,7 +19,7 @@ from diffkern.ops.table import lookup
 
 def written_arrays(region: Region) -> set[Value]:
     """Array values that a region stores to, updates or accumulates into."""
-    return {op.operands[0] for op in walk(region) if op.name in WRITES}
+    return {Access(op).array for op in walk(region) if op.name in WRITES}
 
 
 def freeze(value: Any) -> Hashable:
@@ -36,7 +37,7 @@ def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
             return None
         row = lookup(op.name)
         if row.effect is Effect.READ:
-            if not loads or op.operands[0] in written:
+            if not loads or Access(op).array in written:
                 return None
         elif row.effect is not Effect.PURE:
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.views import For, Loop, While, is_loop, loop
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -59,31 +60,26 @@ class Liveness:
             for sub in op.regions:
                 live |= self.region(sub, {y for y, n in zip(sub.yields, needed, strict=True) if n})
             live.update(op.operands)
-        elif op.name in ("for", "while"):
-            keep = self.carried(op, live)
-            fixed = op.operands[:3] if op.name == "for" else ()
-            init = op.operands[len(fixed) :]
-            body = op.regions[-1]
-            live |= self.region(body, {y for y, k in zip(body.yields, keep, strict=True) if k})
-            if op.name == "while":
-                live |= self.region(op.regions[0], set(op.regions[0].yields))
-            live.update(fixed)
-            live.update(v for v, k in zip(init, keep, strict=True) if k)
+        elif is_loop(op):
+            view = loop(op)
+            keep = self.carried(view, live)
+            live |= self.region(view.body, {y for y, k in zip(view.yields, keep, strict=True) if k})
+            if isinstance(view, While):
+                live |= self.region(view.test, set(view.test.yields))
+            live.update(view.bounds)
+            live.update(v for v, k in zip(view.init, keep, strict=True) if k)
         else:
             live.update(op.operands)
 
-    def carried(self, op: Op, live: set[Value]) -> list[bool]:
+    def carried(self, loop: Loop, live: set[Value]) -> list[bool]:
         """Which carried values are needed: the least set closed under the body's dependences."""
-        body = op.regions[-1]
-        params = body.params[1:] if op.name == "for" else body.params
-        keep = [r in live for r in op.results]
-        if op.name == "while":
-            cond = op.regions[0]
-            used = self.region(cond, set(cond.yields))
-            keep = [k or p in used for k, p in zip(keep, cond.params, strict=True)]
+        keep = [r in live for r in loop.results]
+        if isinstance(loop, While):
+            used = self.region(loop.test, set(loop.test.yields))
+            keep = [k or p in used for k, p in zip(keep, loop.tested, strict=True)]
         while True:
-            used = self.region(body, {y for y, k in zip(body.yields, keep, strict=True) if k})
-            wider = [k or p in used for k, p in zip(keep, params, strict=True)]
+            used = self.region(loop.body, {y for y, k in zip(loop.yields, keep, strict=True) if k})
+            wider = [k or p in used for k, p in zip(keep, loop.carried, strict=True)]
             if wider == keep:
                 return keep
             keep = wider
@@ -120,17 +116,15 @@ class _Eliminator:
         live.update(op.operands)
 
     def prune_loop(self, op: Op, live: set[Value]) -> None:
-        keep = self.analysis.carried(op, live)
-        fixed = 3 if op.name == "for" else 0
-        op.results = _filter(op.results, keep)
-        op.operands = op.operands[:fixed] + _filter(op.operands[fixed:], keep)
-        body = op.regions[-1]
-        body.yields = _filter(body.yields, keep)
-        if op.name == "for":
-            body.params = body.params[:1] + _filter(body.params[1:], keep)
+        view = loop(op)
+        keep = self.analysis.carried(view, live)
+        view.body.yields = _filter(view.yields, keep)
+        if isinstance(view, For):
+            view.body.params = (view.index, *_filter(view.carried, keep))
         else:
-            body.params = _filter(body.params, keep)
-            op.regions[0].params = _filter(op.regions[0].params, keep)
+            view.body.params, view.test.params = _filter(view.carried, keep), _filter(view.tested, keep)
+        op.results = _filter(op.results, keep)
+        op.operands = (*view.bounds, *_filter(view.init, keep))
         for sub in op.regions:
             live |= self.region(sub)
         live.update(op.operands)

@@ -12,6 +12,7 @@ import ctypes
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar
+from diffkern.ir.views import For, If
 from diffkern.ops.table import lookup
 
 Number = bool | int | float
@@ -51,16 +52,16 @@ class _Folder:
 
     def op(self, op: Op) -> list[Op]:
         if op.name == "if":
-            taken = self.constants.get(op.operands[0])
+            taken = self.constants.get(If(op).condition)
             if taken is not None:
-                branch = op.regions[0 if taken else 1]
+                branch = If(op).then if taken else If(op).orelse
                 self.region(branch)
                 self.mapping.update(zip(op.results, branch.yields, strict=True))
                 return branch.ops
         if op.name == "for":
-            lo, hi, step = (self.constants.get(v) for v in op.operands[:3])
-            if lo is not None and hi is not None and step is not None and _no_trip(lo, hi, step):
-                self.mapping.update(zip(op.results, op.operands[3:], strict=True))
+            trips = For(op).trips(self.constants.get)
+            if trips is not None and not trips:
+                self.mapping.update(zip(op.results, For(op).init, strict=True))
                 return []
         for sub in op.regions:
             self.region(sub)
@@ -157,10 +158,6 @@ def _cast(value: Number, t: Scalar) -> Number | None:
     if isinstance(value, float):
         return None  # saturation is the target's business
     return wrap_integer(int(value), t)
-
-
-def _no_trip(lo: Number, hi: Number, step: Number) -> bool:
-    return step == 0 or (lo >= hi if step > 0 else lo <= hi)
 
 
 def fold(fn: Function) -> Function:

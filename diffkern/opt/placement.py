@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, is_shared
+from diffkern.ir.views import Access
 from diffkern.ops.memory import WRITES
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 __all__ = ["Placement", "place"]
 
@@ -80,7 +80,7 @@ def place(fn: Function, *, loads: bool = True) -> Placement:
 class _Search:
     def __init__(self, fn: Function, loads: bool) -> None:
         self.last_axis = fn.tid_arity - 1
-        written = dict.fromkeys(op.operands[0] for op in walk(fn.body) if op.name in WRITES)
+        written = dict.fromkeys(Access(op).array for op in walk(fn.body) if op.name in WRITES)
         self.placement = Placement(writes=[p for p in fn.params if p in written])
         self.level: dict[Value, int] = dict.fromkeys(fn.params, _CHUNK)
         arrays = [p for p in fn.params if isinstance(p.type, Array) and not is_shared(p.type)]
@@ -111,17 +111,16 @@ class _Search:
     def movable(self, op: Op, top: bool) -> bool:
         """Whether executing an op ahead of the threads does what it does in each of them, if the operands are there."""
         if op.name == "load":
-            return top and op.operands[0] in self.readable
+            return top and Access(op).array in self.readable
         if op.regions:
             return top and all(self.movable(inner, top) for sub in op.regions for inner in sub.ops)
-        row = lookup(op.name)
-        return row.effect is Effect.PURE and row.family != "block" and op.name != "tid"
+        return recomputable(op)
 
     def move(self, op: Op, level: int) -> None:
         (self.placement.chunk if level == _CHUNK else self.placement.row).append(op)
         for inner in (op, *(inner for sub in op.regions for inner in walk(sub))):
-            if inner.name == "load" and inner.operands[0] not in self.placement.reads:
-                self.placement.reads.append(inner.operands[0])
+            if inner.name == "load" and Access(inner).array not in self.placement.reads:
+                self.placement.reads.append(Access(inner).array)
 
 
 def _operands(op: Op) -> Iterator[Value]:

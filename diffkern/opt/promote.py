@@ -20,6 +20,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
+from diffkern.ir.views import Access, If, loop
 from diffkern.ops.memory import WRITES
 from diffkern.opt.cse import written_arrays
 
@@ -35,10 +36,6 @@ def promote(fn: Function) -> Function:
     return fn
 
 
-def _key(op: Op) -> Key:
-    return op.operands[0], (op.operands[1:] if op.name == "load" else op.operands[1:-1])
-
-
 class _Promoter:
     def __init__(self, fn: Function) -> None:
         self.forms = AffineForms(fn)
@@ -50,8 +47,8 @@ class _Promoter:
         self.made: dict[Value, Op] = {}
         self.wrapped: set[Key] = set()
         self.written: set[Value] = set()
-        self.loaded = {op.operands[0] for op in walk(fn.body) if op.name == "load"}
-        by_tiles = {op.operands[0] for op in walk(fn.body) if op.name in WRITES and op.name.startswith("tile")}
+        self.loaded = {Access(op).array for op in walk(fn.body) if op.name == "load"}
+        by_tiles = {Access(op).array for op in walk(fn.body) if op.name in WRITES and op.name.startswith("tile")}
         for array in written_arrays(fn.body) - by_tiles:
             # Other threads of the block write to what it shares.
             own = isinstance(array.type, Array) and array.type.layout != SHARED
@@ -64,9 +61,9 @@ class _Promoter:
         return v
 
     def key(self, op: Op) -> Key:
-        array, index = _key(op)
-        key = array, tuple(self.resolve(v) for v in index)
-        if any(op.attrs["wrap"]):
+        access = Access(op)
+        key = access.array, tuple(self.resolve(v) for v in access.index)
+        if any(access.wrap):
             self.wrapped.add(key)
         return key
 
@@ -93,7 +90,7 @@ class _Promoter:
         region.ops[:] = kept
 
     def tracked(self, op: Op) -> bool:
-        return op.name in ("load", "store", "atomic") and op.operands[0] in self.written
+        return op.name in ("load", "store", "atomic") and Access(op).array in self.written
 
     def op(self, op: Op, contents: Contents) -> list[Op]:
         op.operands = tuple(self.resolve(v) for v in op.operands)
@@ -114,7 +111,7 @@ class _Promoter:
                 self.forget(contents, key)
                 contents.pop(key, None)
                 if op.name == "store":
-                    contents[key] = op.operands[-1]
+                    contents[key] = Access(op).value
         return [op]
 
     def branch(self, op: Op, contents: Contents) -> None:
@@ -123,9 +120,10 @@ class _Promoter:
             self.region(sub, inner)
             sub.yields = tuple(self.resolve(v) for v in sub.yields)
         then, orelse = branches
-        local = defined_in(op.regions[0]) | defined_in(op.regions[1])
+        view = If(op)
+        local = defined_in(view.then) | defined_in(view.orelse)
         stored = {self.key(inner) for sub in op.regions for inner in walk(sub) if inner.name == "store"}
-        for sub, here, there in ((op.regions[0], then, orelse), (op.regions[1], orelse, then)):
+        for sub, here, there in ((view.then, then, orelse), (view.orelse, orelse, then)):
             for key in there:
                 if key not in here and key in stored and key[0] in self.loaded and not local.intersection(key[1]):
                     here[key] = self.content(key, sub, op.loc)
@@ -248,7 +246,7 @@ class _Promoter:
             inner = {**unchanged, **dict(zip(carried, params, strict=True))}
             self.region(sub, inner)
             sub.yields = tuple(self.resolve(v) for v in sub.yields)
-            if sub is op.regions[-1]:
+            if sub is loop(op).body:
                 sub.yields = (*sub.yields, *(self.resolve(inner[key]) for key in carried))
         results = tuple(Value(v.type, v.name) for v in entries)
         op.results = (*op.results, *results)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar
+from diffkern.ir.views import Access, For, If, Loop, While
 from diffkern.ops.table import lookup
 
 
@@ -70,14 +71,14 @@ class _Ranges:
         elif op.name == "for":
             self.visit_for(op, facts)
         elif op.name == "while":
-            self.visit_while(op, facts)
+            self.loop(While(op), facts, facts.fork())
         if len(op.results) == 1 and isinstance(op.result.type, Scalar) and op.result.type.is_integer:
             return self.bound(op, facts)
         return None
 
     def access(self, op: Op, facts: Facts) -> None:
-        index = op.operands[1:] if op.name == "load" else op.operands[1:-1]
-        wrap = tuple(w and not self.nonnegative(v, facts) for v, w in zip(index, op.attrs["wrap"], strict=True))
+        index = Access(op).index
+        wrap = tuple(w and not self.nonnegative(v, facts) for v, w in zip(index, Access(op).wrap, strict=True))
         op.attrs = {**op.attrs, "wrap": wrap}
         self.inside(index, facts)
 
@@ -221,12 +222,13 @@ class _Ranges:
 
     def visit_if(self, op: Op, facts: Facts) -> int | None:
         then, orelse = facts.fork(), facts.fork()
-        self.assume(op.operands[0], True, then)
-        self.assume(op.operands[0], False, orelse)
-        self.region(op.regions[0], then)
-        self.region(op.regions[1], orelse)
+        view = If(op)
+        self.assume(view.condition, True, then)
+        self.assume(view.condition, False, orelse)
+        self.region(view.then, then)
+        self.region(view.orelse, orelse)
         self.ends[op] = (then, orelse)
-        for r, a, b in zip(op.results, op.regions[0].yields, op.regions[1].yields, strict=True):
+        for r, a, b in view.choices:
             low_a, low_b = then.get(a), orelse.get(b)
             if low_a is not None and low_b is not None:
                 facts[r] = min(low_a, low_b)
@@ -235,60 +237,45 @@ class _Ranges:
         return facts.get(op.results[0]) if len(op.results) == 1 else None
 
     def visit_for(self, op: Op, facts: Facts) -> None:
-        (body,) = op.regions
-        inner = facts.fork()
-        step = self.producer.get(op.operands[2])
+        loop, inner = For(op), facts.fork()
+        step = self.producer.get(loop.step)
         if step is not None and step.name == "const":
             up = int(step.attrs["value"]) > 0
-            start = facts.get(op.operands[0] if up else op.operands[1])
+            first, last = (loop.start, loop.stop) if up else (loop.stop, loop.start)
+            start = facts.get(first)
             if start is not None:
-                inner[body.params[0]] = start if up else start + 1
-            stop = self.high(op.operands[1], facts) - 1 if up else self.high(op.operands[0], facts)
-            inner.high[body.params[0]] = stop
+                inner[loop.index] = start if up else start + 1
+            inner.high[loop.index] = self.high(last, facts) - up
             if self.bounds and start is not None:
-                last = op.operands[1 if up else 0]
                 inner[last] = max(facts.get(last, start + 1), start + 1)
-        self.loop(op, body, body.params[1:], op.operands[3:], facts, inner)
+        self.loop(loop, facts, inner)
 
-    def visit_while(self, op: Op, facts: Facts) -> None:
-        cond, body = op.regions
-        self.loop(op, body, body.params, op.operands, facts, facts.fork(), cond)
-
-    def loop(
-        self,
-        op: Op,
-        body: Region,
-        params: tuple[Value, ...],
-        init: tuple[Value, ...],
-        facts: Facts,
-        inner: Facts,
-        cond: Region | None = None,
-    ) -> None:
+    def loop(self, loop: Loop, facts: Facts, inner: Facts) -> None:
         """Carried values keep the bound of their initial value if the body, assuming it, yields no less."""
-        guess = {k: facts[v] for k, v in enumerate(init) if v in facts}
+        guess = {k: facts[v] for k, v in enumerate(loop.init) if v in facts}
         while True:
             trial = inner.fork()
-            trial.update({params[k]: low for k, low in guess.items()})
-            if cond is not None:
-                trial.update({cond.params[k]: low for k, low in guess.items()})
-                self.region_without_flags(cond, trial)
-                self.assume(cond.yields[0], True, trial)
-                for p, q in zip(cond.params, body.params, strict=True):
+            trial.update({loop.carried[k]: low for k, low in guess.items()})
+            if isinstance(loop, While):
+                trial.update({loop.tested[k]: low for k, low in guess.items()})
+                self.region_without_flags(loop.test, trial)
+                self.assume(loop.condition, True, trial)
+                for p, q in zip(loop.tested, loop.carried, strict=True):
                     if p in trial:
                         trial[q] = max(trial[p], trial.get(q, trial[p]))
                     if p in trial.high:
                         trial.high[q] = trial.high[p]
-            self.region_without_flags(body, trial)
-            kept = {k: low for k, low in guess.items() if trial.get(body.yields[k], low - 1) >= low}
+            self.region_without_flags(loop.body, trial)
+            kept = {k: low for k, low in guess.items() if trial.get(loop.yields[k], low - 1) >= low}
             if kept == guess:
                 break
             guess = kept
-        if cond is not None:
+        if isinstance(loop, While):
             start = facts.fork()
-            start.update({cond.params[k]: low for k, low in guess.items()})
-            self.region(cond, start)
-        self.region(body, trial)
-        facts.update({op.results[k]: low for k, low in guess.items()})
+            start.update({loop.tested[k]: low for k, low in guess.items()})
+            self.region(loop.test, start)
+        self.region(loop.body, trial)
+        facts.update({loop.results[k]: low for k, low in guess.items()})
 
     def region_without_flags(self, region: Region, facts: Facts) -> None:
         """Propagate bounds only: flags must not be cleared under an assumption that may still fall."""
@@ -320,7 +307,7 @@ class _Ranges:
         for taken, other in ((0, 1), (1, 0)):
             constant = self.producer.get(op.regions[other].yields[0])
             if constant is not None and constant.name == "const" and bool(constant.attrs["value"]) is not truth:
-                self.assume(op.operands[0], taken == 0, facts)
+                self.assume(If(op).condition, taken == 0, facts)
                 self.assume(op.regions[taken].yields[0], truth, facts)
                 for v, high in self.ends[op][taken].high.items():
                     facts.high[v] = min(high, facts.high.get(v, high))
@@ -359,4 +346,4 @@ def _keeps_value(op: Op) -> bool:
 
 class _Probe(_Ranges):
     def access(self, op: Op, facts: Facts) -> None:
-        self.inside(op.operands[1:] if op.name == "load" else op.operands[1:-1], facts)
+        self.inside(Access(op).index, facts)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from diffkern.analysis.blocks import has_barrier
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import is_shared
+from diffkern.ir.views import Access, is_loop
 from diffkern.ops.memory import LOADS, WRITES
 from diffkern.opt.dce import Liveness
 
@@ -44,17 +45,17 @@ def find_needs(
 ) -> Needs:
     """What a region needs if these of its yields are needed, and the contents of the arrays ``out`` at its end."""
     wanted = set(yields)
-    stores = {op for op in walk(region) if op.name in WRITES and op.operands[0] in tracked}
-    loads = [op for op in walk(region) if op.name in LOADS and op.operands[0] in tracked]
+    stores = {op for op in walk(region) if op.name in WRITES and Access(op).array in tracked}
+    loads = [op for op in walk(region) if op.name in LOADS and Access(op).array in tracked]
     barriers = {op for op in walk(region) if _of_replay(op)}
     place = _places(region)
-    kept = {op for op in stores if op.operands[0] in out}
+    kept = {op for op in stores if Access(op).array in out}
     while True:
         values = Liveness((stores - kept) | barriers).region(region, wanted)
         needed = [op for op in loads if op.result in values]
         more = {s for s in stores - kept if any(_may_see(place, load, s) for load in needed)}
         if not more:
-            return Needs(values, frozenset(op.operands[0] for op in needed), frozenset(kept))
+            return Needs(values, frozenset(Access(op).array for op in needed), frozenset(kept))
         kept |= more
 
 
@@ -115,12 +116,12 @@ def _touches(op: Op) -> bool:
     """Whether an op accesses shared memory, or waits."""
     if op.regions:
         return any(_touches(inner) for sub in op.regions for inner in sub.ops)
-    return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(op.operands[0].type))
+    return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
 
 
 def _remove_stores(region: Region, needs: Needs, tracked: Collection[Value]) -> None:
     region.ops[:] = [
-        op for op in region.ops if not (op.name in WRITES and op.operands[0] in tracked and op not in needs.stores)
+        op for op in region.ops if not (op.name in WRITES and Access(op).array in tracked and op not in needs.stores)
     ]
     for op in region.ops:
         for sub in op.regions:
@@ -138,14 +139,14 @@ def _places(region: Region) -> _Place:
         for op in region.ops:
             found[op] = len(found), loops
             for sub in op.regions:
-                visit(sub, loops | {op} if op.name in ("for", "while") else loops)
+                visit(sub, loops | {op} if is_loop(op) else loops)
 
     visit(region, frozenset())
     return found
 
 
 def _may_see(place: _Place, load: Op, store: Op) -> bool:
-    if load.operands[0] is not store.operands[0]:
+    if Access(load).array is not Access(store).array:
         return False
     (at, loops), (before, around) = place[load], place[store]
     return at > before or bool(loops & around)

@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Mat, Scalar, Vec
+from diffkern.ir.views import If
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
@@ -37,7 +38,7 @@ def _visit(region: Region) -> None:
 
 def _shared(op: Op) -> list[Op]:
     """Take out of an ``if`` what its branches share."""
-    then, other = op.regions
+    then, other = If(op).then, If(op).orelse
     if not (then.ops and other.ops):
         return []
     writes = has_effect(op)

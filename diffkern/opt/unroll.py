@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
+from diffkern.ir.views import For
 from diffkern.opt.fold import fold
 
 MAX_TRIPS = 8
@@ -55,23 +56,20 @@ class _Unroller:
         region.yields = self.resolve(region.yields)
 
     def trips(self, op: Op) -> range | None:
-        if op.name != "for" or any(inner.name == "barrier" for inner in walk(op.regions[0])):
+        if op.name != "for" or any(inner.name == "barrier" for inner in walk(For(op).body)):
             return None
-        bounds = [self.constants.get(v) for v in op.operands[:3]]
-        if any(b is None for b in bounds) or bounds[2] == 0:
-            return None
-        trips = range(*[b for b in bounds if b is not None])
-        if len(trips) > MAX_TRIPS or len(trips) * count_ops(op.regions[0]) > MAX_OPS:
+        trips = For(op).trips(self.constants.get)
+        if trips is None or len(trips) > MAX_TRIPS or len(trips) * count_ops(For(op).body) > MAX_OPS:
             return None
         return trips
 
     def expand(self, op: Op, trips: range) -> list[Op]:
         self.count += 1
         b = Builder(loc=op.loc)
-        carried = op.operands[3:]
-        (body,) = op.regions
+        loop = For(op)
+        carried = loop.init
         for i in trips:
-            index = b.one("const", value=i, type=op.operands[0].type, hint=body.params[0].name)
-            carried = Cloner(b, {}).inline(body, (index, *carried))
+            index = b.one("const", value=i, type=loop.start.type, hint=loop.index.name)
+            carried = Cloner(b, {}).inline(loop.body, (index, *carried))
         self.mapping.update(zip(op.results, carried, strict=True))
         return b.region.ops

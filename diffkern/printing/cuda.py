@@ -35,6 +35,7 @@ from diffkern.ir.types import (
     scalar_of,
     value_type,
 )
+from diffkern.ir.views import Access, For, Slot
 from diffkern.lower.cuda_form import cuda_form
 from diffkern.lower.cuda_plan import Update, cuda_plan, summed_type
 from diffkern.lower.tiles.block import SHARED_BYTES
@@ -177,7 +178,7 @@ class _CudaWriter(Writer):
 
     def start_sum(self, op: Op) -> None:
         t = summed_type(op)
-        array = self.exprs[op.operands[0]].text
+        array = self.exprs[Access(op).array].text
         self.sums[op] = [self.names.fresh(f"{array}_sum") for _ in range(size_of(t))]
         for name in self.sums[op]:
             self.emit(f"{name} = {self.constant(scalar_of(t), 0).text}")
@@ -193,7 +194,7 @@ class _CudaWriter(Writer):
             for place, name in zip(self.places(op), sums, strict=True):
                 self.emit(f"{name} = block_sum({self.partials[t]}, {name})")
                 self.emit(f"if cuda.threadIdx.x == 0 and {name} != 0:")
-                self.emit(f"    cuda.atomic.add({self.exprs[op.operands[0]].text}, {place}, {name})")
+                self.emit(f"    cuda.atomic.add({self.exprs[Access(op).array].text}, {place}, {name})")
 
     def per_thread(self, t: Scalar) -> None:
         """A shared array with an element for each thread, unless there is one."""
@@ -230,12 +231,12 @@ class _CudaWriter(Writer):
                 length = Expr(f"{self.exprs[op.operands[0]].text}.shape[{op.attrs['axis']}]", reads=self.reads(op))
                 return self.wrapped(INT32, length)
             case "load":
-                t = op.operands[0].type
+                t = Access(op).array.type
                 assert isinstance(t, Array)
-                array = self.exprs[op.operands[0]].text
+                array = self.exprs[Access(op).array].text
                 return self.element(op.result.type, [self.read(t, f"{array}[{p}]") for p in self.places(op)], op)
             case "atomic":
-                value = self.components(op.operands[-1])
+                value = self.components(Access(op).value)
                 return self.element(op.result.type, [self.atomic(op, *pair) for pair in self.pairs(op, value)], op)
             case "aligned":
                 return self.constant(BOOL, True)  # elements are accessed one by one here
@@ -252,8 +253,8 @@ class _CudaWriter(Writer):
                     return Expr(f"{e.text}[{k}]", reads=e.reads)
                 return Expr(e.parts[k], ATOM if _ATOM.fullmatch(e.parts[k]) else 0, reads=e.reads)
             case "stack_get":
-                name = self.stacks[op.operands[0]][op.attrs["field"]]
-                slot = self.index(op.operands[1])
+                name = self.stacks[Slot(op).stack][op.attrs["field"]]
+                slot = self.index(Slot(op).slot)
                 places = self.component_places(slot, op.result.type)
                 return self.element(op.result.type, [f"{name}[{p}]" for p in places], op)
             case _:
@@ -314,9 +315,9 @@ class _CudaWriter(Writer):
 
     def places(self, op: Op) -> list[str]:
         """What stands in the subscript for each component of an element."""
-        array = op.operands[0].type
+        array = Access(op).array.type
         assert isinstance(array, Array)
-        indices = op.operands[1:] if op.name == "load" else op.operands[1:-1]
+        indices = Access(op).index
         found = self.component_places(", ".join(self.index(v) for v in indices), array.dtype)
         if op.name in ("atomic", "accumulate"):
             return [f"({p})" if "," in p or not p else p for p in found]
@@ -336,7 +337,7 @@ class _CudaWriter(Writer):
         return f"{self.prim('to_bfloat16')}({value})" if scalar_of(t) == BFLOAT16 else value
 
     def atomic(self, op: Op, place: str, value: str) -> str:
-        array, kind = op.operands[0], op.attrs.get("kind", "add")
+        array, kind = Access(op).array, op.attrs.get("kind", "add")
         if scalar_of(array.type) == BFLOAT16:
             raise CompileError(f"an atomic on the bfloat16 array {array.name} has no numba-cuda form", loc=op.loc)
         if kind == "exch" and scalar_of(array.type).is_float:  # numba-cuda exchanges integers alone
@@ -362,10 +363,10 @@ class _CudaWriter(Writer):
                 super().op(op, region, position)
 
     def store(self, op: Op) -> None:
-        t = op.operands[0].type
+        t = Access(op).array.type
         assert isinstance(t, Array)
-        array = self.exprs[op.operands[0]].text
-        for place, value in self.pairs(op, self.components(op.operands[-1])):
+        array = self.exprs[Access(op).array].text
+        for place, value in self.pairs(op, self.components(Access(op).value)):
             self.emit(f"{array}[{place}] = {self.kept(t, value)}", op)
 
     def accumulate(self, op: Op) -> None:
@@ -374,7 +375,7 @@ class _CudaWriter(Writer):
     def update(self, op: Op, sign: str) -> None:
         """Change each component of an element as the plan says."""
         how = self.plan_of_updates.updates[op]
-        value = op.operands[-1]
+        value = Access(op).value
         negated = self.exprs[value].negated
         parts = self.components(value)
         if how is Update.SUM:
@@ -387,9 +388,9 @@ class _CudaWriter(Writer):
             return
         if negated is not None and isinstance(value.type, Scalar):
             sign, parts = "-", [negated]
-        t = op.operands[0].type
+        t = Access(op).array.type
         assert isinstance(t, Array)
-        array = self.exprs[op.operands[0]].text
+        array = self.exprs[Access(op).array].text
         for place, part in self.pairs(op, parts):
             item = f"{array}[{place[1:-1] if place[0] == '(' and place != '()' else place}]"
             if scalar_of(t) in STORAGE_ONLY:
@@ -415,18 +416,18 @@ class _CudaWriter(Writer):
         return self.prim("bool_" if s == BOOL else s.name)
 
     def stack_set(self, op: Op) -> None:
-        slot = self.index(op.operands[1])
-        for name, v in zip(self.stacks[op.operands[0]], op.operands[2:], strict=True):
+        slot = self.index(Slot(op).slot)
+        for name, v in zip(self.stacks[Slot(op).stack], Slot(op).values, strict=True):
             for place, part in zip(self.component_places(slot, v.type), self.components(v), strict=True):
                 self.emit(f"{name}[{place}] = {part}", op)
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
     def bounds(self, op: Op) -> list[str]:
-        lo, hi, step = (self.typed(v) if v.type != INT32 else self.exprs[v] for v in op.operands[:3])
+        lo, hi, step = (self.typed(v) if v.type != INT32 else self.exprs[v] for v in For(op).bounds)
         if step.text in ("1", "int64(1)", "uint32(1)", "uint64(1)"):
             return [lo.text, hi.text]
-        if op.attrs.get("ahead") or self.exprs[op.operands[2]].literal is not None:
+        if op.attrs.get("ahead") or self.exprs[For(op).step].literal is not None:
             return [lo.text, hi.text, step.text]
         # A step of 0 makes no trip.
         return [lo.text, f"{hi.text} if {step.text} != 0 else {lo.text}", f"{step.text} if {step.text} != 0 else 1"]

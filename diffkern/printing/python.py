@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
+from diffkern.ir.views import Access, For, If, Slot, While
 from diffkern.ops.table import lookup
 from diffkern.printing import prims, tiles
 from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
@@ -214,12 +215,12 @@ class Writer:
             case "while":
                 self.loop_while(op, region, position)
             case "store":
-                self.emit(f"{self.item(op)} = {self.exprs[op.operands[-1]].text}", op)
+                self.emit(f"{self.item(op)} = {self.exprs[Access(op).value].text}", op)
             case "accumulate":
                 self.accumulate(op)
             case "stack_set":
-                stack, slot = (self.exprs[v].text for v in op.operands[:2])
-                values = [self.typed(v).text for v in op.operands[2:]]
+                stack, slot = self.exprs[Slot(op).stack].text, self.exprs[Slot(op).slot].text
+                values = [self.typed(v).text for v in Slot(op).values]
                 self.emit(f"{stack}.set({', '.join([slot, *values])})", op)
             case "tile_map":
                 self.tile_map(op, region, position)
@@ -252,8 +253,8 @@ class Writer:
             case "load":
                 return Expr(self.item(op), reads=self.reads(op))
             case "atomic":
-                value = self.exprs[op.operands[-1]].text
-                array, index = self.exprs[op.operands[0]].text, self.index_tuple(op)
+                value = self.exprs[Access(op).value].text
+                array, index = self.exprs[Access(op).array].text, self.index_tuple(op)
                 return self.call(f"atomic_{op.attrs['kind']}", op, [array, index, value])
             case "construct":
                 return self.construct(op)
@@ -391,23 +392,23 @@ class Writer:
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def indices(self, op: Op) -> list[str]:
-        return [self.exprs[v].text for v in (op.operands[1:] if op.name == "load" else op.operands[1:-1])]
+        return [self.exprs[v].text for v in Access(op).index]
 
     def item(self, op: Op) -> str:
-        return f"{self.exprs[op.operands[0]].text}[{', '.join(self.indices(op)) or '()'}]"
+        return f"{self.exprs[Access(op).array].text}[{', '.join(self.indices(op)) or '()'}]"
 
     def index_tuple(self, op: Op) -> str:
         indices = self.indices(op)
         return indices[0] if len(indices) == 1 else f"({', '.join(indices)})"
 
     def accumulate(self, op: Op) -> None:
-        expr, mode = self.exprs[op.operands[-1]], op.attrs["mode"]
+        expr, mode = self.exprs[Access(op).value], op.attrs["mode"]
         value = expr.text
         if mode == "plain":
             subtract = expr.negated is not None
             self.emit(f"{self.item(op)} {'-=' if subtract else '+='} {expr.negated if subtract else value}", op)
             return
-        array = self.exprs[op.operands[0]].text
+        array = self.exprs[Access(op).array].text
         self.emit(f'{self.prim("accumulate")}({array}, {self.index_tuple(op)}, {value}, "{mode}")', op)
 
     # -- control flow ------------------------------------------------------------------------------------------------
@@ -433,18 +434,18 @@ class Writer:
         return out
 
     def branch(self, op: Op, region: Region, position: int) -> None:
-        then, orelse = op.regions
-        old = [self.unchanged(r, a, b) for r, a, b in zip(op.results, then.yields, orelse.yields, strict=True)]
-        cond = self.exprs[op.operands[0]]
+        view = If(op)
+        old = [self.unchanged(r, a, b) for r, a, b in view.choices]
+        cond = self.exprs[view.condition]
         slots = self.slot_names(op, region, position, old)
         self.emit(f"if {cond.text}:", op)
         head = len(self.lines)
         held = dict(self.holder)
-        self.nested(then, slots)
+        self.nested(view.then, slots)
         self.holder = dict(held)
         middle = len(self.lines)
         self.emit("else:")
-        self.nested(orelse, slots)
+        self.nested(view.orelse, slots)
         nothing = ["    " * (self.depth + 1) + "pass"]
         if self.lines[middle + 1 :] == nothing:
             del self.lines[middle:]
@@ -476,45 +477,45 @@ class Writer:
         return slots
 
     def loop_for(self, op: Op, region: Region, position: int) -> None:
-        (body,) = op.regions
-        slots = self.loop_slots(op, region, position, op.operands[3:], [body])
+        loop = For(op)
+        slots = self.loop_slots(op, region, position, loop.init, [loop.body])
         bounds = self.bounds(op)
         mark = self.names.taken()
-        index = self.names.fresh(body.params[0].name or "k")
-        self.bind(body.params[0], index)
-        for p, name in zip(body.params[1:], slots, strict=True):
+        index = self.names.fresh(loop.index.name or "k")
+        self.bind(loop.index, index)
+        for p, name in zip(loop.carried, slots, strict=True):
             self.bind(p, name)
         self.emit(f"for {index} in {self.prim('irange')}({', '.join(bounds)}):", op)
-        self.nested(body, slots)
+        self.nested(loop.body, slots)
         self.names.release(mark)
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)
 
     def bounds(self, op: Op) -> list[str]:
         """The arguments of a loop's range."""
-        lo, hi, step = (self.exprs[v] for v in op.operands[:3])
+        lo, hi, step = (self.exprs[v] for v in For(op).bounds)
         if all(e.literal not in (None, INT32) for e in (lo, hi, step)):
-            lo = self.typed(op.operands[0])
+            lo = self.typed(For(op).start)
         return [lo.text, hi.text] + ([] if step.text == "1" else [step.text])
 
     def loop_while(self, op: Op, region: Region, position: int) -> None:
-        cond, body = op.regions
-        slots = self.loop_slots(op, region, position, op.operands, [cond, body])
-        for p, q, name in zip(cond.params, body.params, slots, strict=True):
+        loop = While(op)
+        slots = self.loop_slots(op, region, position, loop.init, [loop.test, loop.body])
+        for p, q, name in zip(loop.tested, loop.carried, slots, strict=True):
             self.bind(p, name)
             self.bind(q, name)
         self.emit("while True:", op)
         before = len(self.lines)
         self.depth += 1
-        self.condition(cond)
+        self.condition(loop.test)
         if len(self.lines) == before:
             head = self.lines.pop()
-            self.lines.append(head.replace("while True:", f"while {self.exprs[cond.yields[0]].text}:"))
+            self.lines.append(head.replace("while True:", f"while {self.exprs[loop.condition].text}:"))
         else:
-            self.emit(f"if not {self.exprs[cond.yields[0]].within(ATOM)}:")
+            self.emit(f"if not {self.exprs[loop.condition].within(ATOM)}:")
             self.emit("    break")
         self.depth -= 1
-        self.nested(body, slots)
+        self.nested(loop.body, slots)
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)
 

@@ -22,7 +22,7 @@ from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import Copy
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import Plan, conflicts_of, cut, plan_adjoint
+from diffkern.runtime.schedule import Plan, cut
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import type_of_key
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AdjointLaunch",
     "check_aliases",
+    "choose",
     "cotangent",
     "match_cotangents",
-    "plan_of",
-    "plan_on_device",
+    "run_adjoint",
     "spread",
     "with_own",
 ]
@@ -74,7 +74,7 @@ class AdjointLaunch:
         self.saved = saved or {}
         self.contents = contents or {}
         self.executable = launch.adjoint(frozenset(cotangents)) if executable is None else executable
-        missing = [self.executable.name_of(i) for i in self.executable.manifest.saved if i not in self.saved]
+        missing = [self.executable.name_of(i) for i in self.executable.derivative.before if i not in self.saved]
         if missing:
             names = ", ".join(repr(name) for name in missing)
             raise LaunchError(
@@ -118,7 +118,7 @@ class AdjointLaunch:
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.manifest.post]
+        held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.derivative.after]
         return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
@@ -137,42 +137,22 @@ class AdjointLaunch:
         if any(ct._type.layout == "A" for ct in given.values()):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
-        private = self.plan.private
-        if private:
-            count = self.plan.cut.chunks - 1
-            copies = {i: Copies(given[i], count) for i in private}
-            own = ({i: copy.packed[k] for i, copy in copies.items()} for k in range(count))
-            blocks = [self._pack(given), *(self._pack(given, places) for places in own)]
-            self.executable.run_blocks(self.geometry, blocks, self.plan.colours)
-            for copy in copies.values():
-                copy.add_up()
-        elif self.plan.cut.n:
-            self.executable.run_blocks(self.geometry, [self._pack(given)], self.plan.colours)
+        run_adjoint(self.executable, self.geometry, self.plan, given, lambda own: self._pack(given, own))
         for index, ct in self.cotangents.items():
             if given[index] is not ct:
                 Copy(ct, given[index]).execute()
 
     def _plan(self, shared: bool) -> Plan:
         """Decide how to run; may replace the program by the one with atomics."""
-        plain, dims, cotangents = self.executable, self.launch.dims, self.cotangents
+        launch, cotangents = self.launch, self.cotangents
         for ct in cotangents.values():
             if ct._type.layout == "A" and 0 in ct.strides and ct.size > 1:
                 shared = True
-        if plain.device is not None:
-            return self._plan_on_device(shared)
         shapes = {index: ct.shape for index, ct in cotangents.items()}
         sizes = {index: ct._data.size for index, ct in cotangents.items()}
-        launch, active = self.launch, frozenset(cotangents)
-        self.executable, plan = plan_of(
-            plain, lambda: launch.adjoint(active, "atomic"), dims, shapes, sizes, shared, launch.config
-        )
-        return plan
-
-    def _plan_on_device(self, shared: bool) -> Plan:
-        """Decide how to run on a GPU; the program knows where its threads meet, unless buffers or dims are special."""
-        launch, active = self.launch, frozenset(self.cotangents)
-        self.executable, plan = plan_on_device(
-            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shared
+        active = frozenset(cotangents)
+        self.executable, plan = choose(
+            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shapes, sizes, shared, launch.config
         )
         return plan
 
@@ -190,7 +170,7 @@ class AdjointLaunch:
         return b"".join(parts)
 
 
-def plan_of(
+def choose(
     plain: Executable,
     atomic: Callable[[], Executable],
     dims: tuple[int, ...],
@@ -204,7 +184,8 @@ def plan_of(
     Parameters
     ----------
     plain : Executable
-        The adjoint that accumulates plainly.
+        The adjoint that accumulates plainly. On a GPU it knows where its threads race, unless buffers or dims are
+        special.
     atomic : callable
         Returns the one with atomics.
     dims : tuple of int
@@ -216,14 +197,17 @@ def plan_of(
     config : tuple of int, optional
         Threads of a block and limit of blocks, of which the first counts where threads work together.
     """
+    derivative = plain.derivative
+    if plain.device is not None:
+        chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
+        return chosen, Plan(cut(dims, chosen.cost))
     if plain.blockwise:
         chosen = atomic() if shared else plain
         return chosen, Plan(chosen.cut(dims, config))
     key = (dims, shared, (*shapes.values(),))
     found = plain.plans.get(key)
     if found is None:
-        conflicts = conflicts_of(plain.manifest, dims, shared)
-        plan = plan_adjoint(dims, plain.cost, conflicts, {i: sizes[i] for i in conflicts.general})
+        plan = derivative.schedule(dims, plain.cost, sizes, shared)
         if plan is None:
             chosen = atomic()
             found = chosen, Plan(cut(dims, chosen.cost))
@@ -233,13 +217,34 @@ def plan_of(
     return found
 
 
-def plan_on_device(
-    plain: Executable, atomic: Callable[[], Executable], dims: tuple[int, ...], shared: bool = False
-) -> tuple[Executable, Plan]:
-    """Return how to run an adjoint on a GPU, and the program for it, as :func:`plan_of` does for the CPU."""
-    repeated = any(extent > 1 for extent in dims[plain.manifest.tid_arity :])
-    chosen = atomic() if shared or repeated else plain
-    return chosen, Plan(cut(dims, chosen.cost))
+def run_adjoint(
+    executable: Executable,
+    geometry: Geometry,
+    plan: Plan,
+    cotangents: Mapping[int, array],
+    pack: Callable[[Mapping[int, bytes]], bytes],
+) -> None:
+    """Run an adjoint program as planned: on copies of cotangents that are then added up, or on the cotangents.
+
+    Parameters
+    ----------
+    executable, geometry, plan
+        The program, and how it is cut.
+    cotangents : mapping of int to array
+        At least those that the plan has copies of.
+    pack : callable
+        Returns the argument block behind the header; what it is given stands for some of the cotangents.
+    """
+    if not plan.private:
+        if plan.cut.n:
+            executable.run_blocks(geometry, [pack(_NOTHING)], plan.colours)
+        return
+    count = plan.cut.chunks - 1
+    copies = {k: Copies(cotangents[k], count) for k in plan.private}
+    own = ({k: copy.packed[group] for k, copy in copies.items()} for group in range(count))
+    executable.run_blocks(geometry, [pack(_NOTHING), *map(pack, own)], plan.colours)
+    for copy in copies.values():
+        copy.add_up()
 
 
 def match_cotangents(

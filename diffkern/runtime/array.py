@@ -367,7 +367,7 @@ class array(Exposed, Generic[_Element, _Axes]):
 
     def fill_(self, value: Any) -> None:
         """Set every element to one value: a number, or a vector or matrix."""
-        self._overwrite(self._stored(value))
+        self._overwrite(self._stored(value)[()])  # of a number, which has no memory that could be this array's
 
     def zero_(self) -> None:
         """Set every element to zero."""

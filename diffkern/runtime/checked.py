@@ -14,11 +14,10 @@ import numpy as np
 
 from diffkern import abi
 from diffkern.errors import KernelRuntimeError
-from diffkern.ir.types import Array
+from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Checks, Manifest, Site
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.type_keys import type_of_key
 
 __all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
 
@@ -127,9 +126,7 @@ def _mistake(manifest: Manifest, record: Sequence[int], site: Site, dims: Sequen
 
 
 def _ndim(manifest: Manifest, parameter: int) -> int:
-    t = type_of_key(manifest.params[parameter].type)
-    assert isinstance(t, Array)
-    return t.ndim
+    return parse_array_type(manifest.params[parameter].type).ndim
 
 
 def _name(manifest: Manifest, parameter: int) -> str:

@@ -26,6 +26,7 @@ MAX_NDIM = 4
 
 
 _PLAIN = frozenset({int, float, bool})
+_MASKLESS = _PLAIN | {np.ndarray}
 
 
 def as_numpy(values: Any) -> np.ndarray[Any, Any]:
@@ -36,9 +37,7 @@ def as_numpy(values: Any) -> np.ndarray[Any, Any]:
     TypeError
         If some of them are masked: the mask would be lost.
     """
-    if type(values) is np.ndarray:
-        return values
-    if _has_mask(values):
+    if type(values) not in _MASKLESS and _has_mask(values):
         raise TypeError("a masked array would lose its mask, which kernels do not know; pass .filled(…), or .data")
     return np.asarray(values)
 

@@ -138,7 +138,7 @@ class Extents:
             start += len(part)
         return struct.Struct(form).unpack_from
 
-    def check(self, kernel: str, header: bytes, parts: Sequence[bytes]) -> None:
+    def check(self, kernel: str, header: bytes, parts: Sequence[bytes], arguments: bytes) -> None:
         """Check a launch.
 
         Parameters
@@ -149,13 +149,14 @@ class Extents:
             The header of its argument block.
         parts : sequence of bytes
             Its parameters as they stand in the block.
+        arguments : bytes
+            The same in one.
 
         Raises
         ------
         LaunchError
             If threads would leave an array.
         """
-        arguments = b"".join(parts)
         if self._unpack is None:
             self._unpack = self._unpacking(parts)
         extents = self._unpack(arguments)

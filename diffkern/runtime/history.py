@@ -73,18 +73,18 @@ class LaunchStep:
     def needs_after(self, index: int) -> bool:
         """Whether the adjoint reads what a parameter holds after the launch."""
         program = self.program()
-        return program is not None and index in program.manifest.post
+        return program is not None and index in program.derivative.after
 
-    def saves(self) -> list[int]:
+    def saves(self) -> tuple[int, ...]:
         """Return the parameters whose contents before the launch the adjoint needs."""
         program = self.program()
-        return [] if program is None else list(program.manifest.saved)
+        return () if program is None else program.derivative.before
 
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that the adjoint reads."""
         if self._program is None:
             return []
-        wanted = [i for i in self._program.manifest.post if i not in self.contents]
+        wanted = [i for i in self._program.derivative.after if i not in self.contents]
         return [held._memory for i in wanted if (held := self.launch.arrays[i]) is not None]
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
@@ -97,7 +97,7 @@ class LaunchStep:
         if program is None:
             assert self._error is not None
             raise self._error
-        for index in program.manifest.post:
+        for index in program.derivative.after:
             if index in self.lost and index not in self.contents:
                 raise LaunchError(
                     f"array {launch.executable.name_of(index)!r} of launch {self.number} on the tape (kernel "

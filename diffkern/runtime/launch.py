@@ -427,7 +427,7 @@ def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = T
     if extents is not None:
         last = extents.last
         if last[1] != arguments or last[0] is not geometry[2]:
-            extents.check(kernel.name, geometry[2], parts)
+            extents.check(kernel.name, geometry[2], parts, arguments)
     writes = executable.writes
     for index in writes:
         held = arrays[index]
@@ -509,4 +509,4 @@ def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tupl
 def check_shapes(kernel: Launchable, executable: Executable, geometry: Geometry, parts: Sequence[bytes]) -> None:
     """Raise if threads of the launch would leave an array where no condition guards the access."""
     if executable.extents is not None:
-        executable.extents.check(kernel.name, geometry[2], parts)
+        executable.extents.check(kernel.name, geometry[2], parts, b"".join(parts))

@@ -85,7 +85,7 @@ class Memory:
     @property
     def is_zero(self) -> bool:
         """Whether the contents are known to be zero."""
-        return self.zero_version == self.now and not self.is_exposed
+        return self.zero_version == self.now and not self.exposed and not self.lent
 
     @property
     def is_exposed(self) -> bool:

@@ -182,7 +182,11 @@ class Copy:
 
             copy(self.goal, self.source)
             return
-        overwrite(self.goal._data, self.source._data)
+        (low, high), (start, end) = self.goal._range, self.source._range
+        if low < end and start < high:
+            overwrite(self.goal._data, self.source._data)
+        else:
+            self.goal._data[...] = self.source._data
 
     def touch(self) -> None:
         self.goal._memory.version += 1

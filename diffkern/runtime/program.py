@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
+from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Manifest
+from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
@@ -83,7 +85,7 @@ class Executable:
     """
 
     __slots__ = (
-        "__weakref__", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
+        "__weakref__", "_derivative", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
         "device", "extents", "finish", "geometries", "is_in_place", "layout", "manifest", "plans", "reads", "sites",
         "uses", "writes",
     )  # fmt: skip
@@ -105,10 +107,18 @@ class Executable:
         self.geometries: dict[Any, Geometry] = {}
         self.layout: tuple[tuple[str, int], ...] = tuple((p.role, p.of) for p in manifest.params)
         self.contiguous_cotangents = frozenset(
-            p.of for p in manifest.params if p.role == "cotangent" and p.type.endswith(",C>")
+            p.of for p in manifest.params if p.role == "cotangent" and parse_array_type(p.type).layout == "C"
         )
+        self._derivative: DerivativePlan | None = None
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
         self.extents = Extents(manifest) if manifest.accesses else None
+
+    @property
+    def derivative(self) -> DerivativePlan:
+        """What it reads and accumulates into, of an adjoint."""
+        if self._derivative is None:
+            self._derivative = DerivativePlan.of(self.manifest)
+        return self._derivative
 
     def name_of(self, index: int) -> str:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diffkern.manifest import Manifest
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
-    "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "conflicts_of", "cut", "cut_blocks",
+    "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
     "normalize_dim", "plan_adjoint",
 ]  # fmt: skip
 
@@ -164,28 +163,6 @@ def cut_blocks(dims: tuple[int, ...], arity: int, block_dim: int, cost: float) -
     blocks = cut((math.prod(dims) // block_dim,), cost * block_dim)
     padded = (*dims, 1, 1)[:3]
     return Cut((padded[0], padded[1], padded[2], block_dim), blocks.n, blocks.chunk)
-
-
-def conflicts_of(manifest: Manifest, dims: tuple[int, ...], all_general: bool) -> Conflicts:
-    """Read the conflicts of a program for a launch.
-
-    `all_general` says that the buffers themselves make every promise void: they overlap, or a stride is zero. The same
-    holds where the launch has more axes than the kernel asks about, so that several threads have the same index.
-    """
-    arity = manifest.tid_arity
-    if sum(extent > 1 for extent in dims) > sum(extent > 1 for extent in dims[:arity]):
-        all_general = True
-    general: list[int] = []
-    copyable = True
-    reach = [0] * max(arity, 1)
-    for index, conflict in manifest.conflicts.items():
-        if all_general or conflict.kind == "general":
-            general.append(index)
-            copyable = copyable and conflict.private
-        elif conflict.kind == "bounded":
-            for axis, (low, high) in enumerate(conflict.reach):
-                reach[axis] = max(reach[axis], -low, high)
-    return Conflicts(tuple(sorted(general)), tuple(reach), copyable)
 
 
 def plan_adjoint(

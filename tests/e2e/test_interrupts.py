@@ -31,6 +31,16 @@ def slow(x: dk.array(dtype=float), rounds: int, y: dk.array(dtype=float)):
 
 
 @dk.kernel
+def slow_at_the_end(x: dk.array(dtype=float), rounds: int, y: dk.array(dtype=float)):
+    i = dk.tid()
+    s = x[i]
+    if i > x.shape[0] // 4:
+        for _ in range(rounds):
+            s = s * 0.5 + dk.sin(s)
+    y[i] = 1.0 + s
+
+
+@dk.kernel
 def double(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     i = dk.tid()
     y[i] = 2.0 * x[i]
@@ -75,6 +85,15 @@ def test_a_long_launch_ends():
     assert y._memory.now > before
     double[N](x, y)
     assert (y.numpy() == 0.0).all()
+
+
+def test_a_launch_that_begins_quickly_ends():
+    x, y = dk.zeros(N), dk.zeros(N)
+    slow_at_the_end[N](x, 1, y)
+    y.zero_()
+    interrupted(lambda: slow_at_the_end[N](x, ROUNDS, y))
+    assert y.numpy()[0] == 1.0
+    assert y.numpy()[-1] == 0.0
 
 
 def test_a_long_record_ends_and_takes_parameters():

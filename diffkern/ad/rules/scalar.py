@@ -87,6 +87,7 @@ def _cast(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 
 SCALAR_RULES: dict[str, Rule] = {
+    **{name: _formula_rule(tuple(map(Formula, row.partials))) for name, row in all_ops().items() if row.partials},
     "add": _add,
     "sub": _sub,
     "neg": _neg,
@@ -95,5 +96,4 @@ SCALAR_RULES: dict[str, Rule] = {
     "select": _select,
     "cast": _cast,
     "copysign": _copysign,
-    **{name: _formula_rule(tuple(map(Formula, row.partials))) for name, row in all_ops().items() if row.partials},
 }

@@ -1,7 +1,7 @@
 """Arguments of a kernel as JAX values: which parameters are passed, of what types and shapes, and what comes out.
 
-In: a kernel's parameters and JAX values (or tracers). Out: the values in the types of their parameters, the type keys
-by which programs are found, the launch's dims and the shapes of the outputs; or an error that names kernel and
+In: the parameters of a kernel, or of a function that launches kernels, and JAX values (or tracers). Out: one
+:class:`Argument` for each parameter, with its type, its shape and its value; or an error that names kernel and
 parameter.
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from diffkern import abi
 from diffkern.errors import LaunchError
-from diffkern.interop.jax.call import Buffer
 from diffkern.interop.spec import Callee, CallSpec, Shape
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
@@ -26,8 +25,8 @@ from diffkern.runtime.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.type_keys import key_of_long, register_type
 
 __all__ = [
-    "Arguments", "Callee", "Output", "Signature", "bytes_of_value", "components", "convert", "jax_type",
-    "refuse_foreign", "resolve_dims", "signature_of", "static_form", "value_buffer",
+    "Argument", "Signature", "jax_type", "outputs_of", "passed", "refuse_foreign", "shape_of", "signature_of",
+    "static_form",
 ]  # fmt: skip
 
 
@@ -39,27 +38,63 @@ class Signature:
     parameters: tuple[Parameter, ...]
     spec: CallSpec
 
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """Positions of the parameters that are passed: inputs and in-out."""
-        return self.spec.inputs
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The parameters' names."""
-        return tuple(p.name for p in self.parameters)
-
 
 @dataclass(frozen=True)
-class Output:
-    """An array that is returned: the parameter it is, its type, its shape with the axes of its elements."""
+class Argument:
+    """A parameter as a call has it.
+
+    Attributes
+    ----------
+    index : int
+        Its position.
+    name : str
+        Its name.
+    type : Array, Scalar, Vec or Mat
+        Its type in the kernel: an array, or a value.
+    shape : tuple
+        Its shape in JAX, whose last axes are the components of elements.
+    dtype
+        Its type in JAX.
+    value
+        What is passed; None for an output.
+    is_result : bool
+        Whether it is returned.
+    """
 
     index: int
-    element: Element
-    axes: int
+    name: str
+    type: Array | Element
     shape: Shape
     dtype: Any
-    is_inout: bool
+    value: Any = None
+    is_result: bool = False
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array."""
+        return isinstance(self.type, Array)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the caller passes it."""
+        return self.value is not None
+
+    @property
+    def extents(self) -> Shape:
+        """The shape of an array without the components of its elements."""
+        return self.shape[: self.type.ndim] if isinstance(self.type, Array) else ()
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether JAX has a gradient for it."""
+        return bool(jnp.issubdtype(self.dtype, jnp.floating))
+
+    @property
+    def key(self) -> str:
+        """The key of its type, by which programs are found."""
+        key = register_type(self.type)
+        long = self.is_array and any(isinstance(extent, int) and extent >= 2**31 for extent in self.shape)
+        return key_of_long(key) if long else key
 
 
 def signature_of(what: str, callee: Callee, num_outputs: int, in_out_argnames: Sequence[str] | str | None) -> Signature:
@@ -78,55 +113,26 @@ def signature_of(what: str, callee: Callee, num_outputs: int, in_out_argnames: S
     return Signature(callee.name, tuple(callee.parameters), spec)
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """The values passed, and for each its element type and axes (-1 for a value)."""
-
-    signature: Signature
-    values: tuple[Any, ...]
-    elements: tuple[Element, ...]
-    axes: tuple[int, ...]
-
-    def shape(self, k: int) -> Shape:
-        """The shape of an array without the axes of its elements."""
-        return tuple(self.values[k].shape[: self.axes[k]])
-
-    def outputs(self, dims: Shape, output_dims: Any) -> tuple[Output, ...]:
-        """Return what comes out of a launch over `dims`."""
-        s, spec = self.signature, self.signature.spec
-        out = []
-        for k in spec.in_outs:
-            value = self.values[k]
-            out.append(Output(k, self.elements[k], self.axes[k], tuple(value.shape), value.dtype, True))
-        for k, shape in spec.output_shapes(dims, spec.checked_output_dims(output_dims)).items():
-            element = spec.element(k)
-            dtype = jax_type(scalar_of(element), s.parameters[k])
-            out.append(Output(k, element, len(shape), (*shape, *components(element)), dtype, False))
-        return tuple(out)
-
-    def keys(self, outputs: Sequence[Output]) -> tuple[str, ...]:
-        """Return the type keys of all parameters, in their order."""
-        found = {i: (e, n) for i, e, n in zip(self.signature.inputs, self.elements, self.axes, strict=True)}
-        found.update({o.index: (o.element, o.axes) for o in outputs})
-        types = [found[k] for k in range(len(self.signature.parameters))]
-        keys = [register_type(Array(e, n) if n >= 0 else e) for e, n in types]
-        shapes = {i: self.values[k].shape for k, i in enumerate(self.signature.inputs) if self.axes[k] >= 0}
-        shapes.update({o.index: o.shape for o in outputs})
-        for i, shape in shapes.items():
-            if any(isinstance(extent, int) and extent >= 2**31 for extent in shape):
-                keys[i] = key_of_long(keys[i])
-        return tuple(keys)
+def outputs_of(signature: Signature, dims: Shape, output_dims: Any) -> list[Argument]:
+    """Return the parameters that are only returned, of a launch over `dims`."""
+    spec = signature.spec
+    made = []
+    for k, shape in spec.output_shapes(dims, spec.checked_output_dims(output_dims)).items():
+        element, p = spec.element(k), signature.parameters[k]
+        t = Array(element, len(shape))
+        made.append(Argument(k, p.name, t, shape_of(t, shape), jax_type(scalar_of(element), p), is_result=True))
+    return made
 
 
-def convert(signature: Signature, args: Sequence[Any]) -> Arguments:
-    """Return the arguments in the types of their parameters.
+def passed(signature: Signature, args: Sequence[Any]) -> list[Argument]:
+    """Return the parameters that the caller passes, with the values in their types.
 
     Raises
     ------
     LaunchError
         If one does not fit its parameter.
     """
-    wanted = [signature.parameters[i] for i in signature.inputs]
+    wanted = [signature.parameters[i] for i in signature.spec.inputs]
     given = list(args)
     given += [p.default for p in wanted[len(given) :] if p.default is not NO_DEFAULT]
     if len(given) != len(wanted):
@@ -135,22 +141,20 @@ def convert(signature: Signature, args: Sequence[Any]) -> Arguments:
             f"kernel {signature.kernel!r} takes {len(wanted)} arguments ({names}), not {len(args)}",
             remedy="pass the inputs and in-out arguments; the outputs are returned",
         )
-    values, elements, axes = [], [], []
+    out = []
     for p, value in zip(wanted, given, strict=True):
-        x, element, n = _array(p, value) if p.is_array else _value(p, value)
-        values.append(x)
-        elements.append(element)
-        axes.append(n)
-    return Arguments(signature, tuple(values), tuple(elements), tuple(axes))
+        x, t = _array(p, value) if p.is_array else _value(p, value)
+        out.append(Argument(p.index, p.name, t, tuple(x.shape), x.dtype, x, p.index in signature.spec.in_outs))
+    return out
 
 
-def _array(p: Parameter, value: Any) -> tuple[Any, Element, int]:
+def _array(p: Parameter, value: Any) -> tuple[Any, Array]:
     annotation = p.annotation
     assert isinstance(annotation, ArrayAnnotation)
     x = _as_jax(p, value)
     element = annotation.dtype if annotation.dtype is not None else _scalar(p, x.dtype)
     assert not isinstance(element, Struct)
-    scalar, inner = scalar_of(element), components(element)
+    scalar, inner = scalar_of(element), _components(element)
     if np.dtype(x.dtype) != jax_type(scalar, p):
         raise p.error(f"takes {annotation}, not JAX's array of {x.dtype}", f"convert it with astype({scalar.name!r})")
     if x.ndim != annotation.ndim + len(inner) or tuple(x.shape[annotation.ndim :]) != inner:
@@ -160,19 +164,19 @@ def _array(p: Parameter, value: Any) -> tuple[Any, Element, int]:
             f"the argument has shape {tuple(x.shape)}",
             "reshape it",
         )
-    return x, element, annotation.ndim
+    return x, Array(element, annotation.ndim)
 
 
-def _value(p: Parameter, value: Any) -> tuple[Any, Element, int]:
+def _value(p: Parameter, value: Any) -> tuple[Any, Array | Element]:
     x = _as_jax(p, value)
     element = p.annotation
     if element is None:
         element = _scalar(p, x.dtype)
         if x.ndim:
-            return x, element, x.ndim
+            return x, Array(element, x.ndim)
     assert not isinstance(element, (Struct, ArrayAnnotation))
-    if tuple(x.shape) != components(element):
-        shape = f"of shape {components(element)}" if components(element) else "without axes"
+    if tuple(x.shape) != _components(element):
+        shape = f"of shape {_components(element)}" if _components(element) else "without axes"
         raise p.error(f"takes {element} by value, which is JAX's array {shape}, not {tuple(x.shape)}")
     passed = abi.passed_type(element)
     target = jax_type(scalar_of(passed), p)
@@ -181,7 +185,7 @@ def _value(p: Parameter, value: Any) -> tuple[Any, Element, int]:
         raise p.error(f"takes an integer ({element}), not JAX's {x.dtype}", "convert it with astype")
     if np.dtype(x.dtype) == np.bool_ and number.name != "bool":
         raise p.error(f"takes a number ({element}), not a bool")
-    return x.astype(target), element, -1
+    return x.astype(target), element
 
 
 def _as_jax(p: Parameter, value: Any) -> Any:
@@ -195,7 +199,7 @@ def _as_jax(p: Parameter, value: Any) -> Any:
 
 def refuse_foreign(signature: Signature, args: Sequence[Any]) -> None:
     """Raise an error that names the first argument which :func:`jax.jit` does not take, if there is one."""
-    wanted = (signature.parameters[i] for i in signature.inputs)
+    wanted = (signature.parameters[i] for i in signature.spec.inputs)
     for p, value in zip(wanted, args, strict=False):
         for leaf in jax.tree.leaves(value):
             if isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float, complex)):
@@ -228,42 +232,14 @@ def jax_type(scalar: Scalar, p: Parameter | None = None) -> Any:
     return dtype
 
 
-def components(element: Element) -> tuple[int, ...]:
+def _components(element: Element) -> tuple[int, ...]:
     """Return the axes that an element adds to JAX's array."""
     return element.shape if isinstance(element, (Vec, Mat)) else ()
 
 
-def bytes_of_value(t: Element) -> int:
-    """Return the bytes of a parameter by value, as it is passed."""
-    passed = abi.passed_type(t)
-    assert isinstance(passed, (Scalar, Vec, Mat))
-    return passed.itemsize
-
-
-def value_buffer(t: Element) -> Buffer:
-    """Return the buffer of a parameter by value."""
-    passed = abi.passed_type(t)
-    assert isinstance(passed, (Scalar, Vec, Mat))
-    scalar = scalar_of(passed)
-    return Buffer(scalar.name, len(components(passed)), scalar.itemsize)
-
-
-# -- dims --------------------------------------------------------------------------------------------------------------
-
-
-def resolve_dims(signature: Signature, args: Arguments, launch_dims: Any) -> Shape:
-    """Return the dims of the launch: those given, else the shape of the first array.
-
-    Raises
-    ------
-    LaunchError
-        If there are none, or too many.
-    """
-    if callable(launch_dims):
-        launch_dims = launch_dims(*args.values)
-    spec = signature.spec
-    shapes = {k: args.shape(k) for k, n in enumerate(args.axes) if n >= 0}
-    return spec.dims(shapes, None if launch_dims is None else spec.checked_dims(launch_dims, "launch_dims"))
+def shape_of(t: Array | Element, extents: Sequence[Any] = ()) -> Shape:
+    """Return the shape of JAX's array for an array of `extents`, or for a value."""
+    return (*extents, *_components(t.dtype if isinstance(t, Array) else t))
 
 
 def static_form(dims: Any) -> Any:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from diffkern import abi
 from diffkern.cache.key import key
-from diffkern.interop.jax.spelling import array_type
-from diffkern.ir.types import Element, Scalar, scalar_of
+from diffkern.ir.types import Array, Element, Mat, Vec, scalar_of
 
-__all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "bind_array", "buffer_of"]
+__all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "buffer_of"]
 
 FORMAT = 1
 
@@ -156,14 +156,9 @@ def _step(content: dict[str, Any]) -> Copy | Clear | Launch:
     raise ValueError(f"a call has no step {kind!r}")
 
 
-def buffer_of(element: Element, axes: int) -> Buffer:
-    """Return the buffer of an array of `element` along `axes` axes."""
-    scalar = scalar_of(element)
-    shape = () if isinstance(element, Scalar) else element.shape
-    return Buffer(scalar.name, axes + len(shape), scalar.itemsize)
-
-
-def bind_array(spelling: str, buffer: int) -> Bound:
-    """Return a whole buffer as the array parameter of a program, by the spelling of the parameter's type."""
-    t = array_type(spelling)
-    return Bound("array", buffer, t.ndim, t.dtype.itemsize)
+def buffer_of(t: Array | Element) -> Buffer:
+    """Return the buffer of a parameter: an array, or a value as it is passed."""
+    scalar = scalar_of(t if isinstance(t, Array) else abi.passed_type(t))
+    element = t.dtype if isinstance(t, Array) else t
+    rank = len(element.shape) if isinstance(element, (Vec, Mat)) else 0
+    return Buffer(scalar.name, rank + (t.ndim if isinstance(t, Array) else 0), scalar.itemsize)

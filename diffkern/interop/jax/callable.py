@@ -7,10 +7,9 @@ each, so that every adjoint finds the states it needs.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,39 +19,23 @@ import numpy as np
 from diffkern import abi
 from diffkern.errors import AutodiffError, LaunchError, MisuseError
 from diffkern.frontend.signature import signature as read_signature
-from diffkern.interop.jax import cuda, programs
-from diffkern.interop.jax.arguments import (
-    Arguments,
-    bytes_of_value,
-    components,
-    convert,
-    jax_type,
-    refuse_foreign,
-    signature_of,
-    static_form,
-    value_buffer,
-)
-from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Launch, bind_array, buffer_of
-from diffkern.interop.jax.call import Copy as CopyStep
-from diffkern.interop.jax.dispatch import CustomCall, checked_method, is_static
-from diffkern.interop.jax.kernel import JaxKernel
+from diffkern.interop.jax import cuda
+from diffkern.interop.jax.arguments import Argument, jax_type, outputs_of, passed, shape_of, signature_of
+from diffkern.interop.jax.builder import Constant, Operand, Place
+from diffkern.interop.jax.derivative import LaunchFunction
+from diffkern.interop.jax.dispatch import is_static
+from diffkern.interop.jax.forward import as_jax, forward
+from diffkern.interop.jax.function import UNSET, JaxFunction
 from diffkern.interop.jax.manual import agree
-from diffkern.interop.jax.programs import Program
-from diffkern.interop.jax.recording import Argument, Constant, Number, Place, Recorded, Recording, record
-from diffkern.interop.jax.spelling import array_type, type_of
-from diffkern.ir.structs import Struct
-from diffkern.ir.types import BFLOAT16, Array, Element, scalar_of
+from diffkern.interop.jax.recording import Filled, Launched, Recording, record
+from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.lang.imported import is_found
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter
-from diffkern.runtime.array import array
 from diffkern.runtime.generation import Generation
-from diffkern.runtime.launch import Launch as Launched
-from diffkern.runtime.operation import Assign
+from diffkern.runtime.type_keys import type_of_key
 
 __all__ = ["JaxCallable"]
-
-_MAX_COMPILED = 256
 
 
 @dataclass(frozen=True)
@@ -63,7 +46,7 @@ class _Function:
     parameters: tuple[Parameter, ...]
 
 
-class JaxCallable:
+class JaxCallable(JaxFunction):
     """A function that launches kernels, as a function of JAX arrays; made by :func:`diffkern.jax_callable`."""
 
     def __init__(
@@ -78,20 +61,17 @@ class JaxCallable:
         if isinstance(function, Kernel) or not hasattr(function, "__code__"):
             raise MisuseError(f"dk.jax_callable takes a Python function, not {function!r}")
         self._given = function, num_outputs, output_dims, in_out_argnames, vmap_method, enable_backward
-        self.function, self.name = function, function.__name__
+        self.function = function
+        name = function.__name__
         parameters = tuple(
-            Parameter(self.name, k, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
+            Parameter(name, k, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
             for k, p in enumerate(read_signature(function).params)
         )
-        self.signature = signature_of("dk.jax_callable", _Function(self.name, parameters), num_outputs, in_out_argnames)
-        self.enable_backward = enable_backward
-        self._output_dims, self._method = output_dims, checked_method(vmap_method)
-        self._compiled: dict[Any, Callable[..., Any]] = {}
+        signature = signature_of("dk.jax_callable", _Function(name, parameters), num_outputs, in_out_argnames)
+        super().__init__(function, signature, None, output_dims, vmap_method, enable_backward)
         # What was traced rests on: what each kernel that was launched meant, and what the function captured.
         self._meant: dict[Kernel, Generation] = {}
         self._surroundings = _surroundings(function)
-        self._steps: dict[tuple[Kernel, int, tuple[str, ...]], JaxKernel] = {}
-        functools.update_wrapper(self, function)
 
     def __reduce__(self) -> Any:
         # Where it decorates the function, the function's import path leads to it.
@@ -100,55 +80,40 @@ class JaxCallable:
     def __repr__(self) -> str:
         return f"<dk.jax_callable of {self.name}>"
 
-    def __call__(self, *args: Any, output_dims: Any = None, vmap_method: str | None = None) -> tuple[Any, ...]:
+    def __call__(self, *args: Any, output_dims: Any = UNSET, vmap_method: Any = UNSET) -> tuple[Any, ...]:
         """Return the outputs: in-out arguments first, then pure outputs; other values for this call may be given."""
-        output_dims = self._output_dims if output_dims is None else output_dims
-        method = self._method if vmap_method is None else checked_method(vmap_method)
-        form = static_form(output_dims), method
-        self._notice_changes()
-        compiled = self._compiled.get(form)
-        if compiled is None:
-            if len(self._compiled) >= _MAX_COMPILED:
-                self._compiled.clear()
-            traced = functools.partial(self._trace, output_dims, method)
-            traced.__name__ = self.name  # type: ignore[attr-defined]
-            compiled = self._compiled[form] = jax.jit(traced)
-        try:
-            out: tuple[Any, ...] = compiled(*args)
-        except TypeError:
-            refuse_foreign(self.signature, args)
-            raise
-        return out
+        return self._run(args, UNSET, output_dims, vmap_method)
 
-    def _notice_changes(self) -> None:
-        """Forget what was traced if a kernel, or the function itself, captures something else than it did."""
-        present = _surroundings(self.function)
-        same = len(present) == len(self._surroundings) and all(map(operator.is_, present, self._surroundings))
-        if not same or any(kernel.current() is not meant for kernel, meant in self._meant.items()):
-            self._compiled, self._meant, self._surroundings = {}, {}, present
+    def _has_changed(self) -> bool:
+        before, self._surroundings = self._surroundings, _surroundings(self.function)
+        same = len(before) == len(self._surroundings) and all(map(operator.is_, before, self._surroundings))
+        if same and all(kernel.current() is meant for kernel, meant in self._meant.items()):
+            return False
+        self._meant = {}
+        return True
 
-    def _trace(self, output_dims: Any, method: str, *args: Any) -> tuple[Any, ...]:
-        plan = _Plan(self, convert(self.signature, args), output_dims, method)
-        self._meant.update(plan.meant())
-        values = agree(plan.args.values)
+    def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
+        given = passed(self.signature, args)
+        first: tuple[Any, ...] = next((a.extents for a in given if a.is_array), ())
+        arguments = [*given, *outputs_of(self.signature, first, output_dims)]
+        if not all(is_static(a.extents) for a in arguments):
+            raise LaunchError(
+                f"{self.name!r}: what a function launches is known for fixed shapes alone, not for symbolic ones",
+                remedy="export functions made by dk.jax_kernel, or give the shapes",
+            )
+        recording = record(self.name, self.function, arguments)
+        self._meant.update({s.kernel: s.generation for s in recording.steps if isinstance(s, Launched)})
+        steps = _StepByStep(recording, vmap_method)
         # The handler for a GPU cannot put numbers into argument blocks; there every launch is a call.
-        together = plan.native if cuda.present() is None else plan.step_by_step
+        on_cpu = cuda.present() is None
+        together: Callable[..., tuple[Any, ...]] = (lambda *x: forward(recording, x, vmap_method)) if on_cpu else steps
+        values = agree([a.value for a in given])
         if not self.enable_backward:
             return together(*values)
         run = jax.custom_vjp(together)
-        run.defvjp(lambda *given: jax.vjp(plan.step_by_step, *given), lambda pull, cts: pull(cts))
+        run.defvjp(lambda *x: jax.vjp(steps, *x), lambda pull, cts: pull(cts))
         out: tuple[Any, ...] = run(*values)
         return out
-
-    def step(self, kernel: Kernel, of: Generation, written: tuple[str, ...]) -> JaxKernel:
-        """Return one launch, of what a kernel meant, as a function that returns what it writes."""
-        key = kernel, of.number, written
-        found = self._steps.get(key)
-        if found is None:
-            if len(self._steps) >= _MAX_COMPILED:
-                self._steps.clear()
-            found = self._steps[key] = JaxKernel(kernel, len(written), None, None, written, self._method, True, of)
-        return found
 
 
 def _surroundings(function: Callable[..., Any]) -> list[Any]:
@@ -163,264 +128,63 @@ def _surroundings(function: Callable[..., Any]) -> list[Any]:
     return found
 
 
-class _Plan:
-    """One tracing."""
+class _StepByStep:
+    """A recording as a chain of differentiable functions, one for each launch."""
 
-    def __init__(self, owner: JaxCallable, args: Arguments, output_dims: Any, method: str) -> None:
-        self.owner, self.args, self.method = owner, args, method
-        signature = owner.signature
-        first = next((args.shape(k) for k, n in enumerate(args.axes) if n >= 0), ())
-        self.outputs = args.outputs(first, output_dims)
-        given = [
-            Argument(p.name, e, args.shape(k) if n >= 0 else None)
-            for k, (p, e, n) in enumerate(zip(signature.parameters, args.elements, args.axes, strict=False))
-        ]
-        pure = [o for o in self.outputs if not o.is_inout]
-        given += [Argument(signature.names[o.index], o.element, o.shape[: o.axes]) for o in pure]
-        if not all(is_static(a.shape or ()) for a in given):
-            raise LaunchError(
-                f"{owner.name!r}: what a function launches is known for fixed shapes alone, not for symbolic ones",
-                remedy="export functions made by dk.jax_kernel, or give the shapes",
-            )
-        self.recording: Recording = record(owner.name, owner.function, given)
-        # Buffers of the recording: arguments that are arrays, in the order of the parameters.
-        self.arrays = [k for k, a in enumerate(given) if a.shape is not None]
+    def __init__(self, recording: Recording, vmap_method: str) -> None:
+        self._recording, self._vmap_method = recording, vmap_method
 
-    def meant(self) -> dict[Kernel, Generation]:
-        """What the kernels that are launched meant."""
-        operations = [item.operation for item in self.recording.operations]
-        return {o.kernel: o.generation for o in operations if isinstance(o, Launched) and isinstance(o.kernel, Kernel)}
-
-    # -- one call ----------------------------------------------------------------------------------------------------
-
-    def native(self, *given: Any) -> tuple[Any, ...]:
-        """All launches in one custom call."""
-        return _NativeCall(self, given).run()
-
-    # -- one call for each launch --------------------------------------------------------------------------------------
-
-    def step_by_step(self, *given: Any) -> tuple[Any, ...]:
-        """The same as a chain of differentiable functions."""
-        recording = self.recording
-        state: dict[int, Any] = {}
-        for buffer, held in enumerate(recording.arrays):
-            parameter = self.arrays[buffer] if buffer < len(self.arrays) else -1
-            if 0 <= parameter < len(given):
-                state[buffer] = given[parameter]
+    def __call__(self, *given: Any) -> tuple[Any, ...]:
+        recording = self._recording
+        state: dict[int, Any] = {a.index: x for a, x in zip(recording.passed, given, strict=True)}
+        for a in recording.buffers:
+            if a.index not in state:
+                state[a.index] = jnp.zeros(a.shape, a.dtype) if a.value is None else as_jax(a, a.value)
+        for step in recording.steps:
+            if isinstance(step, Launched):
+                self._launch(step, state)
+            elif isinstance(step, Filled):
+                self._check_whole([step.goal], "fill")
+                goal = recording.buffers[step.goal.buffer]
+                state[goal.index] = as_jax(goal, np.broadcast_to(step.values, goal.shape))
             else:
-                state[buffer] = _initial(held, recording.contents.get(buffer))
-        for item in recording.operations:
-            self._step(item, state, given)
-        by_parameter = {parameter: buffer for buffer, parameter in enumerate(self.arrays)}
-        return tuple(state[by_parameter[o.index]] for o in self.outputs)
+                self._check_whole([step.goal, step.source], "copy")
+                state[step.goal.buffer] = state[step.source.buffer]
+        return tuple(state[a.index] for a in recording.results)
 
-    def _step(self, item: Recorded, state: dict[int, Any], given: Sequence[Any]) -> None:
-        operation = item.operation
-        places = [p for p in item.operands if isinstance(p, Place)]
+    def _launch(self, step: Launched, state: dict[int, Any]) -> None:
+        self._check_whole([o for o in step.operands if isinstance(o, Place)], step.kernel.name)
+        if not step.writes:
+            return
+        arguments = [
+            _argument(k, p.name, key, o, state, k in step.writes)
+            for k, (p, key, o) in enumerate(zip(step.kernel.parameters, step.keys, step.operands, strict=True))
+        ]
+        enabled = step.kernel.enable_backward
+        run = LaunchFunction(step.kernel, step.generation, arguments, step.dims, self._vmap_method, enabled)
+        for k, new in zip(sorted(step.writes), run(), strict=True):
+            goal = step.operands[k]
+            assert isinstance(goal, Place)
+            state[goal.buffer] = new
+
+    def _check_whole(self, places: Sequence[Place], label: str) -> None:
         if not all(p.is_whole for p in places):
             raise AutodiffError(
-                f"{self.owner.name!r} passes a part of an array to {operation.label!r}; its gradient is made for whole "
+                f"{self._recording.name!r} passes a part of an array to {label!r}; its gradient is made for whole "
                 "arrays alone",
                 remedy="pass whole arrays and the offset as a number, or slice outside in JAX",
             )
-        if isinstance(operation, Launched):
-            kernel = operation.kernel
-            assert isinstance(kernel, Kernel)
-            names = [p.name for p in kernel.parameters]
-            writes = operation.executable.writes
-            if not writes:
-                return
-            args = [
-                state[p.buffer]
-                if isinstance(p, Place)
-                else given[p.argument]
-                if isinstance(p, Number)
-                else _value(p, t)
-                for p, t in zip(item.operands, operation.keys, strict=True)
-            ]
-            step = self.owner.step(kernel, operation.generation, tuple(names[k] for k in writes))
-            for k, new in zip(writes, step(*args, launch_dims=operation.dims), strict=True):
-                place = item.operands[k]
-                assert isinstance(place, Place)
-                state[place.buffer] = new
-        elif isinstance(operation, Assign):
-            goal = places[0].buffer
-            held = self.recording.arrays[goal]
-            state[goal] = _as_jax(held, np.broadcast_to(item.values, held._data.shape))
-        else:
-            state[places[0].buffer] = state[places[1].buffer]
 
 
-class _NativeCall:
-    """The custom call of a recording.
-
-    Its operands are the arguments, then constants; its results the outputs, then the arrays that the function makes.
-    """
-
-    def __init__(self, plan: _Plan, given: Sequence[Any]) -> None:
-        self.plan, self.recording = plan, plan.recording
-        self.operands = list(given)
-        self.buffers = [
-            buffer_of(e, n) if n >= 0 else value_buffer(e)
-            for e, n in zip(plan.args.elements, plan.args.axes, strict=True)
-        ]
-        self.results: list[Buffer] = []
-        self.types: list[Any] = []
-        self.aliases: list[tuple[int, int]] = []
-        # Steps name results by negative numbers until it is known how many operands there are.
-        self.steps: list[CopyStep | Clear | Launch] = []
-        self.place: dict[int, int] = {}
-        self.programs: dict[str, Program] = {}
-        self.launches = [item for item in self.recording.operations if isinstance(item.operation, Launched)]
-
-    def run(self) -> tuple[Any, ...]:
-        plan = self.plan
-        buffer_of_parameter = {parameter: buffer for buffer, parameter in enumerate(plan.arrays)}
-        for k in range(len(plan.args.values)):
-            if k in buffer_of_parameter:
-                self.place[buffer_of_parameter[k]] = k
-        for o in plan.outputs:
-            buffer = buffer_of_parameter[o.index]
-            goal = self.result(buffer_of(o.element, o.axes), o.shape, o.dtype)
-            if o.is_inout:
-                self.steps.append(CopyStep(o.index, goal))
-                self.aliases.append((o.index, -goal - 1))
-            else:
-                self.steps.append(self.clear(buffer, goal))
-            self.place[buffer] = goal
-        for buffer in range(len(plan.arrays), len(self.recording.arrays)):
-            self.intermediate(buffer)
-        for item in self.recording.operations:
-            self.steps.append(self.step(item))
-        count = len(self.operands)
-        steps = tuple(_renumbered(step, count) for step in self.steps)
-        call = Call(plan.owner.name, tuple(self.buffers), tuple(self.results), steps)
-        key = programs.keep(call, self.programs)
-        dims = tuple(tuple(item.operation.dims) for item in self.launches)  # type: ignore[union-attr]
-        out = CustomCall(key, tuple(self.types), dims, tuple(self.aliases), plan.method)(*self.operands)
-        return out[: len(plan.outputs)]
-
-    def result(self, buffer: Buffer, shape: Sequence[Any], dtype: Any) -> int:
-        self.results.append(buffer)
-        self.types.append(jax.ShapeDtypeStruct(tuple(shape), dtype))
-        return -len(self.results)
-
-    def constant(self, held: array, values: Any) -> int:
-        self.operands.append(_as_jax(held, values))
-        self.buffers.append(_buffer(held))
-        return len(self.operands) - 1
-
-    def intermediate(self, buffer: int) -> None:
-        """Make room for an array that is no argument; what is only read is an operand."""
-        held, contents = self.recording.arrays[buffer], self.recording.contents[buffer]
-        source = None if contents is None else self.constant(held, contents)
-        written = {p.buffer for item in self.recording.operations for p in _written(item)}
-        if source is not None and buffer not in written:
-            self.place[buffer] = source
-            return
-        goal = self.result(_buffer(held), held._data.shape, jax_type(scalar_of(_element(held))))
-        self.steps.append(self.clear(buffer, goal) if source is None else CopyStep(source, goal))
-        self.place[buffer] = goal
-
-    def clear(self, buffer: int, goal: int) -> Clear:
-        """Zeros for a buffer, unless the first launch that touches it overwrites it as a whole."""
-        for item in self.recording.operations:
-            touched = [k for k, p in enumerate(item.operands) if isinstance(p, Place) and p.buffer == buffer]
-            if not touched:
-                continue
-            place = item.operands[touched[0]]
-            if len(touched) == 1 and item in self.launches and isinstance(place, Place) and place.is_whole:
-                axes = self.program(item).manifest.params[touched[0]].whole or 0
-                return Clear(goal, axes, self.launches.index(item))
-            break
-        return Clear(goal, 0, 0)
-
-    def program(self, item: Recorded) -> Program:
-        operation = item.operation
-        assert isinstance(operation, Launched)
-        assert isinstance(operation.kernel, Kernel)
-        found = programs.forward(operation.kernel, operation.generation, operation.keys)
-        self.programs[found.identity] = found
-        return found
-
-    def step(self, item: Recorded) -> CopyStep | Clear | Launch:
-        operation = item.operation
-        if isinstance(operation, Launched):
-            program = self.program(item)
-            params = [self.bound(item.operands[p.of], p.type) for p in program.manifest.params]
-            return Launch(program.identity, "", len(operation.dims), tuple(params))
-        places = [p for p in item.operands if isinstance(p, Place)]
-        if not all(p.is_whole for p in places):
-            raise LaunchError(
-                f"{self.plan.owner.name!r} copies or fills a part of an array", remedy="do that in a kernel, or in JAX"
-            )
-        goal = self.place[places[0].buffer]
-        if not isinstance(operation, Assign):
-            return CopyStep(self.place[places[1].buffer], goal)
-        if not np.any(item.values):
-            return Clear(goal, 0, 0)
-        held = self.recording.arrays[places[0].buffer]
-        return CopyStep(self.constant(held, np.broadcast_to(item.values, held._data.shape)), goal)
-
-    def bound(self, operand: Place | Number | Constant, spelling: str) -> Bound:
-        if isinstance(operand, Constant):
-            return Bound("constant", 0, len(operand.packed), constant=operand.packed.hex())
-        if isinstance(operand, Number):
-            element = type_of(spelling)
-            assert not isinstance(element, Array)
-            return Bound("value", operand.argument, bytes_of_value(element))
-        place = self.place[operand.buffer]
-        if operand.is_whole:
-            return bind_array(spelling, place)
-        t = array_type(spelling)
-        return Bound("view", place, t.ndim, t.dtype.itemsize, operand.start, operand.shape + operand.strides)
-
-
-def _renumbered(step: CopyStep | Clear | Launch, operands: int) -> CopyStep | Clear | Launch:
-    def number(k: int) -> int:
-        return k if k >= 0 else operands - 1 - k
-
-    if isinstance(step, CopyStep):
-        return CopyStep(number(step.source), number(step.goal))
-    if isinstance(step, Clear):
-        return replace(step, buffer=number(step.buffer))
-    return replace(step, params=tuple(replace(p, buffer=number(p.buffer)) for p in step.params))
-
-
-def _written(item: Recorded) -> list[Place]:
-    operation = item.operation
-    chosen = operation.executable.writes if isinstance(operation, Launched) else (0,)
-    return [p for k in chosen if isinstance(p := item.operands[k], Place)]
-
-
-def _element(held: array) -> Element:
-    element = held._element
-    assert not isinstance(element, Struct)
-    return element
-
-
-def _buffer(held: array) -> Buffer:
-    return buffer_of(_element(held), held.ndim)
-
-
-def _as_jax(held: array, values: Any) -> Any:
-    """What diffkern stores, as JAX's array."""
-    scalar = scalar_of(_element(held))
-    x = jnp.asarray(values)
-    return jax.lax.bitcast_convert_type(x, jnp.bfloat16) if scalar == BFLOAT16 else x.astype(jax_type(scalar))
-
-
-def _initial(held: array, contents: Any) -> Any:
-    if contents is None:
-        return jnp.zeros(held._data.shape, jax_type(scalar_of(_element(held))))
-    return _as_jax(held, contents)
-
-
-def _value(constant: Constant, key: str) -> Any:
-    """A constant by value, as what JAX passes for it."""
-    element = type_of(key)
-    assert not isinstance(element, Array)
-    passed = abi.passed_type(element)
-    scalar = scalar_of(passed)
-    numbers = np.frombuffer(constant.packed[: bytes_of_value(element)], np.dtype(jax_type(scalar)))
-    return numbers.reshape(components(element))
+def _argument(k: int, name: str, key: str, operand: Operand, state: dict[int, Any], is_written: bool) -> Argument:
+    t = type_of_key(key)
+    assert isinstance(t, (Array, Scalar, Vec, Mat))
+    x: Any
+    if isinstance(operand, Constant):
+        assert not isinstance(t, Array)
+        scalar, shape = scalar_of(abi.passed_type(t)), shape_of(t)
+        count = int(np.prod(shape))
+        x = jnp.asarray(np.frombuffer(operand.packed, np.dtype(jax_type(scalar)), count).reshape(shape))
+    else:
+        x = state[operand.buffer]
+    return Argument(k, name, t, tuple(x.shape), x.dtype, x, is_written)

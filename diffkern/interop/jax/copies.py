@@ -15,8 +15,8 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.interop.jax import layout
-from diffkern.interop.jax.emit import I64, VOID, Code, Variable, Word
 from diffkern.interop.jax.frame import DESCRIPTION, FrameModule
+from diffkern.runtime.native.builder import I64, VOID, Code, Variable, Word
 from diffkern.runtime.schedule import MAX_GROUPS
 
 __all__ = ["CopiesModule", "Decision"]

@@ -16,9 +16,9 @@ from llvmlite import ir
 
 from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
-from diffkern.interop.jax.emit import I32, I64, PTR, Code, Word
 from diffkern.interop.jax.frame import DESCRIPTION, ERROR, NUMBERS
 from diffkern.interop.jax.handler import DRIVER, CpuModule
+from diffkern.runtime.native.builder import I32, I64, PTR, Code, Word
 
 __all__ = ["cuda_handler_ir"]
 

@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
-from diffkern.interop.jax.emit import I32, I64, PTR, Code, Word
+from diffkern.runtime.native.builder import I32, I64, PTR, Code, Word
 
 __all__ = [
     "BUFFERS", "BUFFER_WORDS", "DATA", "DESCRIPTION", "DIMS", "ERROR", "HANDLER", "NUMBERS", "REGISTRY", "SHAPE",

@@ -18,7 +18,6 @@ from llvmlite import ir
 from diffkern import abi
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.copies import CopiesModule, Decision
-from diffkern.interop.jax.emit import I32, I64, PTR, VOID, Code, Word
 from diffkern.interop.jax.frame import (
     BUFFER_WORDS,
     BUFFERS,
@@ -30,6 +29,7 @@ from diffkern.interop.jax.frame import (
     SHAPE,
     STRIDE,
 )  # fmt: skip
+from diffkern.runtime.native.builder import I32, I64, PTR, VOID, Code, Word
 
 __all__ = ["DRIVER", "EXTERNAL_NAMES", "CpuModule", "handler_ir"]
 

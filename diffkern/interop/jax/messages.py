@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diffkern import abi
-from diffkern.interop.jax.spelling import array_type
+from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Checks, Manifest, Site
 
 __all__ = ["messages"]
@@ -47,7 +47,7 @@ def _message(manifest: Manifest, checks: Checks, dims: int, code: int, site: Sit
     if site.array is None:
         return f"{text}a mistake without a place", order
     entry = manifest.params[site.array]
-    t = array_type(entry.type)
+    t = parse_array_type(entry.type)
     called = manifest.params[entry.of].name
     array = f"the gradient of '{called}'" if entry.role == "cotangent" else f"array '{called}'"
     index, shape = ([*range(base, base + t.ndim)] for base in (_INDEX, _SHAPE))

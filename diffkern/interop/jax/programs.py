@@ -28,15 +28,15 @@ from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import Call
 from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
-from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
 from diffkern.manifest import Manifest
-from diffkern.options import Variant
 from diffkern.platforms import NATIVE
+from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.generation import Generation
+from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import type_of_key
 
-__all__ = ["Program", "enter_stored", "forward", "keep", "reverse"]
+__all__ = ["Program", "Programs", "enter_stored", "forward", "keep", "reverse"]
 
 _WHAT = "JAX call"
 _STATIC_SHARED = 48 << 10  # what a block has without being asked for more
@@ -57,42 +57,57 @@ class Program:
         return self.code.manifest
 
 
-def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Program:
-    """Return the forward program for types of arguments, built if need be, for the CPU or a GPU.
+@dataclass(frozen=True)
+class Programs:
+    """What runs in a launch: on the CPU, there where accumulation has to be atomic, and on a GPU."""
+
+    plain: Program
+    atomic: Program | None
+    on_gpu: Program | None
+
+    @property
+    def derivative(self) -> DerivativePlan:
+        """What they read and accumulate into, of an adjoint."""
+        assert isinstance(self.plain.code, Executable)
+        return self.plain.code.derivative
+
+
+def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
+    """Return the forward programs for types of arguments, built if need be.
 
     `of` is what the kernel meant when the call was traced.
     """
-    function = kernel.function_of(of)
-    if gpu is not None:
-        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), _variant(of)))
-    return _program(kernel.forward(keys, of=of), Specialization(function, _types(keys), of.variant))
+    gpu = cuda.present()
+    on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, _meant(kernel, of, keys, gpu))
+    code = kernel.forward(keys, of=of)
+    return Programs(_program(code, _meant(kernel, of, keys)), None, on_gpu)
 
 
-def reverse(
-    kernel: Kernel,
-    of: Generation,
-    keys: tuple[str, ...],
-    active: frozenset[int],
-    accumulate: Literal["plain", "atomic"],
-    gpu: cuda.Gpu | None = None,
-) -> Program:
-    """Return the adjoint program for types of arguments and active parameters, built if need be; as :func:`forward`."""
-    function = kernel.function_of(of)
-    if gpu is not None:
-        variant = replace(_variant(of), active=active, accumulate=accumulate)
-        return _on_gpu(gpu, kernel, of, Specialization(function, _types(keys), variant))
-    executable = kernel.adjoint(keys, active, accumulate, of=of)
-    variant = replace(of.variant, active=active, accumulate=accumulate)
-    return _program(executable, Specialization(function, _types(keys), variant))
+def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
+    """Return the adjoint programs for active parameters and launches of so many axes; as :func:`forward`."""
+
+    def made(accumulate: Literal["plain", "atomic"]) -> Program:
+        code = kernel.adjoint(keys, active, accumulate, of=of)
+        return _program(code, _meant(kernel, of, keys).with_variant(active=active, accumulate=accumulate))
+
+    plain, gpu = made("plain"), cuda.present()
+    found = Programs(plain, None, None)
+    atomic = made("atomic") if found.derivative.may_race(axes) else None
+    if gpu is None:
+        return replace(found, atomic=atomic)
+    # There it accumulates atomically wherever threads may race, so that only the axes of the launch matter.
+    how: Literal["plain", "atomic"] = "atomic" if axes > found.derivative.axes else "plain"
+    specialization = _meant(kernel, of, keys, gpu).with_variant(active=active, accumulate=how)
+    return replace(found, atomic=atomic, on_gpu=_on_gpu(gpu, kernel, of, specialization))
 
 
-def _types(keys: tuple[str, ...]) -> tuple[Argument, ...]:
-    return tuple(type_of_key(k) for k in keys)
+def _meant(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Specialization:
+    """Return the forward program.
 
-
-def _variant(of: Generation) -> Variant:
-    """A kernel's program on a GPU, where the handler cannot read values and no debug program's record is looked at."""
-    return replace(of.variant, mode="release", by_reference=True)
+    On a GPU the handler cannot read values, and no debug program's record is looked at.
+    """
+    found = Specialization(kernel.function_of(of), tuple(type_of_key(k) for k in keys), of.variant)
+    return found if gpu is None else found.with_variant(mode="release", by_reference=True)
 
 
 def _program(code: Code, specialization: Specialization) -> Program:

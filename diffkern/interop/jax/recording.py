@@ -16,17 +16,22 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import Element, Scalar, scalar_of
+from diffkern.interop.jax.arguments import Argument, jax_type
+from diffkern.interop.jax.builder import Constant, Number, Operand, Place
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import Array, Scalar, scalar_of
+from diffkern.kernel import Kernel
 from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.create import zeros
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.launch import Launch
 from diffkern.runtime.operation import Assign, Copy
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
 from diffkern.runtime.type_keys import dtype_of
 
-__all__ = ["Argument", "Constant", "Number", "Place", "Recorded", "Recording", "record"]
+__all__ = ["Copied", "Filled", "Launched", "Recording", "record"]
 
 # Numbers that stand for arguments by value: no program computes one of them by accident in both runs.
 _FLOATS = (0.8414709848078965, 0.1576130816775483)
@@ -34,64 +39,67 @@ _INTEGERS = (1_000_003, 1_299_709)
 
 
 @dataclass(frozen=True)
-class Argument:
-    """An argument of the function: the shape and element of an array, or the type of a number."""
+class Launched:
+    """A launch: of what a kernel meant, over which dims, with an operand for each parameter, of which some are written.
 
-    name: str
-    element: Element
-    shape: tuple[int, ...] | None
+    Its dims may be the symbols of an exported program.
+    """
 
-
-@dataclass(frozen=True)
-class Place:
-    """An array: a buffer, and where in it the array lies."""
-
-    buffer: int
-    start: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    is_whole: bool
+    kernel: Kernel
+    generation: Generation
+    keys: tuple[str, ...]
+    dims: tuple[Any, ...]
+    operands: tuple[Operand, ...]
+    writes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Number:
-    """An argument by value, by its position."""
+class Copied:
+    """A copy of one array to another."""
 
-    argument: int
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A number that does not depend on the arguments: its bytes, and itself."""
-
-    packed: bytes
-    value: Any
+    goal: Place
+    source: Place
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """One operation: a launch with its operands, a copy (goal, source), or a fill (goal, values)."""
+class Filled:
+    """Constants, in the form that diffkern stores, for the elements of an array."""
 
-    operation: Launch | Copy | Assign
-    operands: tuple[Place | Number | Constant, ...]
-    values: Any = None
+    goal: Place
+    values: Any
 
 
 @dataclass
 class Recording:
-    """The operations, and the buffers: first the arguments that are arrays, then the others with their contents.
+    """What a function does, over buffers.
 
     Attributes
     ----------
-    arrays
-        For each buffer an array of its shape and type.
-    contents
-        For each buffer beyond the arguments what it holds at the beginning; None for zeros.
+    name : str
+        The function's name.
+    buffers : list of Argument
+        Its parameters in order, then the arrays that it makes; the value of one of these is what it holds at the
+        beginning, as diffkern stores it, None for zeros.
+    parameters : int
+        How many parameters there are.
+    steps : list
+        Launches, copies and fills in order.
     """
 
-    operations: list[Recorded] = field(default_factory=list)
-    arrays: list[array] = field(default_factory=list)
-    contents: dict[int, Any] = field(default_factory=dict)
+    name: str
+    buffers: list[Argument]
+    parameters: int
+    steps: list[Launched | Copied | Filled] = field(default_factory=list)
+
+    @property
+    def passed(self) -> list[Argument]:
+        """The parameters that the caller passes."""
+        return [a for a in self.buffers[: self.parameters] if a.is_passed]
+
+    @property
+    def results(self) -> list[Argument]:
+        """The parameters that are returned."""
+        return [a for a in self.buffers if a.is_result]
 
 
 class _Recorder(Scope):
@@ -153,33 +161,26 @@ def _run(function: Callable[..., Any], arguments: Sequence[Argument], which: int
 
 
 def _stand_in(a: Argument, position: int, which: int) -> Any:
-    if a.shape is not None:
-        return zeros(a.shape, _dtype(a.element))
-    scalar = scalar_of(a.element)
+    if isinstance(a.type, Array):
+        return zeros(a.extents, array(dtype=a.type.dtype).dtype)
+    scalar = scalar_of(a.type)
     if scalar.bits < 32 and not scalar.is_float:
         raise LaunchError(
-            f"parameter {a.name!r} of type {a.element} by value: such numbers cannot be followed through the function",
+            f"parameter {a.name!r} of type {a.type} by value: such numbers cannot be followed through the function",
             remedy="pass an int32, int64 or float, or an array of one element",
         )
     first = _FLOATS[which] + position if scalar.is_float else _INTEGERS[which] + position
-    if isinstance(a.element, Scalar):
+    if isinstance(a.type, Scalar):
         return first
     step = 1 / 64 if scalar.is_float else 1000
-    return dtype_of(a.element)(*(first + step * k for k in range(a.element.size)))
-
-
-def _dtype(element: Element) -> Any:
-    return array(dtype=element).dtype
+    return dtype_of(a.type)(*(first + step * k for k in range(a.type.size)))
 
 
 def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run) -> Recording:
     given, operations = first
-    out = Recording()
-    places: dict[int, int] = {}
-    twins: dict[int, array] = {}
-    for value in given:
-        if isinstance(value, array):
-            _enter(out, places, value)
+    out = Recording(name, [*arguments], len(arguments))
+    places = {v._memory.address: k for k, v in enumerate(given) if isinstance(v, array)}
+    made: list[tuple[array, array]] = []
     foreign: set[int] = set()
     if len(operations) != len(second[1]):
         raise _depends(name)
@@ -190,29 +191,30 @@ def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run
             if (x is None) is not (y is None):
                 raise _depends(name)
             if x is not None and y is not None:
-                if x._memory.address == y._memory.address:
-                    foreign.add(x._memory.address)
-                twins[x._memory.address] = _root(y)
-                _enter(out, places, _root(x))
-        out.operations.append(_recorded(name, arguments, (a, b), places))
-    for buffer in range(sum(isinstance(v, array) for v in given), len(out.arrays)):
-        held = out.arrays[buffer]
-        address = held._memory.address
-        if address in foreign:
-            _refuse_writes(name, operations, address)
-        # Nothing ran, so arrays that the function made still hold what they began with; if that is nothing in
-        # particular, it is not the same twice.
-        same = held._memory.is_zero or np.array_equal(_bytes(held), _bytes(twins[address]))
-        constant = same and not held._memory.is_zero and _bytes(held).any()
-        out.contents[buffer] = held._data.copy() if constant else None
+                address = x._memory.address
+                if address == y._memory.address:
+                    foreign.add(address)
+                if address not in places:
+                    places[address] = len(arguments) + len(made)
+                    made.append((_root(x), _root(y)))
+        out.steps.append(_recorded(name, arguments, (a, b), places))
+    for held, twin in made:
+        if held._memory.address in foreign:
+            _refuse_writes(name, operations, held._memory.address)
+        out.buffers.append(_made(len(out.buffers), held, twin))
     return out
 
 
-def _enter(out: Recording, places: dict[int, int], held: array) -> None:
-    address = held._memory.address
-    if address not in places:
-        places[address] = len(out.arrays)
-        out.arrays.append(held)
+def _made(index: int, held: array, twin: array) -> Argument:
+    """An array that the function makes, or finds outside."""
+    element = held._element
+    assert not isinstance(element, Struct)
+    # Nothing ran, so arrays that the function made still hold what they began with; if that is nothing in
+    # particular, it is not the same twice.
+    same = held._memory.is_zero or np.array_equal(_bytes(held), _bytes(twin))
+    constant = same and not held._memory.is_zero and _bytes(held).any()
+    contents = held._data.copy() if constant else None
+    return Argument(index, "", Array(element, held.ndim), held._data.shape, jax_type(scalar_of(element)), contents)
 
 
 def _root(held: array) -> array:
@@ -232,7 +234,9 @@ def _arrays(operation: Any) -> Sequence[array | None]:
     return [operation.goal, operation.source] if isinstance(operation, Copy) else [operation.goal]
 
 
-def _recorded(name: str, arguments: Sequence[Argument], pair: tuple[Any, Any], places: dict[int, int]) -> Recorded:
+def _recorded(
+    name: str, arguments: Sequence[Argument], pair: tuple[Any, Any], places: dict[int, int]
+) -> Launched | Copied | Filled:
     a, b = pair
     if isinstance(a, Launch):
         if a.dims != b.dims or a.keys != b.keys or a.kernel is not b.kernel:
@@ -243,12 +247,13 @@ def _recorded(name: str, arguments: Sequence[Argument], pair: tuple[Any, Any], p
             _place(held, places) if held is not None else _number(name, arguments, a.keys[k], a.parts[k], b.parts[k])
             for k, held in enumerate(a.arrays)
         ]
-        return Recorded(a, tuple(operands))
+        assert isinstance(a.kernel, Kernel)
+        return Launched(a.kernel, a.generation, a.keys, a.dims, tuple(operands), a.executable.writes)
     if isinstance(a, Copy):
-        return Recorded(a, (_place(a.goal, places), _place(a.source, places)))
+        return Copied(_place(a.goal, places), _place(a.source, places))
     if not np.array_equal(a.values, b.values):
         raise _depends(name)
-    return Recorded(a, (_place(a.goal, places),), a.values)
+    return Filled(_place(a.goal, places), a.values)
 
 
 def _place(held: array, places: dict[int, int]) -> Place:
@@ -262,10 +267,10 @@ def _place(held: array, places: dict[int, int]) -> Place:
 
 def _number(name: str, arguments: Sequence[Argument], key: str, a: bytes, b: bytes) -> Number | Constant:
     if a == b:
-        return Constant(a, None)
+        return Constant(a)
     for k, argument in enumerate(arguments):
-        if argument.shape is None and str(argument.element) == key:
-            stands = [pack_value(argument.element, _stand_in(argument, k, which)) for which in (0, 1)]
+        if not isinstance(argument.type, Array) and str(argument.type) == key:
+            stands = [pack_value(argument.type, _stand_in(argument, k, which)) for which in (0, 1)]
             if stands == [a, b]:
                 return Number(k)
     raise LaunchError(

@@ -16,11 +16,11 @@ from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
 from diffkern.interop.jax.messages import messages
-from diffkern.interop.jax.spelling import array_type, type_of
-from diffkern.ir.types import scalar_of
+from diffkern.ir.types import parse_array_type, parse_type, scalar_of
 from diffkern.manifest import Manifest
+from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import chunk_work, conflicts_of
+from diffkern.runtime.schedule import chunk_work
 
 __all__ = ["Code", "Description", "DeviceCode"]
 
@@ -90,10 +90,10 @@ class Description:
         flags = 0
         reach: tuple[int, ...] = (0,) * abi.MAX_DIMS
         if adjoint:
-            conflicts = conflicts_of(manifest, (1,) * launch.dims, all_general=False)
+            conflicts = DerivativePlan.of(manifest).conflicts((1,) * launch.dims)
             flags = layout.IS_ADJOINT | (layout.IS_GENERAL if conflicts.general else 0)
             reach = (*conflicts.reach, 0, 0, 0, 0)[: abi.MAX_DIMS]
-        fields, size = abi.layout([type_of(p.type) for p in manifest.params])
+        fields, size = abi.layout([parse_type(p.type) for p in manifest.params])
         stamps, texts, sites = self._checks(launch, manifest, fields)
         out = words("q", (layout.LAUNCH, 0, index))
         out.extend(_program(plain))
@@ -126,7 +126,7 @@ class Description:
         repeated = launch.dims > manifest.tid_arity
         stamps = []
         for stamp in checks.stamps:
-            t = array_type(manifest.params[stamp.array].type)
+            t = parse_array_type(manifest.params[stamp.array].type)
             place = fields[stamp.array].offset + 8
             stamps.append(0 if stamp.proved and not repeated else t.ndim << 32 | place)
         table = words("q")
@@ -142,7 +142,7 @@ def _cotangents(launch: Launch, manifest: Manifest, fields: Sequence[Any]) -> li
     found: list[tuple[int, ...]] = []
     for param, bound, field in zip(manifest.params, launch.params, fields, strict=True):
         if param.conflict is not None:
-            scalar = scalar_of(array_type(param.type))
+            scalar = scalar_of(parse_array_type(param.type))
             copyable = param.conflict.private and scalar.bits >= 32  # narrower sums round at each step
             flags = (layout.MEETS if param.conflict.kind == "general" else 0) | (layout.COPYABLE if copyable else 0)
             found.append((bound.buffer, field.offset, scalar.itemsize, flags))

@@ -22,7 +22,7 @@ from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct, carries_gradient
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.adjoint import plan_of, plan_on_device
+from diffkern.runtime.adjoint import choose, run_adjoint
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import component_shape
@@ -176,10 +176,7 @@ class Forward:
             parts[k] = _address(made.data_ptr()) + parts[k]
             results.append(made)
         block = b"".join(parts)
-        if self.gpu is None:
-            self.executable.run(self._geometry, block)
-        else:
-            on_current_stream(self.gpu, lambda: self.executable.run(self._geometry, block))
+        on_current_stream(self.gpu, lambda: self.executable.run(self._geometry, block))
         return tuple(results), values
 
     def values_of(self, args: Sequence[Any]) -> dict[int, bytes]:
@@ -240,17 +237,16 @@ class Backward:
         forward, active = self._forward, self._active
         spec = forward.spec
         self._plain: Executable = forward.adjoint(active)
-        manifest = self._plain.manifest
-        post, saved = set(manifest.post), set(manifest.saved)
+        derivative = self._plain.derivative
+        post, outputs = set(derivative.after), spec.outputs
         returned = {k: place for place, k in enumerate(spec.results)}
-        self.kept_inputs = tuple(
-            sorted({k for k in post if k not in returned} | {k for k in saved if k not in spec.outputs})
-        )
+        before = {k for k in derivative.before if k not in outputs}
+        self.kept_inputs = tuple(sorted(before.union(k for k in post if k not in returned)))
         self.kept_results = tuple(k for k in spec.results if k in post)
         self._post = post
-        # Outputs that the adjoint asks for as they were at the beginning were zeros.
-        self._began_as_zeros = tuple(k for k in saved if k in spec.outputs)
+        self._began_as_zeros = derivative.zeros(outputs)
         shapes = {k: forward.shapes.get(k, (1,)) for k in sorted(active)}
+        self._elements: dict[int, Element] = {}
         self._dtypes: dict[int, torch.dtype] = {}
         self._shapes: dict[int, tuple[int, ...]] = {}
         self._tails: dict[int, bytes] = {}
@@ -258,19 +254,16 @@ class Backward:
             t = forward.types[k]
             element = t.dtype if isinstance(t, Array) else t
             assert isinstance(element, (Scalar, Vec, Mat))
+            self._elements[k] = element
             self._dtypes[k], inner = result_type(element)
             self._shapes[k] = (*shape, *inner)
-            example = as_array(self._zeros(k), element)
-            self._tails[k] = example._packed[8:]
+            self._tails[k] = as_array(self._zeros(k), element)._packed[8:]
         sizes = {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
 
         def atomic() -> Executable:
             return forward.adjoint(active, "atomic")
 
-        if forward.gpu is None:
-            self._executable, self._plan = plan_of(self._plain, atomic, forward.dims, shapes, sizes)
-        else:
-            self._executable, self._plan = plan_on_device(self._plain, atomic, forward.dims)
+        self._executable, self._plan = choose(self._plain, atomic, forward.dims, shapes, sizes)
         self._geometry = self._executable.prepared(self._plan.cut)
         self._places = returned
 
@@ -310,11 +303,16 @@ class Backward:
             # What the forward launch changed was a contiguous copy, and so is what it began with.
             kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
             zeros = {k: self._zeros(k) for k in self._began_as_zeros}
-            gpu = self._forward.gpu
-            if gpu is None:
-                self._execute(kept, zeros, values, cotangents)
-            else:
-                on_current_stream(gpu, lambda: self._execute(kept, zeros, values, cotangents))
+
+            def execute() -> None:
+                copied = {k: as_array(cotangents[k], self._elements[k]) for k in self._plan.private}
+
+                def pack(own: Mapping[int, bytes]) -> bytes:
+                    return self._pack(kept, zeros, values, cotangents, own)
+
+                run_adjoint(self._executable, self._geometry, self._plan, copied, pack)
+
+            on_current_stream(self._forward.gpu, execute)
         found: list[torch.Tensor | None] = []
         for k, needed in enumerate(self._needs):
             ct = cotangents.get(k) if needed else None
@@ -324,40 +322,19 @@ class Backward:
             found.append(ct if ct is None or shape is None or ct.shape == shape else ct.reshape(shape))
         return found
 
-    def _execute(
-        self,
-        kept: Mapping[tuple[bool, int], torch.Tensor],
-        zeros: Mapping[int, torch.Tensor],
-        values: Mapping[int, bytes],
-        cotangents: dict[int, torch.Tensor],
-    ) -> None:
-        private = self._plan.private
-        if not private:
-            block = self._pack(kept, zeros, values, cotangents)
-            self._executable.run_blocks(self._geometry, [block], self._plan.colours)
-            return
-        groups = self._plan.cut.chunks
-        copies = {k: [cotangents[k], *(torch.zeros_like(cotangents[k]) for _ in range(groups - 1))] for k in private}
-        blocks = [
-            self._pack(kept, zeros, values, {**cotangents, **{k: c[g] for k, c in copies.items()}})
-            for g in range(groups)
-        ]
-        self._executable.run_blocks(self._geometry, blocks, self._plan.colours)
-        for whole, *parts in copies.values():
-            for part in parts:
-                whole += part
-
     def _pack(
         self,
         kept: Mapping[tuple[bool, int], torch.Tensor],
         zeros: Mapping[int, torch.Tensor],
         values: Mapping[int, bytes],
         cotangents: Mapping[int, torch.Tensor],
+        own: Mapping[int, bytes],
     ) -> bytes:
+        """Return the argument block behind the header; `own` stands for some of the cotangents."""
         forward, parts = self._forward, []
         for role, k in self._executable.layout:
             if role == "cotangent":
-                parts.append(_address(cotangents[k].data_ptr()) + self._tails[k])
+                parts.append(own.get(k) or _address(cotangents[k].data_ptr()) + self._tails[k])
             elif role == "saved":
                 began = zeros.get(k)
                 held = kept[False, k] if began is None else began

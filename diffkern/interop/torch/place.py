@@ -89,9 +89,12 @@ def guarded(gpu: CudaDevice | None, work: Callable[[], None]) -> None:
             work()
 
 
-def on_current_stream(gpu: CudaDevice, work: Callable[[], None]) -> None:
-    """Do something that gives work to diffkern's current stream of a GPU, while that is PyTorch's."""
-    guarded(gpu, lambda: current_stream(gpu).enqueue(work))
+def on_current_stream(gpu: CudaDevice | None, work: Callable[[], None]) -> None:
+    """Do something that gives work to diffkern's current stream of a GPU, while that is PyTorch's; at once on a CPU."""
+    if gpu is None:
+        work()
+    else:
+        guarded(gpu, lambda: current_stream(gpu).enqueue(work))
 
 
 def order_before(gpu: CudaDevice) -> CudaStream | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import value_type
+from diffkern.ir.views import Access
 from diffkern.lower.tiles.source import Computed, Source
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ __all__ = ["OPS"]
 
 def _place(low: Lowering, op: Op, shape: Sequence[int]) -> tuple[Value, list[Value], Value | None]:
     """The array, the offsets, and whether the whole tile lies inside."""
-    m, array = low.m, low.value(op.operands[0])
-    offsets = [m.wide(low.value(v)) for v in op.operands[1 : 1 + len(shape)]]
+    m, array = low.m, low.value(Access(op).array)
+    offsets = [m.wide(low.value(v)) for v in Access(op).index]
     tests = []
     for axis, (o, n) in enumerate(zip(offsets, shape, strict=True)):
         extent = m.wide(low.b.one("shape", array, axis=axis))
@@ -91,9 +92,9 @@ def _load(low: Lowering, op: Op) -> None:
 
 def _written(low: Lowering, op: Op) -> tuple[Source, Value | None]:
     """The tile that is written to an array. A fused computation that is too long is made once, not per path."""
-    source = low.sources[op.operands[-1]]
+    source = low.sources[Access(op).value]
     if isinstance(source, Computed) and source.reads and source.cost > low.made_twice:
-        return low.stored(op.operands[-1])
+        return low.stored(Access(op).value)
     return source, None
 
 

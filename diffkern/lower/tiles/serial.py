@@ -20,6 +20,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Buffer, Element, Stack, Tile
+from diffkern.ir.views import For, If, Slot, While, is_loop, loop
 from diffkern.lower.tiles import arrays as tile_arrays
 from diffkern.lower.tiles import linear as tile_linear
 from diffkern.lower.tiles import order as tile_order
@@ -193,7 +194,7 @@ class Lowering(Cloner):
     def op(self, op: Op) -> None:
         if op.name == "if" and any(isinstance(r.type, Tile) for r in op.results):
             self.branch(op)
-        elif op.name in ("for", "while") and any(isinstance(r.type, Tile) for r in op.results):
+        elif is_loop(op) and any(isinstance(r.type, Tile) for r in op.results):
             self.carried(op)
         elif op.name.startswith("tile_"):
             self.tile_op(op)
@@ -230,7 +231,7 @@ class Lowering(Cloner):
                 region.yields = tuple(self.value(y) for y in sub.yields if not isinstance(y.type, Tile))
             regions.append(region)
         plain = [r for r in op.results if r not in targets]
-        found = self.b.if_(self.value(op.operands[0]), regions[0], regions[1], [r.name for r in plain])
+        found = self.b.if_(self.value(If(op).condition), regions[0], regions[1], [r.name for r in plain])
         self.env.update(zip(plain, found, strict=True))
 
     def at_end(self, region: Region, moves: Sequence[tuple[Stored, Value]]) -> None:
@@ -265,12 +266,10 @@ class Lowering(Cloner):
         self.here, self.position = outer
 
     def carried(self, op: Op) -> None:
-        fixed = 3 if op.name == "for" else 0
-        body = op.regions[-1]
-        init, params = op.operands[fixed:], body.params[1:] if op.name == "for" else body.params
+        view = loop(op)
         targets: list[Stored | None] = []
         taken: set[Value] = set()
-        for v, p, r in zip(init, params, op.results, strict=True):
+        for v, p, r in zip(view.init, view.carried, view.results, strict=True):
             if not isinstance(v.type, Tile):
                 targets.append(None)
                 continue
@@ -281,25 +280,25 @@ class Lowering(Cloner):
         plain = [k for k, t in enumerate(targets) if t is None]
         regions = []
         for sub in op.regions:
-            own = sub.params[1:] if op.name == "for" else sub.params
+            own = view.tested if isinstance(view, While) and sub is view.test else view.carried
             for p, t in zip(own, targets, strict=True):
                 if t is not None:
                     self.sources[p] = t
             # A parameter's buffer is the loop's: it ends within a trip, for the trip's own result to take its place.
             for p, t in zip(own, targets, strict=True):
-                if t is not None and sub is body:
+                if t is not None and sub is view.body:
                     self.owned[p] = t.buffer
             scalars = tuple(Value(own[k].type, own[k].name) for k in plain)
             self.env.update(zip([own[k] for k in plain], scalars, strict=True))
             region = Region(scalars)
-            if op.name == "for":
-                index = Value(sub.params[0].type, sub.params[0].name)
-                self.env[sub.params[0]] = index
+            if isinstance(view, For):
+                index = Value(view.index.type, view.index.name)
+                self.env[view.index] = index
                 region.params = (index, *scalars)
             with self.b.into(region):
                 held = {t.buffer for t in targets if t is not None}
                 self.trip(sub, held)
-                if sub is body:
+                if sub is view.body:
                     self.at_end(sub, [(t, y) for t, y in zip(targets, sub.yields, strict=True) if t is not None])
                     region.yields = tuple(self.value(sub.yields[k]) for k in plain)
                 else:
@@ -307,7 +306,7 @@ class Lowering(Cloner):
                     self.at_end(sub, [])
             self.free = [b for b in self.free if b not in held]
             regions.append(region)
-        operands = (*self.values(op.operands[:fixed]), *(self.value(init[k]) for k in plain))
+        operands = (*self.values(view.bounds), *(self.value(view.init[k]) for k in plain))
         names = [op.results[k].name for k in plain]
         found = self.b.op(op.name, *operands, regions=regions, names=names)
         self.env.update(zip([op.results[k] for k in plain], found, strict=True))
@@ -344,13 +343,13 @@ class Lowering(Cloner):
     # -- loop stacks -------------------------------------------------------------------------------------------------
 
     def with_tiles(self, op: Op) -> bool:
-        t = op.attrs["type"] if op.name == "stack_new" else op.operands[0].type
+        t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
         assert isinstance(t, Stack)
         return any(isinstance(f, Tile) for f in t.fields)
 
     def stack(self, op: Op) -> None:
         """Tiles on a loop stack have a buffer of all slots; the other fields stay on the stack."""
-        t = op.attrs["type"] if op.name == "stack_new" else op.operands[0].type
+        t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
         assert isinstance(t, Stack)
         plain = [k for k, f in enumerate(t.fields) if not isinstance(f, Tile)]
         if op.name == "stack_new":
@@ -363,12 +362,13 @@ class Lowering(Cloner):
                     if isinstance(f, Tile)
                 }
             return
-        stack, slot = op.operands[0], self.value(op.operands[1])
+        access = Slot(op)
+        stack, slot = access.stack, self.value(access.slot)
         if op.name == "stack_set":
-            values = [self.value(op.operands[2 + k]) for k in plain]
+            values = [self.value(access.values[k]) for k in plain]
             self.b.op("stack_set", self.env[stack], slot, *values)
             for k, buffer in self.stacks[stack].items():
-                self.save(buffer, slot, self.sources[op.operands[2 + k]])
+                self.save(buffer, slot, self.sources[access.values[k]])
             return
         k = op.attrs["field"]
         if k in plain:

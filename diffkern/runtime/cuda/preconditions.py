@@ -8,18 +8,16 @@ adjoints and arrays of other libraries are looked at in the same place.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from diffkern import abi
 from diffkern.errors import LaunchError
+from diffkern.ir.types import Array, parse_type
 from diffkern.manifest import Manifest
 
 __all__ = ["ArrayRules"]
-
-_ARRAY = re.compile(r"array(\d)d<(?:(?:vec|mat)(\d+)(?:x(\d+))?<)?([a-z]+)(\d*)>?,(\w)>")
-_VALUE = re.compile(r"(?:(?:vec|mat)(\d+)(?:x(\d+))?<)?([a-z]+)(\d*)>?")
 
 
 class _Array(NamedTuple):
@@ -53,18 +51,16 @@ class ArrayRules:
         writes = set(manifest.writes)
         form, first = "=", 0
         for entry in manifest.params:
-            found = _ARRAY.fullmatch(entry.type)
-            if found is None:
-                form += f"{_value_bytes(entry.type)}x"
+            t, role = parse_type(entry.type), entry.role
+            if not isinstance(t, Array):
+                form += f"{abi.field_size(t)}x"
                 continue
-            ndim, role = int(found[1]), entry.role
             label = repr(entry.name) if role == "param" else f"{entry.name!r} ({role})"
-            itemsize = int(found[2] or 1) * int(found[3] or 1) * _scalar_bytes(found[5])
             written = role == "cotangent" or (role == "param" and entry.of in writes)
             align = entry.align or 1
-            self._arrays.append(_Array(label, first, ndim, itemsize, align, found[6] == "C", written))
-            form += f"{1 + 2 * ndim}q"
-            first += 1 + 2 * ndim
+            self._arrays.append(_Array(label, first, t.ndim, t.dtype.itemsize, align, t.layout == "C", written))
+            form += f"{1 + 2 * t.ndim}q"
+            first += 1 + 2 * t.ndim
         self.fields = struct.Struct(form).unpack_from
         """Unpacks what a block says of its arrays, behind the header."""
         places = range(len(self._arrays))
@@ -127,16 +123,3 @@ def _apart(a: _Place, b: _Place) -> bool:
     step = math.gcd(a.step, b.step)
     distance = (b.address - a.address) % step if step else 0
     return distance >= a.itemsize and distance + b.itemsize <= step
-
-
-def _scalar_bytes(bits: str) -> int:
-    return int(bits) // 8 if bits else 1  # a bool has no bits in its name
-
-
-def _value_bytes(t: str) -> int:
-    """Return the bytes a parameter by value takes in the block."""
-    found = _VALUE.fullmatch(t)
-    assert found is not None, t
-    if t[:3] not in ("vec", "mat"):
-        return 8
-    return -(-int(found[1]) * int(found[2] or 1) * _scalar_bytes(found[4]) // 8) * 8

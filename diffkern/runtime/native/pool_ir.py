@@ -423,6 +423,16 @@ ask:
   ret i1 %yes
 }
 
+; How many pieces of work to do between two looks at the clock: more of quick ones, that %between took from %before on.
+define internal i64 @until_next_look(i64 %between, i64 %before, i64 %time, i64 %least, i64 %most) {
+  %spent = sub i64 %time, %before
+  %quick = icmp slt i64 %spent, 1000000
+  %twice = shl i64 %between, 1
+  %more = call i64 @llvm.umin.i64(i64 %twice, i64 %most)
+  %next = select i1 %quick, i64 %more, i64 %least
+  ret i64 %next
+}
+
 ; Draw chunks of a job and run them until none is left. Returns whether a handler of signals has ended it.
 define internal i1 @draw(ptr %job, ptr %watch) uwtable {
 entry:
@@ -444,6 +454,10 @@ entry:
   %cursor = getelementptr %Job, ptr %job, i32 0, i32 11
   br label %next
 next:
+  %skip = phi i64 [ 0, %entry ], [ 0, %run ], [ %skip, %more.left ], [ %skip.less, %skipped ], [ %skip.next, %listen ]
+  %between = phi i64 [ 1, %entry ], [ 1, %run ], [ %between, %more.left ], [ %between, %skipped ],
+                     [ %between.next, %listen ]
+  %before = phi i64 [ 0, %entry ], [ 0, %run ], [ %before, %more.left ], [ %before, %skipped ], [ %time, %listen ]
   %k = atomicrmw add ptr %cursor, i64 1 monotonic
   %more = icmp slt i64 %k, %count
   br i1 %more, label %run, label %exhausted
@@ -462,10 +476,18 @@ run:
 more.left:
   %drawn = load atomic i64, ptr %cursor monotonic, align 8
   %left = icmp slt i64 %drawn, %count
-  br i1 %left, label %listen, label %next
+  br i1 %left, label %due, label %next
+due:
+  %listens = icmp eq i64 %skip, 0
+  br i1 %listens, label %listen, label %skipped
+skipped:
+  %skip.less = add i64 %skip, -1
+  br label %next
 listen:
   %time = call i64 @now()
   %raised = call i1 @interrupted(ptr %watch, i64 %time)
+  %between.next = call i64 @until_next_look(i64 %between, i64 %before, i64 %time, i64 1, i64 16)
+  %skip.next = add i64 %between.next, -1
   br i1 %raised, label %stop, label %next
 stop:
   %at = atomicrmw xchg ptr %cursor, i64 %count monotonic

@@ -141,11 +141,7 @@ count.on:                                           ; a look at the clock after 
 listen:
   %time = call i64 @now()
   %raised = call i1 @interrupted(ptr %watch, i64 %time)
-  %spent = sub i64 %time, %before
-  %quick = icmp slt i64 %spent, 1000000
-  %twice = shl i64 %between, 1
-  %longer = call i64 @llvm.umin.i64(i64 %twice, i64 256)
-  %between.next = select i1 %quick, i64 %longer, i64 16
+  %between.next = call i64 @until_next_look(i64 %between, i64 %before, i64 %time, i64 16, i64 256)
   %again = add i64 %between.next, -1
   br i1 %raised, label %stop, label %next
 stop:

@@ -13,16 +13,20 @@ __all__ = ["SETTER_EXTERNAL_NAMES", "SETTER_NAMES", "setter_ir"]
 SETTER_NAMES = ("dk_set_param",)
 
 SETTER_EXTERNAL_NAMES: frozenset[str] = frozenset(
-    "PyObject_Type PyObject_GetAttr PyLong_Type PyFloat_Type PyLong_AsLongLongAndOverflow PyFloat_AsDouble "
-    "PyLong_AsDouble PyBytes_AsString PyList_SetItem PyErr_Clear _Py_TrueStruct".split()
+    "PyObject_GetAttr PyLong_Type PyFloat_Type PyLong_AsLongLongAndOverflow PyFloat_AsDouble "
+    "PyLong_AsDouble PyList_SetItem PyErr_Clear _Py_TrueStruct memcmp".split()
 )
 """What the module needs from Python, besides the names of the replay's module."""
 
 
 def setter_ir() -> str:
     """Return the text; it uses declarations of the pool and of the replay."""
-    return _TEXT
+    return _TEXT.replace("$TYPE$", str(_TYPE_OFFSET)).replace("$CONTENTS$", str(_CONTENTS_OFFSET))
 
+
+# Where CPython keeps the class of an object, the last word of its head, and the contents of a bytes object.
+_TYPE_OFFSET = object.__basicsize__ - 8
+_CONTENTS_OFFSET = bytes.__basicsize__ - 1
 
 _TEXT = r"""
 ; A table:
@@ -36,24 +40,16 @@ _TEXT = r"""
 ;   the bytes that describe it, and where the plan has the address of its counter
 %Slot = type { i64, i64, ptr, i64, i64, i64 }
 
-declare ptr @PyObject_Type(ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare double @PyLong_AsDouble(ptr)
-declare ptr @PyBytes_AsString(ptr)
+declare i32 @memcmp(ptr, ptr, i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
 declare void @PyErr_Clear()
 @PyLong_Type = external global i8
 @PyFloat_Type = external global i8
 @_Py_TrueStruct = external global i8
-
-; The class of an object. It is compared only, so the reference is given back at once.
-define internal ptr @dk_class(ptr %o) uwtable {
-  %class = call ptr @PyObject_Type(ptr %o)
-  call void @Py_DecRef(ptr %class)
-  ret ptr %class
-}
 
 ; An attribute, or null, without an exception. The object keeps it, so the reference is given back at once.
 define internal ptr @dk_attribute(ptr %o, ptr %name) uwtable {
@@ -95,7 +91,8 @@ python:
 
 index:
   %o.index = load ptr, ptr %args
-  %index.class = call ptr @dk_class(ptr %o.index)
+  %p.index.class = getelementptr i8, ptr %o.index, i64 $TYPE$
+  %index.class = load ptr, ptr %p.index.class
   %index.fits = icmp eq ptr %index.class, @PyLong_Type
   br i1 %index.fits, label %position, label %python
 position:                                           ; one that is too large for 64 bits comes back as -1
@@ -119,7 +116,8 @@ look:
   %c = load i64, ptr %p.c
   %p.value = getelementptr ptr, ptr %args, i64 1
   %value = load ptr, ptr %p.value
-  %class = call ptr @dk_class(ptr %value)
+  %p.value.class = getelementptr i8, ptr %value, i64 $TYPE$
+  %class = load ptr, ptr %p.value.class
   switch i64 %kind, label %python [ i64 1, label %float
                                     i64 2, label %float
                                     i64 3, label %integer
@@ -200,24 +198,14 @@ description:
   %has.packed = icmp ne ptr %packed, null
   br i1 %has.packed, label %access, label %python
 access:                                             ; another shape may not fit the launch: Python looks at that
-  %bytes = call ptr @PyBytes_AsString(ptr %packed)
-  %behind.address = sub i64 %b, 8
-  %shape.words = lshr i64 %behind.address, 4
-  br label %extent
-extent:
-  %axis = phi i64 [ 0, %access ], [ %axis.next, %same.extent ]
-  %more.axes = icmp ult i64 %axis, %shape.words
-  br i1 %more.axes, label %compare, label %fits
-compare:
-  %axis.next = add i64 %axis, 1
-  %p.new.extent = getelementptr i64, ptr %bytes, i64 %axis.next
-  %new.extent = load i64, ptr %p.new.extent, align 1
-  %p.old.extent = getelementptr i64, ptr %goal, i64 %axis.next
-  %old.extent = load i64, ptr %p.old.extent, align 1
-  %equal.extent = icmp eq i64 %new.extent, %old.extent
-  br i1 %equal.extent, label %same.extent, label %python
-same.extent:
-  br label %extent
+  %bytes = getelementptr i8, ptr %packed, i64 $CONTENTS$
+  %both.bytes = sub i64 %b, 8
+  %shape.bytes = lshr i64 %both.bytes, 1
+  %new.shape = getelementptr i8, ptr %bytes, i64 8
+  %old.shape = getelementptr i8, ptr %goal, i64 8
+  %differs = call i32 @memcmp(ptr %new.shape, ptr %old.shape, i64 %shape.bytes)
+  %same.shape = icmp eq i32 %differs, 0
+  br i1 %same.shape, label %fits, label %python
 fits:
   %written = icmp eq i64 %kind, 5
   br i1 %written, label %writable, label %take

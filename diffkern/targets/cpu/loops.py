@@ -8,6 +8,7 @@ whole kernel in it. A kernel of tiles is many loops one after the other, most of
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.views import For, is_loop
 from diffkern.ops.table import lookup
 
 __all__ = ["longest_loop"]
@@ -39,7 +40,7 @@ class _Search:
             found = [self.region(sub) for sub in op.regions]
             inside = sum(count for count, _ in found)
             held = any(has for _, has in found)
-            if op.name in ("for", "while") and not held:
+            if is_loop(op) and not held:
                 if self.unrolled(op):
                     inside *= _UNROLLED
                 else:
@@ -50,4 +51,4 @@ class _Search:
         return size, loops
 
     def unrolled(self, op: Op) -> bool:
-        return op.name == "for" and not op.attrs.get("rolled") and self.constants.issuperset(op.operands[:3])
+        return op.name == "for" and not op.attrs.get("rolled") and self.constants.issuperset(For(op).bounds)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Scalar, is_differentiable
+from diffkern.ir.views import For, is_loop
 from diffkern.ops.table import lookup
 
 __all__ = ["MOST_QUESTIONS", "uniform_questions"]
@@ -62,8 +63,8 @@ def _innermost(fn: Function, forms: AffineForms) -> Iterator[_Loop]:
     if not _holds_loop([fn.body], forms):
         yield _Loop([fn.body], tid_term(fn.tid_arity - 1))
     for op in walk(fn.body):
-        if op.name in ("for", "while") and not _holds_loop(op.regions, forms):
-            yield _Loop(op.regions, op.regions[0].params[0] if op.name == "for" else None)
+        if is_loop(op) and not _holds_loop(op.regions, forms):
+            yield _Loop(op.regions, For(op).index if op.name == "for" else None)
 
 
 def _holds_loop(regions: Sequence[Region], forms: AffineForms) -> bool:
@@ -73,7 +74,7 @@ def _holds_loop(regions: Sequence[Region], forms: AffineForms) -> bool:
 
 def _trips(op: Op, forms: AffineForms) -> float | None:
     """The trips of a counted loop, if they are constant."""
-    lo, hi, step = (forms.of(v) for v in op.operands[:3])
+    lo, hi, step = map(forms.of, For(op).bounds)
     distance = hi - lo
     if not distance.is_constant or not step.is_constant:
         return None
@@ -188,15 +189,15 @@ class _Search:
     def unrolled(self, op: Op) -> None:
         """A loop that becomes straight code: what is carried around is one chain, each trip multiplies the ways."""
         trips = min(_MOST_TRIPS, _trips(op, self.forms) or 0.0)
-        region, carried = op.regions[0], op.operands[3:]
-        self.constants.add(region.params[0])
-        for param, start in zip(region.params[1:], carried, strict=True):
+        loop = For(op)
+        self.constants.add(loop.index)
+        for start, param, _, _ in loop.chains:
             self.enter(param, start in self.own, True, 1.0)
         before, self.questions = self.questions, 0.0
-        self.region(region)
-        factor = max((self.ways.get(v, 0.0) for v in region.yields), default=0.0)
+        self.region(loop.body)
+        factor = max((self.ways.get(v, 0.0) for v in loop.yields), default=0.0)
         copies = math.exp(min(math.log(max(factor, 1.0)) * trips, 500.0))
-        copies *= 1.0 + max((self.ways.get(v, 0.0) for v in carried), default=0.0)
+        copies *= 1.0 + max((self.ways.get(v, 0.0) for v in loop.init), default=0.0)
         self.questions = before + self.questions * max(copies, trips)
-        for result, start, end in zip(op.results, carried, region.yields, strict=True):
+        for start, _, end, result in loop.chains:
             self.enter(result, start in self.own and end in self.own, True, copies)

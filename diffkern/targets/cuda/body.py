@@ -16,6 +16,7 @@ from llvmlite import ir
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
+from diffkern.ir.views import Access
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.mathdx import Product
 from diffkern.targets.cuda.product import emit_product
@@ -105,12 +106,12 @@ class CudaBody(BodyEmitter):
         self.arrays[op.result] = ArrayRef(t, block, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
 
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
-        array = op.operands[0].type
+        array = Access(op).array.type
         if isinstance(array, Array) and array.layout == SHARED:
             return atomic(self.builder, t, pointer, kind, parts)
         if id(op) in self.quiet:
             name = self.half(scalar_of(t)) if kind in ("add", "sub") else None
-            ref = self.arrays.get(op.operands[0])
+            ref = self.arrays.get(Access(op).array)
             if name and ref is not None and ref.type.dtype == t and ref.type.layout == "C":
                 return self.add_halves(ref, name, pointer, kind, parts)
             return add_element(self.builder, t, pointer, kind, parts)

@@ -27,6 +27,7 @@ from diffkern import abi
 from diffkern.analysis.blocks import blockwise_op, shared_bytes
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Array, Scalar, scalar_of
+from diffkern.ir.views import Access
 from diffkern.lower.cuda_plan import Update, update_of
 from diffkern.targets.cuda.body import CudaBody, add_element
 from diffkern.targets.cuda.lines import Lines
@@ -184,7 +185,7 @@ class _Kernel(KernelFrame):
 
     def separate(self) -> None:
         """Promise that no two array parameters overlap."""
-        written = {op.operands[0] for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
+        written = {Access(op).array for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
         nothing = self.module.add_metadata([])
         self.arrays = {
             p: a if p in written else dataclasses.replace(a, invariant=nothing)

@@ -15,6 +15,7 @@ from llvmlite import ir
 from diffkern import abi
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import SHARED, Array, Scalar
+from diffkern.ir.views import Access
 from diffkern.ops.table import lookup
 from diffkern.targets.emit.memory import ArrayRef, wrap_index
 from diffkern.targets.emit.types import I1, I64, PTR, VOID, Builder, i64
@@ -111,7 +112,7 @@ class Checks:
     def _stamp(self, op: Op, site: int, array: ArrayRef, indices: Sequence[Any], position: Sequence[Any]) -> Any:
         """Leave the thread's stamp on an element; returns whether no other thread's was there."""
         b = self.builder
-        parameter = op.operands[0]
+        parameter = Access(op).array
         if parameter not in self.stamps:
             self.stamps.append(parameter)
         slot = self._field(self.record, abi.RECORD_STAMPS + self.stamps.index(parameter))

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from diffkern.analysis.sums import index_operands, invariant_values, needed_for, uniform_sums, used_values
+from diffkern.analysis.sums import needed_for, uniform_sums, used_values
+from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Kind, Scalar, Stack
+from diffkern.ir.views import Access
 from diffkern.ops.table import lookup
 
-__all__ = ["ACCESSES", "Facts", "analyse", "index_operands", "invariant_ops", "stack_size", "used_values"]
+__all__ = ["ACCESSES", "Facts", "analyse", "invariant_ops", "stack_size", "used_values"]
 
 ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
 """The ops that touch an array element."""
@@ -61,7 +63,7 @@ def analyse(fn: Function) -> Facts:
             t = op.attrs["type"]
             facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
     facts.exact = _exact(ops)
-    facts.invariant = invariant_values(fn)
+    facts.invariant = launch_values(fn)
     facts.reduced = uniform_sums(fn, facts.invariant, used_values(fn))
     return facts
 
@@ -76,7 +78,7 @@ def _exact(ops: Iterable[Op]) -> set[Value]:
     exact: set[Value] = set()
     for op in reversed(list(ops)):
         if op.name in ACCESSES:
-            wanted.update(index_operands(op))
+            wanted.update(Access(op).index)
         elif lookup(op.name).affine or op.name == "cast":
             (result,) = op.results
             if result in wanted and all(_is_signed(v) for v in (result, *op.operands)):

@@ -14,7 +14,8 @@ from diffkern import abi
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
-from diffkern.targets.emit.facts import Facts, index_operands, invariant_ops
+from diffkern.ir.views import Access
+from diffkern.targets.emit.facts import Facts, invariant_ops
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.memory import ArrayRef, address, element_size, load_array, load_element
 from diffkern.targets.emit.scalars import ScalarEmitter
@@ -100,8 +101,8 @@ class Frame:
         """The array and the element that a sum is for; its index is computed once more, by what all threads share."""
         for needed in invariant_ops(op, self.facts):
             body.op(needed)
-        array = self.arrays[op.operands[0]]
-        indices = [body.index(v) for v in index_operands(op)]
+        array = self.arrays[Access(op).array]
+        indices = [body.index(v) for v in Access(op).index]
         return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
 
 
@@ -116,7 +117,7 @@ def summed_type(op: Op) -> Scalar:
 
 
 def _array(op: Op) -> Array:
-    array = op.operands[0].type
+    array = Access(op).array.type
     assert isinstance(array, Array)
     return array
 

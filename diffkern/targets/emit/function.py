@@ -20,9 +20,10 @@ from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.ir.views import Access, For, If, Slot, While
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checks
-from diffkern.targets.emit.facts import ACCESSES, Facts, index_operands, stack_size
+from diffkern.targets.emit.facts import ACCESSES, Facts, stack_size
 from diffkern.targets.emit.matmul import Shape, matmul_function
 from diffkern.targets.emit.memory import (
     ArrayRef,
@@ -162,8 +163,8 @@ class BodyEmitter:
     def checked(self, op: Op, checks: Checks, emit: Callable[[Op], None]) -> None:
         """Emit an access that is skipped where it is a mistake; what it would have read is 0 then."""
         b = self.builder
-        indices = [self.index(v) for v in index_operands(op)]
-        allowed = checks.access(op, self.arrays[op.operands[0]], indices)
+        indices = [self.index(v) for v in Access(op).index]
+        allowed = checks.access(op, self.arrays[Access(op).array], indices)
         before = b.block
         access, done = b.append_basic_block("access"), b.append_basic_block("skipped")
         b.cbranch(allowed, access, done)
@@ -236,8 +237,8 @@ class BodyEmitter:
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def element(self, op: Op) -> tuple[ArrayRef, Any]:
-        array = self.arrays[op.operands[0]]
-        indices = [self.index(v) for v in index_operands(op)]
+        array = self.arrays[Access(op).array]
+        indices = [self.index(v) for v in Access(op).index]
         pointer = address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
         aligned = op.attrs.get("aligned")
         return array if aligned is None else dataclasses.replace(array, align=aligned), pointer
@@ -254,14 +255,14 @@ class BodyEmitter:
 
     def store(self, op: Op) -> None:
         array, pointer = self.element(op)
-        store_element(self.builder, array.type.dtype, pointer, self.values[op.operands[-1]], array)
+        store_element(self.builder, array.type.dtype, pointer, self.values[Access(op).value], array)
 
     def atomic(self, op: Op) -> None:
         if self.summed(op, op.attrs["kind"]):
-            self.values[op.result] = self.values[op.operands[-1]]  # never used
+            self.values[op.result] = self.values[Access(op).value]  # never used
             return
         array, pointer = self.element(op)
-        parts, kind = self.values[op.operands[-1]], op.attrs["kind"]
+        parts, kind = self.values[Access(op).value], op.attrs["kind"]
         if op.attrs.get("augmented") and len(parts) > 1:
             self.update_parts(op, scalar_of(array.type.dtype), pointer, parts)
             self.values[op.result] = tuple(parts)  # never used
@@ -278,7 +279,7 @@ class BodyEmitter:
         if self.summed(op, "add"):
             return
         array, pointer = self.element(op)
-        parts = self.values[op.operands[-1]]
+        parts = self.values[Access(op).value]
         if op.attrs["mode"] == "plain":
             add_element(self.builder, array, pointer, parts, self.scalars.flags)
         else:
@@ -294,7 +295,7 @@ class BodyEmitter:
         if accumulators is None:
             return False
         b = self.builder
-        for slot, part in zip(accumulators, self.values[op.operands[-1]], strict=True):
+        for slot, part in zip(accumulators, self.values[Access(op).value], strict=True):
             old = b.load(slot, typ=part.type)
             if isinstance(part.type, ir.IntType):
                 new = b.add(old, part) if kind == "add" else b.sub(old, part)
@@ -334,13 +335,13 @@ class BodyEmitter:
         self.stack_refs[op.result] = StackRef(t, self.stacks[t.level])
 
     def stack_get(self, op: Op) -> None:
-        stack, k = self.stack_refs[op.operands[0]], op.attrs["field"]
-        pointer = stack.pointer(self.builder, k, self.scalar(op.operands[1]))
+        stack, k = self.stack_refs[Slot(op).stack], op.attrs["field"]
+        pointer = stack.pointer(self.builder, k, self.scalar(Slot(op).slot))
         self.values[op.result] = tuple(load_element(self.builder, stack.type.fields[k], pointer))
 
     def stack_set(self, op: Op) -> None:
-        stack, slot = self.stack_refs[op.operands[0]], self.scalar(op.operands[1])
-        for k, v in enumerate(op.operands[2:]):
+        stack, slot = self.stack_refs[Slot(op).stack], self.scalar(Slot(op).slot)
+        for k, v in enumerate(Slot(op).values):
             pointer = stack.pointer(self.builder, k, slot)
             store_element(self.builder, v.type, pointer, self.values[v])  # type: ignore[arg-type]
 
@@ -349,7 +350,7 @@ class BodyEmitter:
     def branch(self, op: Op) -> None:
         b = self.builder
         then, orelse, done = (b.append_basic_block(n) for n in ("then", "else", "endif"))
-        b.cbranch(self.scalar(op.operands[0]), then, orelse)
+        b.cbranch(self.scalar(If(op).condition), then, orelse)
         arms = []
         for block, region in zip((then, orelse), op.regions, strict=True):
             b.position_at_end(block)
@@ -369,16 +370,16 @@ class BodyEmitter:
         b.branch(head)
         b.position_at_end(head)
         phis = self.phis([r.type for r in op.results])
-        self.connect(phis, [self.values[v] for v in op.operands], before)
-        cond, step = op.regions
-        self.define(cond.params, phis)
-        ((go,),) = self.region(cond)
+        loop = While(op)
+        self.connect(phis, [self.values[v] for v in loop.init], before)
+        self.define(loop.tested, phis)
+        ((go,),) = self.region(loop.test)
         if self.checks is not None:
             go = b.and_(go, self.checks.none_found())  # a skipped access may be what the loop waits for
         b.cbranch(go, body, done)
         b.position_at_end(body)
-        self.define(step.params, phis)
-        values = self.region(step)
+        self.define(loop.carried, phis)
+        values = self.region(loop.body)
         self.connect(phis, values, b.block)
         b.branch(head)
         b.position_at_end(done)
@@ -390,30 +391,30 @@ class BodyEmitter:
 
     def loop_for(self, op: Op) -> None:
         b = self.builder
-        t = op.operands[0].type
+        loop = For(op)
+        t = loop.start.type
         assert isinstance(t, Scalar)
-        lo, hi, step = (self.scalar(v) for v in op.operands[:3])
+        lo, hi, step = map(self.scalar, loop.bounds)
         ahead = bool(op.attrs.get("ahead"))  # the step is positive, and no index and step add up beyond the type
         trips = None if ahead else trip_count(b, t, lo, hi, step)
         if self.checks is not None and not ahead:
             self.checks.step(op, step)
-        (region,) = op.regions
         before = b.block
         head, body, done = (b.append_basic_block(n) for n in ("for", "body", "endfor"))
         b.branch(head)
         b.position_at_end(head)
         count, i = b.phi(I64), b.phi(value_type(t))
         phis = self.phis([r.type for r in op.results])
-        self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in op.operands[3:])], before)
+        self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in loop.init)], before)
         go = b.icmp_signed("<", i, hi) if ahead else self.goes_on(count, trips)
         b.cbranch(go, body, done)
         b.position_at_end(body)
-        self.define(region.params, [[i], *phis])
+        self.define((loop.index, *loop.carried), [[i], *phis])
         if op.attrs.get("threads") and self.checks is not None:
             self.checks.thread = b.add(
                 b.mul(self.launch["block"], b.sext(self.launch["block_dim"], I64)), b.sext(i, I64)
             )
-        values = self.region(region)
+        values = self.region(loop.body)
         # Only the value after the last trip can leave the range of the type, and nothing uses that one.
         following = b.add(i, step, flags=("nsw",) if t.kind is Kind.INT else ())
         counted = b.add(count, i64(1), flags=("nuw",))

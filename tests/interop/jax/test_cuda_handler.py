@@ -25,7 +25,7 @@ from diffkern import abi
 from diffkern.build.specialize import Specialization, load
 from diffkern.interop.jax import cuda, ffi_api, programs
 from diffkern.interop.jax.registry import HANDLER, REGISTRY, key_words
-from diffkern.interop.jax.spelling import type_of
+from diffkern.ir.types import parse_type
 from diffkern.options import Variant
 
 I32, I64, P = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
@@ -62,7 +62,7 @@ class FakeDriver:
             return self.refuse
         (block,) = struct.unpack("q", ctypes.string_at(params, 8))
         executable = self.cpu[self.loaded[kernel]]
-        _, size = abi.layout([type_of(p.type) for p in executable.manifest.params])
+        _, size = abi.layout([parse_type(p.type) for p in executable.manifest.params])
         content = bytearray(ctypes.string_at(block, size))
         dims = struct.unpack_from("4q", content, abi.DIMS)
         n = int(np.prod(dims))

@@ -81,11 +81,8 @@ def test_gradient_for_one_argument_alone():
 
 def test_structure_of_residuals_is_the_same_for_all_sets_of_arguments():
     """JAX may hand the backward the structure of the last set that was traced, whichever set it is for."""
-    from diffkern.interop.jax.arguments import convert
-    from diffkern.interop.jax.kernel import _Plan
-
     given = (ramp(10), ramp(10, 1.0, 3.0), jnp.float32(1.5))
-    plan = _Plan(wave, convert(wave.signature, given), None, None, "sequential")
+    plan = wave.launch(given, None, None, "sequential")
     sets = [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
     kept = [plan.residuals(perturbed, given, (given[0],)) for perturbed in sets]
     assert len({jax.tree.structure(r) for r in kept}) == 1

@@ -14,8 +14,7 @@ require("jax")
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch
 from diffkern.interop.jax.registry import Registry, key_words
-from diffkern.interop.jax.spelling import type_of
-from diffkern.ir.types import BFLOAT16, FLOAT32, INT64, Array, Mat, Vec
+from diffkern.ir.types import BFLOAT16, FLOAT32, INT64, Array, Mat, Vec, parse_type
 
 
 @pytest.mark.parametrize(
@@ -32,12 +31,12 @@ from diffkern.ir.types import BFLOAT16, FLOAT32, INT64, Array, Mat, Vec
     ids=str,
 )
 def test_types_are_read_as_they_are_spelled(t):
-    assert type_of(str(t)) == t
+    assert parse_type(str(t)) == t
 
 
 def test_unknown_spelling():
     with pytest.raises(ValueError, match="no type"):
-        type_of("complex64")
+        parse_type("complex64")
 
 
 def example(**more):

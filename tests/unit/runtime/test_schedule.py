@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diffkern.manifest import Conflict, Manifest, Parameter
-from diffkern.runtime.schedule import MAX_CHUNKS, MAX_GROUPS, Conflicts, conflicts_of, cut, normalize_dim, plan_adjoint
+from diffkern.runtime.derivative import DerivativePlan
+from diffkern.runtime.schedule import MAX_CHUNKS, MAX_GROUPS, Conflicts, cut, normalize_dim, plan_adjoint
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=3), st.floats(0.1, 1e6), st.integers(1, 10_000))
@@ -39,11 +40,27 @@ def manifest(arity, **conflicts):
 def test_conflicts_are_read_from_the_manifest():
     bounded = Conflict("bounded", ((-1, 1), (0, 2)))
     m = manifest(2, p0=bounded, p1=Conflict("none"), p2=Conflict("reduce"), p3=Conflict("general"))
-    assert conflicts_of(m, (10, 10), all_general=False) == Conflicts((3,), (1, 2), True)
-    assert conflicts_of(m, (10, 10), all_general=True).general == (0, 1, 2, 3)
+    plan = DerivativePlan.of(m)
+    assert plan.active == {0, 1, 2, 3}
+    assert plan.conflicts((10, 10)) == Conflicts((3,), (1, 2), True)
+    assert plan.conflicts((10, 10), all_general=True).general == (0, 1, 2, 3)
     # The third axis is one the kernel does not ask about: threads that differ in it alone have the same index.
-    assert conflicts_of(m, (10, 10, 2), all_general=False).general == (0, 1, 2, 3)
-    assert conflicts_of(m, (10, 10, 1), all_general=False).general == (3,)
+    assert plan.conflicts((10, 10, 2)).general == (0, 1, 2, 3)
+    assert plan.conflicts((10, 10, 1)).general == (3,)
+
+
+def test_plain_accumulation_may_race_where_dims_are_not_known():
+    near, uniform, anywhere = Conflict("bounded", ((-1, 1),)), Conflict("reduce"), Conflict("general")
+    cases = [({"p0": near}, 1, False), ({"p0": near}, 2, True), ({"p0": uniform}, 2, False), ({}, 2, False)]
+    cases += [({"p0": anywhere, "p1": uniform}, 1, True), ({"p0": near, "p1": uniform}, 1, False)]
+    for conflicts, axes, races in cases:
+        assert DerivativePlan.of(manifest(1, **conflicts)).may_race(axes) is races
+
+
+def test_residuals_of_a_derivative():
+    saved = (Parameter(f"saved_{k}", "array1d<float32,C>", "saved", k, k) for k in (1, 3))
+    plan = DerivativePlan.of(Manifest(1, 1.0, tuple(saved), post=(0, 3)))
+    assert (plan.after, plan.before, plan.zeros((2, 3))) == ((0, 3), (1, 3), (3,))
 
 
 def test_neighbours_run_in_two_colours():

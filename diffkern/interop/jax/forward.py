@@ -1,0 +1,121 @@
+"""A recording as one custom call: what a kernel or a function does, forward, without Python.
+
+In: a recording, and JAX values for its arguments. Out: its results. Operands of the call are the arguments, then
+constants; its results those of the recording, then the arrays that it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.interop.jax import programs
+from diffkern.interop.jax.arguments import Argument
+from diffkern.interop.jax.builder import CallBuilder, Constant, Operand, Place
+from diffkern.interop.jax.programs import Programs
+from diffkern.interop.jax.recording import Copied, Filled, Launched, Recording
+from diffkern.ir.types import BFLOAT16, scalar_of
+
+__all__ = ["as_jax", "forward"]
+
+
+def forward(recording: Recording, values: Sequence[Any], vmap_method: str) -> tuple[Any, ...]:
+    """Return the results of a recording, for the values of its arguments."""
+    return _Forward(recording, values).run(vmap_method)
+
+
+class _Forward:
+    def __init__(self, recording: Recording, values: Sequence[Any]) -> None:
+        self.recording = recording
+        self.call = CallBuilder(recording.name)
+        self.launches = [step for step in recording.steps if isinstance(step, Launched)]
+        self.programs = [programs.forward(step.kernel, step.generation, step.keys) for step in self.launches]
+        # Where each buffer is, and what fills take their values from; all operands come before the first result.
+        self.place = {a.index: self.call.operand(x, a.type) for a, x in zip(recording.passed, values, strict=True)}
+        made = recording.buffers[recording.parameters :]
+        sources = {a.index: self.call.operand(as_jax(a, a.value), a.type) for a in made if a.value is not None}
+        self.filled = {k: self.constant(step) for k, step in enumerate(recording.steps) if isinstance(step, Filled)}
+        for a in recording.results:
+            self.result(a, self.place.get(a.index), is_shared=True)
+        written = {p.buffer for step in recording.steps for p in _written(step)}
+        for a in made:
+            if a.index in sources and a.index not in written:
+                self.place[a.index] = sources[a.index]
+            else:
+                self.result(a, sources.get(a.index), is_shared=False)
+
+    def constant(self, step: Filled) -> int | None:
+        """An operand with the values of a fill; None for zeros."""
+        if not np.any(step.values):
+            return None
+        goal = self.recording.buffers[step.goal.buffer]
+        return self.call.operand(as_jax(goal, np.broadcast_to(step.values, goal.shape)), goal.type)
+
+    def result(self, a: Argument, source: int | None, is_shared: bool) -> None:
+        """Make room for a buffer that is written, and let it begin with a source or zeros."""
+        goal = self.place[a.index] = self.call.result(a.type, a.shape, a.dtype)
+        if source is None:
+            self.call.clear(goal, *self.overwritten(a.index))
+        elif is_shared:
+            self.call.take_over(source, goal)
+        else:
+            self.call.copy(source, goal)
+
+    def overwritten(self, buffer: int) -> tuple[int, int]:
+        """How many axes of a launch overwrite a buffer as a whole, if that is the first to touch it, and which."""
+        for step in self.recording.steps:
+            touched = [(k, p) for k, p in enumerate(_operands(step)) if isinstance(p, Place) and p.buffer == buffer]
+            if touched:
+                (k, place), *more = touched
+                if more or not isinstance(step, Launched) or not place.is_whole:
+                    break
+                launch = self.launches.index(step)
+                return self.programs[launch].plain.manifest.params[k].whole or 0, launch
+        return 0, 0
+
+    def run(self, vmap_method: str) -> tuple[Any, ...]:
+        pairs = iter(self.programs)
+        for k, step in enumerate(self.recording.steps):
+            if isinstance(step, Launched):
+                self.launch(step, next(pairs))
+                continue
+            if not all(p.is_whole for p in _operands(step) if isinstance(p, Place)):
+                name = self.recording.name
+                raise LaunchError(
+                    f"{name!r} copies or fills a part of an array", remedy="do that in a kernel, or in JAX"
+                )
+            source = self.place[step.source.buffer] if isinstance(step, Copied) else self.filled[k]
+            goal = self.place[step.goal.buffer]
+            if source is None:
+                self.call.clear(goal)
+            else:
+                self.call.copy(source, goal)
+        return self.call.run(vmap_method)[: len(self.recording.results)]
+
+    def launch(self, step: Launched, made: Programs) -> None:
+        operands = [o if isinstance(o, Constant) else replace(o, buffer=self.place[o.buffer]) for o in step.operands]
+        self.call.launch(made, step.dims, lambda entry: operands[entry.of])
+
+
+def _operands(step: Launched | Copied | Filled) -> Sequence[Operand]:
+    if isinstance(step, Launched):
+        return step.operands
+    return (step.goal, step.source) if isinstance(step, Copied) else (step.goal,)
+
+
+def _written(step: Launched | Copied | Filled) -> list[Place]:
+    chosen = step.writes if isinstance(step, Launched) else (0,)
+    return [p for k in chosen if isinstance(p := _operands(step)[k], Place)]
+
+
+def as_jax(a: Argument, values: Any) -> Any:
+    """Return what diffkern stores for an array, as JAX's array."""
+    x = jnp.asarray(values)
+    is_raw = scalar_of(a.type) == BFLOAT16
+    return jax.lax.bitcast_convert_type(x, jnp.bfloat16) if is_raw else x.astype(a.dtype)

@@ -1,0 +1,75 @@
+"""What ``dk.jax_kernel`` and ``dk.jax_callable`` have in common: a function that is traced once for each form of call.
+
+In: how the function is divided, and options. Out: its calls, compiled by JAX: a call of another form (launch dims,
+dims of outputs, method of ``vmap``), or after what was traced has changed its meaning, is traced anew.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from diffkern.interop.jax.arguments import Signature, refuse_foreign, static_form
+from diffkern.interop.jax.dispatch import checked_method
+
+__all__ = ["UNSET", "JaxFunction"]
+
+UNSET: Any = object()
+_MAX_COMPILED = 256
+
+
+class JaxFunction:
+    """A function of JAX arrays."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signature: Signature,
+        launch_dims: Any,
+        output_dims: Any,
+        vmap_method: str,
+        enable_backward: bool,
+    ) -> None:
+        self.signature = signature
+        self.name = signature.kernel
+        self.enable_backward = enable_backward
+        self._launch_dims, self._output_dims = launch_dims, output_dims
+        self._vmap_method = checked_method(vmap_method)
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]  # calls are the subclasses'
+
+    def _run(self, args: tuple[Any, ...], launch_dims: Any, output_dims: Any, vmap_method: Any) -> tuple[Any, ...]:
+        """Return the outputs, with other values for this call than the function was made with where any are given."""
+        launch_dims = self._launch_dims if launch_dims is UNSET else launch_dims
+        output_dims = self._output_dims if output_dims is UNSET else output_dims
+        method = self._vmap_method if vmap_method is UNSET else checked_method(vmap_method)
+        if self._has_changed():
+            self._compiled = {}
+        form = (static_form(launch_dims), static_form(output_dims), method)
+        try:
+            compiled = self._compiled.get(form)
+        except TypeError:  # symbolic dims of a foreign kind, or an unhashable callable
+            return self._trace(launch_dims, output_dims, method, *args)
+        if compiled is None:
+            if len(self._compiled) >= _MAX_COMPILED:
+                self._compiled.clear()
+            traced = functools.partial(self._trace, launch_dims, output_dims, method)
+            traced.__name__ = self.name  # type: ignore[attr-defined]
+            compiled = self._compiled[form] = jax.jit(traced)
+        try:
+            out: tuple[Any, ...] = compiled(*args)
+        except TypeError:
+            refuse_foreign(self.signature, args)
+            raise
+        return out
+
+    def _has_changed(self) -> bool:
+        """Whether what was traced means something else than it did: then it is of no use any more."""
+        raise NotImplementedError
+
+    def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
+        """Return the outputs as JAX operations."""
+        raise NotImplementedError

@@ -1,0 +1,229 @@
+"""Ops with regions and accesses of memory, by the names of their parts instead of positions.
+
+A view holds nothing but its op: it costs one small object, and what changes in the op is seen through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ops.memory import LOADS
+
+__all__ = ["Access", "For", "If", "Loop", "Slot", "While", "control", "is_loop", "loop"]
+
+
+class _View:
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+
+
+class If(_View):
+    """An ``if``."""
+
+    __slots__ = ()
+
+    @property
+    def condition(self) -> Value:
+        return self.op.operands[0]
+
+    @property
+    def then(self) -> Region:
+        return self.op.regions[0]
+
+    @property
+    def orelse(self) -> Region:
+        return self.op.regions[1]
+
+    @property
+    def deciding(self) -> tuple[Value, ...]:
+        """The values that decide which way a thread takes."""
+        return self.op.operands[:1]
+
+    @property
+    def choices(self) -> list[tuple[Value, Value, Value]]:
+        """Each result with what it is in either branch."""
+        return list(zip(self.op.results, self.then.yields, self.orelse.yields, strict=True))
+
+
+class _Loop(_View):
+    """What ``for`` and ``while`` have in common."""
+
+    __slots__ = ()
+
+    @property
+    def body(self) -> Region:
+        return self.op.regions[-1]
+
+    @property
+    def yields(self) -> tuple[Value, ...]:
+        """The carried values after a trip."""
+        return self.op.regions[-1].yields
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        return self.op.results
+
+
+class For(_Loop):
+    """A ``for``: ``index`` goes from ``start`` to before ``stop``."""
+
+    __slots__ = ()
+
+    @property
+    def start(self) -> Value:
+        return self.op.operands[0]
+
+    @property
+    def stop(self) -> Value:
+        return self.op.operands[1]
+
+    @property
+    def step(self) -> Value:
+        return self.op.operands[2]
+
+    @property
+    def bounds(self) -> tuple[Value, ...]:
+        """``start``, ``stop`` and ``step``."""
+        return self.op.operands[:3]
+
+    @property
+    def deciding(self) -> tuple[Value, ...]:
+        """The values that decide on the number of trips."""
+        return self.op.operands[:3]
+
+    @property
+    def init(self) -> tuple[Value, ...]:
+        """The carried values before the first trip."""
+        return self.op.operands[3:]
+
+    @property
+    def index(self) -> Value:
+        return self.op.regions[0].params[0]
+
+    def trips(self, constant: Callable[[Value], float | None]) -> range | None:
+        """The values of the index, if all bounds are constants; a step of zero makes no trip."""
+        start, stop, step = map(constant, self.op.operands[:3])
+        if start is None or stop is None or step is None:
+            return None
+        return range(int(start), int(stop), int(step)) if step else range(0)
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        """The carried values at the beginning of a trip."""
+        return self.op.regions[0].params[1:]
+
+    @property
+    def chains(self) -> list[tuple[Value, ...]]:
+        """Each carried value: before the first trip, at the beginning of a trip, after it, after the last."""
+        return list(zip(self.init, self.carried, self.yields, self.op.results, strict=True))
+
+
+class While(_Loop):
+    """A ``while``: ``test`` yields before each trip whether there is one."""
+
+    __slots__ = ()
+
+    @property
+    def test(self) -> Region:
+        return self.op.regions[0]
+
+    @property
+    def condition(self) -> Value:
+        return self.op.regions[0].yields[0]
+
+    @property
+    def bounds(self) -> tuple[Value, ...]:
+        """Operands that are no carried values: none."""
+        return ()
+
+    @property
+    def deciding(self) -> tuple[Value, ...]:
+        """The values that decide on the number of trips."""
+        return self.op.regions[0].yields
+
+    @property
+    def init(self) -> tuple[Value, ...]:
+        """The carried values before the first trip."""
+        return self.op.operands
+
+    @property
+    def tested(self) -> tuple[Value, ...]:
+        """The carried values as the test sees them."""
+        return self.op.regions[0].params
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        """The carried values at the beginning of a trip."""
+        return self.op.regions[1].params
+
+    @property
+    def chains(self) -> list[tuple[Value, ...]]:
+        """Each carried value: before the first trip, in the test, at the beginning of a trip, after it, at the end."""
+        return list(zip(self.init, self.tested, self.carried, self.yields, self.op.results, strict=True))
+
+
+Loop: TypeAlias = For | While
+
+
+def is_loop(op: Op) -> bool:
+    """Whether an op is a ``for`` or a ``while``."""
+    return op.name in ("for", "while")
+
+
+def loop(op: Op) -> Loop:
+    """The view of a loop of either kind."""
+    return For(op) if op.name == "for" else While(op)
+
+
+def control(op: Op) -> If | For | While:
+    """The view of a branch or loop."""
+    return If(op) if op.name == "if" else loop(op)
+
+
+class Access(_View):
+    """A load, store, atomic update or accumulation, of an element or a tile."""
+
+    __slots__ = ()
+
+    @property
+    def array(self) -> Value:
+        return self.op.operands[0]
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        """One integer per axis; of a tile, where it begins."""
+        return self.op.operands[1:] if self.op.name in LOADS else self.op.operands[1:-1]
+
+    @property
+    def value(self) -> Value:
+        """What is stored, or what the element is updated with; a load has none."""
+        return self.op.operands[-1]
+
+    @property
+    def wrap(self) -> tuple[bool, ...]:
+        """For each index of an element whether it may be negative and counts from the end."""
+        wrap: tuple[bool, ...] = self.op.attrs["wrap"]
+        return wrap
+
+
+class Slot(_View):
+    """An access of a loop stack."""
+
+    __slots__ = ()
+
+    @property
+    def stack(self) -> Value:
+        return self.op.operands[0]
+
+    @property
+    def slot(self) -> Value:
+        return self.op.operands[1]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """What is written, one value per field."""
+        return self.op.operands[2:]

@@ -1,0 +1,79 @@
+"""What the derivative of a launch consists of: one value for tapes, JAX and PyTorch.
+
+In: the manifest of an adjoint program. Out: a :class:`DerivativePlan`, which says what the forward has to leave for it,
+which parameters have cotangents, and how the threads of a launch are kept from racing in these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from diffkern.manifest import Conflict, Manifest
+from diffkern.runtime.schedule import Conflicts, Plan, plan_adjoint
+
+__all__ = ["DerivativePlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivativePlan:
+    """What an adjoint program reads and accumulates into.
+
+    Attributes
+    ----------
+    after, before : tuple of int
+        Its residuals: parameters whose elements it reads as they are after the forward, and as they were before it.
+    accumulations : mapping of int to Conflict
+        The active parameters, which have cotangents, and how threads race in each of these.
+    axes : int
+        Axes of the grid that the kernel asks for.
+    """
+
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+    accumulations: Mapping[int, Conflict]
+    axes: int
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> DerivativePlan:
+        """Return the plan for an adjoint of these facts."""
+        return cls(manifest.post, manifest.saved, manifest.conflicts, manifest.tid_arity)
+
+    @property
+    def active(self) -> frozenset[int]:
+        """The parameters with cotangents."""
+        return frozenset(self.accumulations)
+
+    def zeros(self, outputs: Collection[int]) -> tuple[int, ...]:
+        """Return which residuals from before the forward are known, as pure outputs begin as zeros."""
+        return tuple(k for k in self.before if k in outputs)
+
+    def may_race(self, axes: int) -> bool:
+        """Whether plain accumulation may race in a launch of so many axes, wherever it is cut."""
+        kinds = {conflict.kind for conflict in self.accumulations.values()}
+        return not kinds <= {"reduce"} and (axes > self.axes or "general" in kinds)
+
+    def conflicts(self, dims: tuple[int, ...], all_general: bool = False) -> Conflicts:
+        """Return where the threads of a launch race.
+
+        `all_general` says that the buffers themselves make every promise void: they overlap, or a stride is zero. The
+        same holds where the launch has more axes than the kernel asks for, so that several threads have the same index.
+        """
+        all_general = all_general or any(extent > 1 for extent in dims[self.axes :])
+        general = {k: c for k, c in self.accumulations.items() if all_general or c.kind == "general"}
+        reach = [0] * max(self.axes, 1)
+        for k, conflict in self.accumulations.items():
+            if k not in general and conflict.kind == "bounded":
+                for axis, (low, high) in enumerate(conflict.reach):
+                    reach[axis] = max(reach[axis], -low, high)
+        return Conflicts(tuple(sorted(general)), tuple(reach), all(c.private for c in general.values()))
+
+    def schedule(
+        self, dims: tuple[int, ...], cost: float, sizes: Mapping[int, int], all_general: bool = False
+    ) -> Plan | None:
+        """Return how to run a launch that accumulates plainly, or None if it has to be one with atomics.
+
+        `sizes` are the scalars in each cotangent, by parameter; `all_general` is as for :meth:`conflicts`.
+        """
+        conflicts = self.conflicts(dims, all_general)
+        return plan_adjoint(dims, cost, conflicts, {k: sizes[k] for k in conflicts.general})
