@@ -21,7 +21,7 @@ from diffkern.ad.reverse import Adjoint, reverse
 from diffkern.analysis.blocks import check_adjoint, check_blocks, with_blocks_of_one
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.tile_threads import threads_of
-from diffkern.frontend import lower
+from diffkern.frontend.lowering import lower
 from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value, walk

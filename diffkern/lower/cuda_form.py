@@ -7,10 +7,12 @@ nobody reads would make an atomic operation return its old value, and keep a sum
 
 from __future__ import annotations
 
+from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.ir.nodes import Function
 from diffkern.lower.composites import expand_composites
-from diffkern.lower.tiles.block import SHARED_BYTES, HasLibrary, lower_tiles_for_blocks
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.lower.tiles.block_lowering import HasLibrary
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.siblings import hoist_common

@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import (
@@ -38,7 +39,6 @@ from diffkern.ir.types import (
 from diffkern.ir.views import Access, For, Slot
 from diffkern.lower.cuda_form import cuda_form
 from diffkern.lower.cuda_plan import Update, cuda_plan, summed_type
-from diffkern.lower.tiles.block import SHARED_BYTES
 from diffkern.ops.table import lookup
 from diffkern.printing import prims
 from diffkern.printing.expression import ATOM, PRODUCT, Expr, literal

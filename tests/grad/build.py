@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
 from diffkern.opt.widen import widen
@@ -15,7 +15,7 @@ from .cases import Case
 
 def lower(case: Case) -> Function:
     """The IR of a case, as lowered."""
-    return frontend.lower(case.function, Kernel(case.function).argument_types(*values(case)))
+    return lowering.lower(case.function, Kernel(case.function).argument_types(*values(case)))
 
 
 def widened_vjp(fn: Function, case: Case) -> Vjp:

@@ -8,15 +8,13 @@ where it does not is each element tested.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import value_type
 from diffkern.ir.views import Access
+from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Source
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.serial import Lowering
 
 __all__ = ["OPS"]
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.analysis.tile_products import product_of
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, STORAGE_ONLY, Element, Tile, value_type
+from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Source, Stored
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.serial import Lowering
 
 __all__ = ["OPS", "copied", "matrix_shape", "solved_in"]
 

@@ -9,15 +9,13 @@ last.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, Scalar, value_type
+from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Source, Stored, elements
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.serial import Lowering
 
 __all__ = ["OPS", "better", "combine", "comes_before", "counting_sort", "sort"]
 

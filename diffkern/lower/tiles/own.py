@@ -7,15 +7,13 @@ itself. Ops that have nothing to do with single threads are left to the lowering
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import INT64
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import shapes as tile_shapes
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
+from diffkern.lower.tiles.block_lowering import BlockLowering
 
 __all__ = ["OPS"]
 

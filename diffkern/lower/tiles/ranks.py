@@ -12,17 +12,15 @@ power of 2 may be left out); the place a key came from is part of it, so equal k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, UINT32, value_type
 from diffkern.lower.tiles import order as tile_order
+from diffkern.lower.tiles.block_lowering import BlockLowering
 from diffkern.lower.tiles.order import comes_before
 from diffkern.lower.tiles.reductions import WARP, across_warp
 from diffkern.lower.tiles.source import Stored, elements
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
 
 __all__ = ["OPS"]
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, STORAGE_ONLY, Element, scalar_of, value_type
+from diffkern.lower.tiles.block_lowering import BlockLowering
 from diffkern.lower.tiles.order import better, combine
 from diffkern.lower.tiles.source import Computed, Source, Stored, elements
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
 
 __all__ = ["OPS", "WARP", "across_warp"]
 

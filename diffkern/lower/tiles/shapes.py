@@ -7,15 +7,13 @@ needs memory. A tile whose elements are computed where they are read has no code
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, STORAGE_ONLY, Element, Tile, scalar_of, value_type
+from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Leaf, Source, Stored, elements
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.serial import Lowering
 
 __all__ = ["OPS", "changed", "checked"]
 

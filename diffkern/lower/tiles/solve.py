@@ -9,14 +9,12 @@ terms in the same order as on one thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import value_type
+from diffkern.lower.tiles.block_lowering import BlockLowering
 from diffkern.lower.tiles.linear import copied, matrix_shape, solved_in
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
 
 __all__ = ["OPS"]
 

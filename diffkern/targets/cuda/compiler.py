@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from diffkern.ad.loops import StackBudget
+from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
@@ -24,7 +25,7 @@ from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.types import Array
 from diffkern.lower.cuda_form import cuda_form
 from diffkern.lower.cuda_plan import settle_updates
-from diffkern.lower.tiles.block import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain

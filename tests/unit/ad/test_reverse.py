@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import frontend, pipeline
+from diffkern import pipeline
 from diffkern.ad.activity import Activity
 from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.loops import StackBudget
 from diffkern.errors import AutodiffError
+from diffkern.frontend import lowering
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, UINT32, Array, Type, Vec
@@ -30,7 +31,7 @@ Kernel = Callable[..., Any]
 
 
 def adjoint(function: Kernel, *types: Type, active: tuple[int, ...] | None = None) -> pipeline.Derivative:
-    fn = pipeline.prepare(frontend.lower(function, types))
+    fn = pipeline.prepare(lowering.lower(function, types))
     d = pipeline.differentiate(fn, range(len(types)) if active is None else active)
     verify(d.fn)
     return d
@@ -264,7 +265,7 @@ def test_activity_is_varied_and_useful() -> None:
         y[i] = a + b
         z[i] = c
 
-    fn = frontend.lower(f, [D1, D1, D1])
+    fn = lowering.lower(f, [D1, D1, D1])
     found = Activity(fn, fn.params[:2])
     by_name = {r.name: r for op in walk(fn.body) for r in op.results}
     assert [found.active(by_name[n]) for n in "abc"] == [True, False, False]
@@ -282,7 +283,7 @@ def test_activity_reaches_a_fixpoint_round_a_loop() -> None:
             a = x[i]
         y[i] = c
 
-    fn = frontend.lower(f, [D1, D1, INT32])
+    fn = lowering.lower(f, [D1, D1, INT32])
     found = Activity(fn, fn.params[:2])
     (loop,) = (op for op in walk(fn.body) if op.name == "for")
     assert all(found.active(p) for p in loop.regions[0].params[1:])
@@ -424,7 +425,7 @@ FORMS = [
 @pytest.mark.parametrize("slots", [None, 2, 3])
 @pytest.mark.parametrize("function", FORMS, ids=lambda f: f.__name__)
 def test_forms_of_statements(function: Kernel, slots: int | None) -> None:
-    fn = frontend.lower(function, [D1, D1, INT32])
+    fn = lowering.lower(function, [D1, D1, INT32])
     rng = np.random.default_rng(5)
     args = [rng.uniform(0.4, 1.3, 4), rng.uniform(0.4, 1.3, 4), 5]
     check_function(fn, (4,), args, engine=Interpreted, slots=slots, float32=False)
@@ -443,7 +444,7 @@ def test_checkpoints_for_any_number_of_trips(trips: int, slots: int) -> None:
             s = u
         y[i] = s * t
 
-    fn = frontend.lower(f, [D1, D1, INT32])
+    fn = lowering.lower(f, [D1, D1, INT32])
     args = [np.array([0.3, 0.9]), np.array([0.2, -0.6]), trips]
     few = Vjp(fn, Interpreted, slots=slots)
     many = Vjp(fn, Interpreted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import diffkern as dk
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.ir.nodes import walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Array, Scalar, Stack, Vec, scalar_of
@@ -26,7 +26,7 @@ TYPES = [Array(dk.float16.ir, 1), Array(Vec(FLOAT32, 3), 1), INT32, FLOAT32, Arr
 
 
 def test_every_float_becomes_float64() -> None:
-    fn = frontend.lower(mixed, TYPES)
+    fn = lowering.lower(mixed, TYPES)
     before = to_text(fn)
     wide = widen(fn)
     verify(wide)

@@ -18,8 +18,8 @@ from support.fuzz import load_module
 from support.fuzz_tiles import random_tile_kernel
 from test_tiles_on_host import OnHost, same
 
-from diffkern import frontend
 from diffkern.errors import AutodiffError
+from diffkern.frontend import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.lower.cuda_plan import settle_updates
@@ -91,7 +91,7 @@ def test_random_kernels(tmp_path: Any) -> None:
         nonlocal checked
         kernel = random_tile_kernel(lambda n: data.draw(st.integers(0, n - 1)))
         fuzzed = load_module(kernel.source, str(tmp_path)).fuzzed
-        fn = widen(frontend.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments)))
+        fn = widen(lowering.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments)))
         try:
             vjp = Vjp(fn, variant=LITTLE_MEMORY, **kernel.options)
         except AutodiffError:
