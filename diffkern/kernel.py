@@ -208,7 +208,7 @@ class Kernel(ByPath):
         """Adjoint programs of what the kernel means now."""
         return self._current.adjoints
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
+    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
         """Return the forward program for argument types, built if need be.
 
         Parameters
@@ -216,20 +216,20 @@ class Kernel(ByPath):
         keys : tuple of str
             Types of the arguments.
         block_dim : int, optional
-            Threads of a block, 0 for the usual number.
+            Threads of a block; the usual number by default.
         of : Generation, optional
             What the kernel meant, if that is not what it means now.
         """
         with self._lock:
-            generation = of or self._current
-            found = self._known(generation, generation.programs, keys, block_dim)
+            generation, threads = of or self._current, block_dim or self.block_dim
+            found = self._known(generation, generation.programs, keys, threads)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(generation, keys, block_dim, types)
+                found = self._load(generation, keys, threads, types)
                 self._check_extents(keys, found)
                 if self._meaning is None:
                     self._notice_changes()
-                self._keep(generation, generation.programs, keys, block_dim, found)
+                self._keep(generation, generation.programs, keys, threads, found)
             return found
 
     def _check_extents(self, keys: tuple[str, ...], program: Executable) -> None:
@@ -246,7 +246,7 @@ class Kernel(ByPath):
         keys: tuple[str, ...],
         active: frozenset[int],
         accumulate: Literal["plain", "atomic"] = "plain",
-        block_dim: int = 0,
+        block_dim: int | None = None,
         of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`."""
@@ -259,16 +259,16 @@ class Kernel(ByPath):
                 remedy="leave that option out, or launch it with record_tape=False",
             )
         key = (keys, active, accumulate)
-        generation = of or self._current
-        found = self._known(generation, generation.adjoints, key, block_dim)
+        generation, threads = of or self._current, block_dim or self.block_dim
+        found = self._known(generation, generation.adjoints, key, threads)
         if found is not None:
             return found
         with self._lock:
-            found = self._known(generation, generation.adjoints, key, block_dim)
+            found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(generation, keys, block_dim, types, active, accumulate)
-                self._keep(generation, generation.adjoints, key, block_dim, found)
+                found = self._load(generation, keys, threads, types, active, accumulate)
+                self._keep(generation, generation.adjoints, key, threads, found)
             return found
 
     def _known(
@@ -276,9 +276,9 @@ class Kernel(ByPath):
     ) -> Executable | None:
         """Return a program that there is for blocks of so many threads."""
         found = programs.get(key)
-        if found is not None and _serves(found, block_dim or self.block_dim):
+        if found is not None and _serves(found, block_dim):
             return found
-        return generation.sized.get((key, block_dim or self.block_dim))
+        return generation.sized.get((key, block_dim))
 
     def _keep(
         self, generation: Generation, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable
@@ -315,7 +315,7 @@ class Kernel(ByPath):
         assert device is not None
 
         def on_device() -> Specialization:
-            return specialization().for_block(block_dim or self.block_dim, generation.library, device.target)
+            return specialization().for_block(block_dim, generation.library, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)

@@ -21,6 +21,7 @@ from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.type_keys import key_on
@@ -62,8 +63,8 @@ class Launchable(Protocol):
         """Return what the kernel means now."""
         ...
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
-        """Return the forward program for argument types, built if need be; 0 is the usual number of threads."""
+    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
+        """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
         ...
 
     def update_of_all_threads(self, program: Executable) -> Loc | None:
@@ -75,7 +76,7 @@ class Launchable(Protocol):
         keys: tuple[str, ...],
         active: frozenset[int],
         accumulate: Accumulate,
-        block_dim: int = 0,
+        block_dim: int | None = None,
         of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
@@ -104,7 +105,7 @@ class Launch:
     """
 
     __slots__ = (
-        "_leaves", "arrays", "config", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
+        "_leaves", "arrays", "blocks", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
     )  # fmt: skip
 
     def __init__(
@@ -113,19 +114,19 @@ class Launch:
         dim: Any,
         args: Sequence[Any],
         place: CudaDevice | Literal["any"] | None = "any",
-        config: tuple[int, int] | None = None,
+        blocks: Blocks = USUAL,
         of: Generation | None = None,
     ) -> None:
         self.kernel = kernel
         self.generation = of or kernel.current()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
-        self.config = config
+        self.blocks = blocks
         self.executable = self._program(self.keys)
         if place != "any" or (current.device is not None and self.executable.device is None):
             self._move_to(current.device if place == "any" else place, place != "any")
         self.dim = several(dim)
-        self.geometry = _geometry(kernel, self.executable, self.dim, config)
+        self.geometry = _geometry(kernel, self.executable, self.dim, blocks)
         check_shapes(kernel, self.executable, self.geometry, self.parts)
         check_writable(kernel, self.executable, self.arrays)
         if self.executable.device is not None:
@@ -151,18 +152,13 @@ class Launch:
             self.executable = self._program(keys)
 
     def _program(self, keys: tuple[str, ...]) -> Executable:
-        if self.config is None:
-            return self.generation.programs.get(keys) or self.kernel.forward(keys, 0, self.generation)
-        return self.kernel.forward(keys, self.config[0], self.generation)
+        block_dim = self.blocks.block_dim
+        found = self.generation.programs.get(keys) if block_dim is None else None
+        return found or self.kernel.forward(keys, block_dim, self.generation)
 
     def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
         """Return the adjoint of the program that it runs."""
-        return self.kernel.adjoint(self.keys, active, accumulate, self.block_dim, self.generation)
-
-    @property
-    def block_dim(self) -> int:
-        """Threads of a block; 0 for the usual number."""
-        return 0 if self.config is None else self.config[0]
+        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation)
 
     def copy(self) -> Launch:
         """Return the same launch with arguments of its own."""
@@ -196,7 +192,7 @@ class Launch:
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self._program(keys)
-        geometry = _geometry(self.kernel, executable, self.dim, self.config)
+        geometry = _geometry(self.kernel, executable, self.dim, self.blocks)
         check_writable(self.kernel, executable, arrays)
         if executable.device is not None:
             executable.check(b"".join([*self.parts[: span.start], *packed, *self.parts[span.stop :]]))
@@ -211,7 +207,7 @@ class Launch:
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
         dim = several(dim)
-        geometry = _geometry(self.kernel, self.executable, dim, self.config)
+        geometry = _geometry(self.kernel, self.executable, dim, self.blocks)
         check_shapes(self.kernel, self.executable, geometry, self.parts)
         self.geometry, self.dim = geometry, dim
 
@@ -336,7 +332,7 @@ def launch(
             check_kernel(kernel)
             return launch_or_record(
                 kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
-                "any" if device is None else placed(device), _config(block_dim, max_blocks),
+                "any" if device is None else placed(device), _blocks(block_dim, max_blocks),
             )  # fmt: skip
         if given and (adj_inputs or adj_outputs):
             raise LaunchError(
@@ -348,8 +344,7 @@ def launch(
         else:
             check_kernel(kernel)
             place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
-            config = _config(block_dim, max_blocks)
-            dispatch(Launch(kernel, dim, args, place, config), record_tape, stream)
+            dispatch(Launch(kernel, dim, args, place, _blocks(block_dim, max_blocks)), record_tape, stream)
         return None
     except KernelError as error:
         raise shortened(error)  # noqa: B904 - the same error
@@ -484,19 +479,19 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
             )
 
 
-def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
-    """Return the shape of a GPU's grid that was asked for, None where nothing was."""
-    threads, most = whole_number(0 if block_dim is None else block_dim), whole_number(max_blocks)
-    if threads is None or most is None:
+def _blocks(block_dim: Any, max_blocks: Any) -> Blocks:
+    """Return what a launch says of its blocks."""
+    threads, most = None if block_dim is None else whole_number(block_dim), whole_number(max_blocks)
+    if (threads is None and block_dim is not None) or most is None:
         raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
-    if block_dim is not None and threads < 1:
+    if threads is not None and threads < 1:
         raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}")
-    return None if not threads and not most else (threads, most)
+    return Blocks(threads, most if most > 0 else None)
 
 
-def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:
+def _geometry(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Any:
     try:
-        return executable.geometry(dim, config)
+        return executable.geometry(dim, blocks)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
     except OneThreadError as error:

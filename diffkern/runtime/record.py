@@ -19,6 +19,7 @@ from diffkern.runtime.launch import Launch as PackedLaunch
 from diffkern.runtime.launch import Launchable
 from diffkern.runtime.operation import perform
 from diffkern.runtime.prepared import Prepared, from_ctype
+from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.stream import Stream
 from diffkern.runtime.uncopied import Uncopied
 
@@ -212,12 +213,12 @@ def launch_or_record(
     record_tape: bool,
     stream: Stream | None,
     place: Any = "any",
-    config: tuple[int, int] | None = None,
+    blocks: Blocks = USUAL,
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
         raise MisuseError(f"stream must be a dk.Stream, not {stream!r}")
-    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, config)
+    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, blocks)
     if not adjoint:
         if adj_inputs or adj_outputs:
             raise LaunchError(
