@@ -25,7 +25,7 @@ from diffkern.lower.tiles.serial import has_tiles
 from diffkern.manifest import Manifest
 from diffkern.opt.reference import values_by_reference
 from diffkern.options import FORWARD, Variant
-from diffkern.pipeline import Derivative, differentiate, lower_kernel, optimise, prepare, settle
+from diffkern.pipeline import Derivative, differentiate, lower_kernel, optimise, prepare, settle, verified
 from diffkern.printing.python import to_python
 from diffkern.program import Program, adjoint_manifest, checks, forward_manifest
 from diffkern.targets import target_named
@@ -87,7 +87,7 @@ class Compilation:
     @functools.cached_property
     def forward(self) -> Function:
         """The optimised IR."""
-        return optimise(clone_function(self.primal))
+        return verified(optimise(clone_function(self.primal)), self.variant)
 
     @functools.cached_property
     def derivative(self) -> Derivative:
@@ -97,6 +97,7 @@ class Compilation:
     @functools.cached_property
     def adjoint(self) -> Derivative:
         """The adjoint as it is compiled."""
+        verified(self.derivative.fn, self.variant)
         return settle(self.derivative, self.variant)
 
     @property

@@ -70,9 +70,10 @@ class Kernel(ByPath):
         for name in options:
             if name not in names("kernel"):
                 raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
-        self.options = KernelOptions(**options)
+        own = KernelOptions(**options)
         take_text(func)
         functools.update_wrapper(self, func)
+        self.options = own
         self.func = func
         self.name = self.key = func.__name__
         self._current = Generation(0, self.variant, self.enable_mathdx_gemm)

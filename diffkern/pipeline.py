@@ -79,10 +79,10 @@ def lower_kernel(pyfunc: Callable[..., object], types: Sequence[Argument], varia
     if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
         # The adjoint finds the winner by comparing a replayed value with the stored extremum.
         fn.unfused = True
-    return _verified(fn, variant)
+    return verified(fn, variant)
 
 
-def _verified(fn: Function, variant: Variant) -> Function:
+def verified(fn: Function, variant: Variant) -> Function:
     """The function, which must be valid IR; whether it is is found out in debug mode and in tests."""
     return verifier.verify(fn) if verifier.ALWAYS or variant.is_debug else fn
 
@@ -113,8 +113,8 @@ def differentiate(
     target = target_named(variant.target)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(_verified(fn, variant), chosen, budget)
-    _verified(adjoint.fn, variant)
+    adjoint = reverse(verified(fn, variant), chosen, budget)
+    verified(adjoint.fn, variant)
     eliminate(eliminate_common(fold(adjoint.fn), loads=True))
     check_adjoint(adjoint.fn, target.shared_bytes)
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
