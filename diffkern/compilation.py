@@ -19,13 +19,14 @@ from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import Loc, compiling
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
+from diffkern.ir.passes import Context
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument
 from diffkern.lower.tiles.serial import has_tiles
 from diffkern.manifest import Manifest
 from diffkern.opt.reference import values_by_reference
 from diffkern.options import FORWARD, Variant
-from diffkern.pipeline import Derivative, differentiate, lower_kernel, optimise, prepare, settle, verified
+from diffkern.pipeline import Derivative, differentiate, lower_kernel, optimise, prepare, settle
 from diffkern.printing.python import to_python
 from diffkern.program import Program, adjoint_manifest, checks, forward_manifest
 from diffkern.targets import target_named
@@ -62,8 +63,8 @@ class Compilation:
     ----------
     pyfunc, types, variant
         The kernel's function, the types of its arguments, and which program.
-    slots
-        As :func:`~diffkern.pipeline.differentiate` has it.
+    slots, context
+        As :func:`~diffkern.pipeline.differentiate` has them.
     """
 
     def __init__(
@@ -72,32 +73,34 @@ class Compilation:
         types: Sequence[Argument],
         variant: Variant = FORWARD,
         slots: int | None = None,
+        context: Context | None = None,
     ) -> None:
         self.pyfunc = pyfunc
         self.types = types
         self.variant = variant
         self._slots = slots
         self._target = target_named(variant.target)
+        self._context = context or Context(verify=variant.is_debug)
 
     @functools.cached_property
     def primal(self) -> Function:
         """The typed IR, as lowered."""
-        return lower_kernel(self.pyfunc, self.types, self.variant)
+        return lower_kernel(self.pyfunc, self.types, self.variant, self._context)
 
     @functools.cached_property
     def forward(self) -> Function:
         """The optimised IR."""
-        return verified(optimise(clone_function(self.primal)), self.variant)
+        return optimise(clone_function(self.primal), self._context)
 
     @functools.cached_property
     def derivative(self) -> Derivative:
         """The adjoint; how its accumulations are made is not decided."""
-        return differentiate(prepare(self.primal), self.variant.active or (), self.variant, self._slots)
+        prepared = prepare(self.primal, self._context)
+        return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
     @functools.cached_property
     def adjoint(self) -> Derivative:
         """The adjoint as it is compiled."""
-        verified(self.derivative.fn, self.variant)
         return settle(self.derivative, self.variant)
 
     @property

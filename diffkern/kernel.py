@@ -35,8 +35,9 @@ from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
 from diffkern.runtime.device import placed
 from diffkern.runtime.generation import AdjointKey, Generation
-from diffkern.runtime.launch import run
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.module_options import module_option
+from diffkern.runtime.packed import run
 from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 
@@ -308,10 +309,8 @@ class Kernel(ByPath):
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
             return load(specialization())
-        from diffkern.runtime.cuda.context import watch
-        from diffkern.runtime.cuda.program import executable
-
-        watch(self)
+        gpus = gpu()
+        gpus.watch(self)
         device = placed(alias)
         assert device is not None
 
@@ -320,7 +319,7 @@ class Kernel(ByPath):
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
+            return gpus.executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))

@@ -16,18 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.analysis.blocks import check_adjoint, check_blocks, with_blocks_of_one
+from diffkern.analysis.blocks import check_adjoint, check_blocks
 from diffkern.analysis.conflicts import analyse_conflicts
-from diffkern.analysis.tile_threads import threads_of
 from diffkern.frontend.lowering import lower
-from diffkern.ir import verify as verifier
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.nodes import Function, Value
+from diffkern.ir.passes import PLAIN, Context, Pass, run
+from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
-from diffkern.lower.updates import settle_element_updates
+from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
+from diffkern.lower.updates import finalize_element_updates
 from diffkern.manifest import Conflict
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
@@ -35,7 +37,7 @@ from diffkern.opt.fold import fold
 from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
-from diffkern.opt.sink import sink_singular
+from diffkern.opt.sink import guard_singular, sink_singular
 from diffkern.opt.unroll import unroll
 from diffkern.options import FORWARD, Variant
 from diffkern.targets import target_named
@@ -67,58 +69,113 @@ class Derivative:
         return self.fn.params[len(self.fn.params) - count :]
 
 
-def lower_kernel(pyfunc: Callable[..., object], types: Sequence[Argument], variant: Variant = FORWARD) -> Function:
+# -- pipelines ---------------------------------------------------------------------------------------------------------
+
+COMPARABLE = (
+    Pass("fold", WRITTEN, WRITTEN, fold),
+    Pass("cse", WRITTEN, WRITTEN, eliminate_common),
+    Pass("ranges", WRITTEN, WRITTEN, partial(clear_wraps, bounds=True)),
+    Pass("hoist", WRITTEN, WRITTEN, hoist_integers),
+    Pass("cse-loads", WRITTEN, WRITTEN, partial(eliminate_common, loads=True)),
+)
+"""What makes equal indices one value, of a copy by which it is found out whether threads share elements."""
+
+WRITTEN_TO_PRIMAL = (
+    Pass("barriers", WRITTEN, WRITTEN, check_blocks),
+    Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
+    Pass("threads", PRIMAL, PRIMAL, mark_threads),
+    Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
+)
+ONE_THREAD = (Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one),)
+"""For targets on which a block that works on tiles is one thread."""
+
+OPTIMISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+)
+
+NORMALISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("hoist", PRIMAL, PRIMAL, hoist_integers),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("promote", PRIMAL, PRIMAL, promote),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),  # last: sharing would undo it
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+
+NORMALISE_MAP = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),
+    Pass("guard", NORMAL, NORMAL, guard_singular),
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+"""For the function of a map of tiles."""
+
+CLEAN = (
+    Pass("fold", ADJOINT, ADJOINT, fold),
+    Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
+    Pass("dce", ADJOINT, ADJOINT, eliminate),
+)
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def lower_kernel(
+    pyfunc: Callable[..., object],
+    types: Sequence[Argument],
+    variant: Variant = FORWARD,
+    context: Context | None = None,
+) -> Function:
     """Typed IR of a kernel."""
-    simt = target_named(variant.target).simt
+    simt, context = target_named(variant.target).simt, context or Context(verify=variant.is_debug)
     fn = lower(pyfunc, types, block_dim=(variant.block_dim if simt else None) or 1)
-    check_blocks(fn)
-    settle_element_updates(fn)
-    fn.threads = threads_of(fn)
-    if not simt:
-        with_blocks_of_one(fn)
-    if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
-        # The adjoint finds the winner by comparing a replayed value with the stored extremum.
-        fn.unfused = True
-    return verified(fn, variant)
+    context.done("lower", WRITTEN, fn)
+    return run(WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD, fn, context)
 
 
-def verified(fn: Function, variant: Variant) -> Function:
-    """The function, which must be valid IR; whether it is is found out in debug mode and in tests."""
-    return verifier.verify(fn) if verifier.ALWAYS or variant.is_debug else fn
+def optimise(fn: Function, context: Context = PLAIN) -> Function:
+    """What a kernel goes through before code generation, in place."""
+    return run(OPTIMISE, fn, context)
 
 
-def optimise(fn: Function) -> Function:
-    """What both forward and adjoint go through before code generation."""
-    return eliminate(clear_wraps(eliminate_common(fold(fn))))
-
-
-def prepare(fn: Function) -> Function:
-    """A normalised copy: short constant loops unrolled, index expressions shared, memory carried in values."""
-    fn = clone_function(fn)
-    unroll(fold(fn))
-    clear_wraps(eliminate_common(fn))
-    eliminate_common(hoist_integers(fn), loads=True)
-    eliminate(promote(fn))
-    eliminate(eliminate_common(fn, loads=True))
-    return eliminate(sink_singular(fn))  # last: sharing would undo it
+def prepare(fn: Function, context: Context = PLAIN) -> Function:
+    """A normalised copy of a kernel."""
+    return run(NORMALISE, clone_function(fn), context)
 
 
 def differentiate(
-    fn: Function, active: Iterable[int], variant: Variant = FORWARD, slots: int | None = None
+    fn: Function,
+    active: Iterable[int],
+    variant: Variant = FORWARD,
+    slots: int | None = None,
+    context: Context | None = None,
 ) -> Derivative:
     """The adjoint of a prepared function with respect to its parameters ``active``.
 
     ``slots`` is how many states a loop keeps, instead of as many as fit into memory.
     """
-    target = target_named(variant.target)
+    target, context = target_named(variant.target), context or Context(verify=variant.is_debug)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(verified(fn, variant), chosen, budget)
-    verified(adjoint.fn, variant)
-    eliminate(eliminate_common(fold(adjoint.fn), loads=True))
+    adjoint = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
+    context.done("reverse", ADJOINT, adjoint.fn)
+    run(CLEAN, adjoint.fn, context)
     check_adjoint(adjoint.fn, target.shared_bytes)
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
-    return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
+    conflicts = analyse_conflicts(adjoint.fn, buffers)
+    context.done("conflicts", PROGRAM, adjoint.fn)
+    return Derivative(adjoint, tuple(conflicts))
 
 
 def settle(d: Derivative, variant: Variant = FORWARD) -> Derivative:

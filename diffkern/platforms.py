@@ -128,10 +128,11 @@ class Processor(Platform):
     def fields(self, host_cpu: Callable[[], tuple[str, str]], *, shipped: bool) -> Fields:
         if self.name in (NATIVE, HOST):
             return native_fields(host_cpu())
-        return [("platform", _system(NAMED[self.name].machine).encode()), ("target", self.name.encode())]
+        machine = NAMED[self.name].machine if self.name in NAMED else _machine()
+        return [("platform", _system(machine).encode()), ("target", self.name.encode())]
 
     def by_compilers_here(self, *, shipped: bool) -> bool:
-        return self.name == NATIVE
+        return self.name == NATIVE or (self.name != HOST and not shipped)
 
 
 class Architecture(Platform):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from diffkern import abi
 from diffkern.ad.reverse import Adjoint
-from diffkern.analysis.blocks import of_single_threads
+from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import overwritten_whole
 from diffkern.analysis.extents import certain_extents, update_by_all
@@ -76,7 +76,7 @@ def forward_manifest(fn: Function, types: Sequence[Argument], forward: Function,
         **_accessed(fn),
         accesses=() if is_debug else certain_extents(forward),
         alone=None if common is None else common.operands[0].name,
-        blockwise=of_single_threads(fn),
+        blockwise=is_simt(fn),
     )
 
 
@@ -99,7 +99,7 @@ def adjoint_manifest(
         ),
         **_accessed(primal),
         post=tuple(k for k in adjoint.final if isinstance(fn.params[k].type, Array)),
-        blockwise=of_single_threads(fn),
+        blockwise=is_simt(fn),
     )
 
 

@@ -33,7 +33,7 @@ def after(fn: Function, *passes: Pass) -> Function:
     """A copy of a function after passes; valid after each."""
     fn = clone_function(fn)
     for p in passes:
-        p(fn)
+        assert p(fn) is fn
         verify(fn)
     return fn
 

@@ -365,7 +365,7 @@ def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
     if not _directories:
         return None
     for target in runnable_targets():
-        name = artifact_key(fields, target)
+        name = artifact_key(fields, target, shipped=True)
         for store in _directories:
             executable = _from_cache(store.get(name))
             if executable is not None:

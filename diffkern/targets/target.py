@@ -6,12 +6,15 @@ which tells its artifacts from those of others and says what can run them, is a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from diffkern.ad.loops import StackBudget
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.passes import Context, Pass, run
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule
@@ -19,10 +22,7 @@ from diffkern.targets.emit.kernel import KernelModule
 if TYPE_CHECKING:
     from diffkern.targets.cuda.mathdx import Product
 
-__all__ = ["USUAL", "Compiled", "Lowering", "ProductLibrary", "Settings", "Target"]
-
-Lowering = tuple[Callable[[Function], Function], ...]
-"""Passes in their order. The first leaves its argument as it is."""
+__all__ = ["USUAL", "Compiled", "ProductLibrary", "Settings", "Target"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ class Settings:
     block_dim: int | None = None
     products: ProductLibrary | None = None
 
+    @property
+    def context(self) -> Context:
+        """How passes are run: what checks itself is made of verified functions."""
+        return Context(verify=self.checking is not Checking.NONE)
+
 
 USUAL = Settings()
 
@@ -119,8 +124,9 @@ class Compiled:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-class Target(Protocol):
-    """What can be compiled for. A frozen value: two of one name are equal and give the same bytes.
+@dataclass(frozen=True)
+class Target(ABC):
+    """What can be compiled for.
 
     Attributes
     ----------
@@ -132,26 +138,31 @@ class Target(Protocol):
         Bytes of shared memory that a kernel has without asking; None without a limit.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def simt(self) -> bool: ...
-    @property
-    def shared_bytes(self) -> int | None: ...
+    name: str
+    simt: ClassVar[bool]
+    shared_bytes: ClassVar[int | None]
 
+    @abstractmethod
     def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
         """Return the memory for the states of loops: the target's own, or bytes or slots that a kernel is given."""
 
+    @abstractmethod
     def settle(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
         """Set the modes of an adjoint's accumulations, in place; return what the run time is left to take care of."""
 
-    def lowering(self, settings: Settings) -> Lowering:
-        """Return the passes from a function of any kind to one that is emitted."""
+    @abstractmethod
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        """Return the passes from a program to the form that is emitted."""
 
+    def lowered(self, fn: Function, settings: Settings) -> Function:
+        """Return a copy of a program in the form that is emitted."""
+        return run(self.lowering(settings), clone_function(fn), settings.context)
+
+    @abstractmethod
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> KernelModule:
-        """Return the LLVM module of a function that is not changed, lowered for the target and not optimised yet.
+        """Return what the compiler is given for a function, which is not changed.
 
         Raises
         ------
@@ -159,6 +170,7 @@ class Target(Protocol):
             If an operation has no form on this target.
         """
 
+    @abstractmethod
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         """Compile a function; the same function, symbol and settings give the same bytes in every process.
 
@@ -168,11 +180,13 @@ class Target(Protocol):
             As :meth:`emit`, and if a compiler is not installed.
         """
 
+    @abstractmethod
+    def source(self, fn: Function, header: Sequence[str]) -> str:
+        """Return a program, which is not changed, as readable Python."""
+
     def products(self, fn: Function, settings: Settings) -> tuple[Product, ...]:
         """Return the products that :meth:`compile` will ask the library for, without compiling anything."""
+        return ()
 
-    def source(self, fn: Function, header: Sequence[str]) -> str:
-        """Return a function as readable Python."""
-
-    def warm_up(self) -> None:
+    def warm_up(self) -> None:  # noqa: B027
         """Load what compiling needs, so that processes forked from this one have it."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT
-from diffkern.analysis.blocks import of_single_threads
+from diffkern.analysis.blocks import is_simt
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
@@ -54,7 +54,7 @@ class Compiled:
 
     def __init__(self, fn: Function, block_dim: int = 256) -> None:
         self.block_dim = block_dim
-        self._together = of_single_threads(fn)
+        self._together = is_simt(fn)
         self._arity = fn.tid_arity
         symbol = f"testing_{next(_serial)}"
         code = target_named().compile(fn, symbol)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diffkern.frontend import lowering
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
 from diffkern.opt.widen import widen
@@ -20,7 +21,7 @@ def lower(case: Case) -> Function:
 
 def widened_vjp(fn: Function, case: Case) -> Vjp:
     """Primal and adjoint of a case in float64."""
-    return Vjp(widen(fn), **case.options)
+    return Vjp(widen(clone_function(fn)), **case.options)
 
 
 def values(case: Case) -> list[Any]:

@@ -20,6 +20,7 @@ from diffkern import pipeline
 from diffkern.analysis import conflicts
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lowering
+from diffkern.ir.clone import clone_function
 from diffkern.ir.verify import InvalidIR
 from diffkern.kernel import Kernel
 from diffkern.opt.widen import widen
@@ -72,7 +73,7 @@ def prepared(name: str) -> Prepared:
     case = CASES[name]
     fn = lower(case) if name in NARROW else widen(lower(case))
     vjp = Vjp(fn, Interpreted, **case.options)
-    primal = Compiled(pipeline.optimise(widen(fn)))
+    primal = Compiled(pipeline.optimise(widen(clone_function(fn))))
     point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, values(case), strict=True)])
     weights = vjp.weights(point, np.random.default_rng(5))
     run = Compiled(pipeline.optimise(fn)) if name in NARROW else primal

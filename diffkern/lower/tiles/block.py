@@ -1,22 +1,20 @@
 """Takes tiles apart for a target with blocks of threads: tiles become shared arrays, their operations shared work.
 
-In: a function with tiles. Out: a function of the block language (family ``block``) that any number of threads per
-block runs: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
+In: a function with tiles. Out: the same, in place, in the block language (family ``block``), for any number of threads
+per block: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
 threads, neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by
 the first thread. Numbers are computed by every thread alike.
 
-The kernel's index is that of the block, the same in all its threads: the function's attribute ``tiled`` tells those who
-spell it that a launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes
-tiles of what threads hold (:mod:`tile_threads`) the index is that of the thread instead, and each one does by itself
-what concerns no tile; the function's attribute ``threads`` says for how many in a block it is made.
+The kernel's index is that of the block, the same in all its threads: ``Function.tiled`` tells those who emit it that a
+launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes tiles of what
+threads hold (:mod:`diffkern.analysis.tile_threads`) the index is that of the thread instead, and each one does by
+itself what concerns no tile; ``Function.threads`` says for how many in a block it is made.
 
 Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
-together: none of them may be at work on something else, so they meet before one.
+together: none of them may be at work on something else, so they synchronize before one.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_threads import check_threads, threads_of
@@ -45,7 +43,7 @@ def lower_tiles_for_blocks(
     *,
     may_alias: bool = False,
 ) -> Function:
-    """The function without tiles, for blocks of threads; the function itself if it has none.
+    """Make a function's tiles the work of blocks of threads, in place; return the function.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
     ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
@@ -68,9 +66,9 @@ def lower_tiles_for_blocks(
         low.threads()
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    out = replace(fn, body=region, threads=threads, tiled=not threads)
-    out.dynamic_shared = _share(out, limit) > SHARED_BYTES
-    return out
+    fn.body, fn.threads, fn.tiled = region, threads, not threads
+    fn.dynamic_shared = _share(fn, limit) > SHARED_BYTES
+    return fn
 
 
 def _share(fn: Function, limit: int) -> int:

@@ -63,7 +63,7 @@ class BlockLowering(Lowering):
             self.m.step(lambda: Lowering.op(self, op))
         elif op.name in ("if", "for", "while"):
             if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
-                self.m.settle()
+                self.m.synchronize()
             super().op(op)
         elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
             if op.results and self.is_read(op.result):
@@ -107,12 +107,12 @@ class BlockLowering(Lowering):
         out = super().region(region)
         if not self.m.depth:
             with self.b.into(out):
-                self.m.settle()
+                self.m.synchronize()
         return out
 
     def at_end(self, region: Region, moves: Any) -> None:
         super().at_end(region, moves)
-        self.m.settle()
+        self.m.synchronize()
 
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
         """Each thread computes elements of the result, along rows."""
@@ -134,7 +134,7 @@ class BlockLowering(Lowering):
             (total,) = maker.loop(0, k, term, (start,))
             builder.op("buffer_set", c, place, total)
 
-        maker.grid((m, n), cell, apart=True)
+        maker.grid((m, n), cell, ungrouped=True)
 
     def has_library(self, product: TileProduct) -> bool:
         return not self.m.depth and self.library(product)

@@ -1,6 +1,6 @@
 """Matrix products, factorisations and triangular solves of tiles, as products of buffers and loops.
 
-In: the lowering (:mod:`tile_lower`) and an op. Out: ops in the current region, and memory that holds the result. A
+In: the lowering (:mod:`lowering`) and an op. Out: ops in the current region, and memory that holds the result. A
 product is handed on with its first factor as it lies, transposed or not; a transposed second factor is copied first,
 so that rows of it are read along memory. Products of float16 and bfloat16 are summed in float32. A product that a
 library computes is handed on with both factors as they lie.

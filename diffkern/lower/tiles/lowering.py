@@ -257,7 +257,7 @@ class Lowering(Cloner):
             targets.append(self.loop_buffer(op, v, p, taken))
             taken.add(targets[-1].buffer)  # type: ignore[union-attr]
             assert r.type == v.type
-        self.m.settle()  # here: what stands in the loop does not happen where there is no trip
+        self.m.synchronize()  # here: what stands in the loop does not happen where there is no trip
         plain = [k for k, t in enumerate(targets) if t is None]
         regions = []
         for sub in op.regions:

@@ -1,6 +1,6 @@
 """Tiles of what the threads of a block hold, and what threads take of tiles.
 
-In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: ops in the current region that each thread does for
+In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: ops in the current region that each thread does for
 itself. Ops that have nothing to do with single threads are left to the lowering for one thread.
 """
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from diffkern.ir.nodes import Function, Region, walk
 from diffkern.lower.tiles import arrays as tile_arrays
 from diffkern.lower.tiles import linear as tile_linear
@@ -24,7 +22,7 @@ def has_tiles(fn: Function) -> bool:
 
 
 def lower_tiles(fn: Function) -> Function:
-    """The function without tiles; the function itself if it has none."""
+    """Make buffers of a function's tiles, in place; return the function."""
     if not has_tiles(fn):
         return fn
     low = Lowering(uses(fn), OPS)
@@ -32,4 +30,5 @@ def lower_tiles(fn: Function) -> Function:
     with low.b.into(region):
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
-    return replace(fn, body=region)
+    fn.body = region
+    return fn

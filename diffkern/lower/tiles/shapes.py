@@ -1,6 +1,6 @@
 """Fills, maps and parts of tiles as computations of elements and loops.
 
-In: the lowering (:mod:`tile_lower`) and an op. Out: where the result's elements are; ops in the current region for what
+In: the lowering (:mod:`lowering`) and an op. Out: where the result's elements are; ops in the current region for what
 needs memory. A tile whose elements are computed where they are read has no code here.
 """
 

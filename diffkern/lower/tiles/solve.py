@@ -1,9 +1,9 @@
 """Cholesky factors and triangular solves of tiles by the threads of a block.
 
-In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: shared work in the current region, and memory that
+In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: shared work in the current region, and memory that
 holds the result. Both go on column by column: what a column means for the rest of the matrix is worked out by all
-threads, each for its share of the elements, and the threads meet before the next column. Each element gets the same
-terms in the same order as on one thread.
+threads, each for its share of the elements, and the threads synchronize before the next column. Each element gets the
+same terms in the same order as on one thread.
 """
 
 from __future__ import annotations

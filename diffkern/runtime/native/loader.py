@@ -20,7 +20,6 @@ from typing import Any
 
 from diffkern.interrupts import interruptible
 from diffkern.llvm_lock import llvm_lock
-from diffkern.ops.scalar import ROWS
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
 __all__ = [
@@ -34,10 +33,11 @@ __all__ = [
     "undefined_symbols",
 ]
 
-# What operations are, and what LLVM makes of operations or lowers intrinsics to.
-_MATH = [row.library.libm for row in ROWS if row.library is not None and row.library.libm] + (
-    "ceil copysign exp10 fabs fdim floor fma fmax fmin fmod frexp hypot ldexp lgamma llrint llround logb lrint lround "
-    "modf nearbyint nextafter remainder rint round roundeven sincos sqrt tgamma trunc"
+# Functions of one or two floats in POSIX's libm, any of which a row of the operation table may name, and LLVM's own.
+_MATH = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor "
+    "fma fmax fmin fmod frexp hypot j0 j1 ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf "
+    "nearbyint nextafter pow remainder rint round roundeven sin sincos sinh sqrt tan tanh tgamma trunc y0 y1"
 ).split()
 
 LIBRARY_NAMES: frozenset[str] = frozenset(

@@ -8,13 +8,13 @@ functions of libm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from diffkern.ad.loops import StackBudget
-from diffkern.analysis.blocks import of_single_threads
-from diffkern.analysis.conflicts import settle_blocks, use_atomics
+from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.conflicts import finalize_blocks, use_atomics
 from diffkern.ir.nodes import Function, Value
+from diffkern.ir.passes import Pass
+from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
 from diffkern.lower.tiles.serial import lower_tiles
@@ -23,22 +23,27 @@ from diffkern.opt.dce import eliminate
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
-from diffkern.targets.target import USUAL, Compiled, Lowering, Settings
+from diffkern.targets.target import USUAL, Compiled, Settings, Target
 
-__all__ = ["CpuTarget", "target"]
+__all__ = ["LOWERING", "CpuTarget", "target"]
 
 STACK_BYTES = 32 * 1024
 TILE_STACK_BYTES = 2 * 1024 * 1024
 """For loops that carry tiles."""
 
+LOWERING = (
+    Pass("tiles", PROGRAM, LOOPS, lower_tiles),
+    Pass("blocks", LOOPS, SERIAL, to_blocks),
+    Pass("composites", SERIAL, CPU, expand_composites),
+    Pass("dce", CPU, CPU, eliminate),
+)
 
-@dataclass(frozen=True)
-class CpuTarget:
+
+class CpuTarget(Target):
     """A processor: ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4`` or ``aarch64``."""
 
-    name: str
-    simt: ClassVar[bool] = False
-    shared_bytes: ClassVar[int | None] = None
+    simt = False
+    shared_bytes = None
 
     def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
         return StackBudget(given or STACK_BYTES, slots, given or TILE_STACK_BYTES)
@@ -48,17 +53,15 @@ class CpuTarget:
     ) -> tuple[Conflict, ...]:
         if accumulate == "atomic":
             use_atomics(fn, buffers)
-        elif of_single_threads(fn):
-            return settle_blocks(fn, buffers, conflicts)
+        elif is_simt(fn):
+            return finalize_blocks(fn, buffers, conflicts)
         return tuple(conflicts)
 
-    def lowering(self, settings: Settings) -> Lowering:
-        return (lower_tiles, to_blocks, expand_composites, eliminate)
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        return LOWERING
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
-        for step in self.lowering(settings):
-            fn = step(fn)
-        return emit_kernel(fn, symbol, object_code.machine(self.name).isa, settings)
+        return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)
 
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         kernel, machine = self.emit(fn, symbol, settings), object_code.machine(self.name)
@@ -73,9 +76,6 @@ class CpuTarget:
             kernel.stamped,
             (None,) * len(fn.params),
         )
-
-    def products(self, fn: Function, settings: Settings) -> tuple[()]:
-        return ()
 
     def source(self, fn: Function, header: Sequence[str]) -> str:
         return to_python(fn, header=header)

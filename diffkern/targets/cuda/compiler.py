@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import SHARED_BYTES
@@ -22,11 +22,16 @@ from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.passes import Pass
+from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.ir.types import Array
-from diffkern.lower.cuda_form import cuda_form
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.composites import expand_composites
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.dce import eliminate
+from diffkern.opt.siblings import hoist_common
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.body import called
@@ -36,7 +41,7 @@ from diffkern.targets.cuda.math import PREFIX
 from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.types import Isa
-from diffkern.targets.target import USUAL, Compiled, Lowering, ProductLibrary, Settings
+from diffkern.targets.target import USUAL, Compiled, ProductLibrary, Settings, Target
 
 __all__ = ["CudaTarget", "target"]
 
@@ -46,16 +51,15 @@ TILE_STACK_BYTES = 16 * 1024
 
 _ISA = Isa(toolchain.TRIPLE, toolchain.DATA_LAYOUT, halves=True, signed_halves=True, atomic_bits=32)
 _SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items()}
+_PRINTED = Settings(may_alias=False)
 _LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 
 
-@dataclass(frozen=True)
-class CudaTarget:
+class CudaTarget(Target):
     """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_120``."""
 
-    name: str
-    simt: ClassVar[bool] = True
-    shared_bytes: ClassVar[int | None] = SHARED_BYTES
+    simt = True
+    shared_bytes = SHARED_BYTES
 
     @property
     def shared_limit(self) -> int:
@@ -69,14 +73,22 @@ class CudaTarget:
     def settle(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
-        settle_updates(fn, buffers, conflicts, accumulate)
+        finalize_updates(fn, buffers, conflicts, accumulate)
         return tuple(conflicts)
 
-    def lowering(self, settings: Settings) -> Lowering:
-        checked = settings.checking is not Checking.NONE
-        form = partial(cuda_form, limit=self.shared_limit, may_alias=settings.may_alias, checked=checked)
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
         wanted = self._wanted(settings)
-        return (partial(form, library=wanted) if wanted else form,)
+        tiles = partial(lower_tiles_for_blocks, limit=self.shared_limit, may_alias=settings.may_alias)
+        passes = (
+            Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
+            Pass("composites", BLOCKS, CUDA, expand_composites),
+            # A component that nobody reads would make an atomic operation return its old value, and keep a sum from
+            # being added up in the block.
+            Pass("dce", CUDA, CUDA, eliminate),
+        )
+        if settings.checking is not Checking.NONE:
+            return passes  # each access stays where the source has it
+        return (*passes, Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
 
     def _wanted(self, settings: Settings) -> _Wanted | None:
         """Which products are a library's: none where no launch can have the number of threads they are for."""
@@ -86,8 +98,7 @@ class CudaTarget:
         return _Wanted(library, self.name, threads)
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CudaModule:
-        for step in self.lowering(settings):
-            fn = step(fn)
+        fn = self.lowered(fn, settings)
         multiplies = any(op.name == "buffer_product" for op in walk(fn.body))
         fixed = fn.threads or (settings.block_dim if multiplies else None)
         if fixed:
@@ -143,12 +154,12 @@ class CudaTarget:
         wanted = self._wanted(settings)
         if wanted is None:
             return ()
-        low = lower_tiles_for_blocks(fn, self.shared_limit, wanted)
+        low = self.lowered(fn, settings)
         found = [called(op, wanted.threads, self.name) for op in walk(low.body) if op.name == "buffer_product"]
         return tuple(dict.fromkeys(found))
 
     def source(self, fn: Function, header: Sequence[str]) -> str:
-        return to_cuda_python(fn, header=header, limit=self.shared_limit)
+        return to_cuda_python(self.lowered(fn, _PRINTED), header=header)
 
     def warm_up(self) -> None:
         toolchain.warm_up(self.name)

@@ -22,12 +22,12 @@ __all__ = ["KernelFrame", "KernelModule", "float_flags"]
 
 @dataclass(frozen=True, slots=True)
 class KernelModule:
-    """An LLVM module with a kernel.
+    """A kernel as a compiler is given it.
 
     Attributes
     ----------
     text : str
-        The module.
+        The LLVM module.
     symbols : tuple of str
         The functions that are visible from outside.
     sites : int

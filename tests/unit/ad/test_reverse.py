@@ -17,11 +17,12 @@ from diffkern.ad.loops import StackBudget
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lowering
 from diffkern.ir.builder import Builder
-from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.nodes import Function, Region, Value, walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, UINT32, Array, Type, Vec
 from diffkern.ir.verify import verify
+from diffkern.opt.sink import guard_singular
 from diffkern.targets.cpu.compiler import STACK_BYTES
-from diffkern.testing.gradcheck import Vjp, check_function
+from diffkern.testing.gradcheck import Vjp, check_function, check_vjp
 from diffkern.testing.programs import Interpreted
 
 D1 = Array(FLOAT64, 1)
@@ -460,8 +461,9 @@ def test_guarded_rules_pass_on_everything_but_zero() -> None:
     i = b.one("tid", axis=0)
     v = b.one("load", x, i, wrap=(False,))
     r = b.one("div", b.const(1.0, FLOAT64), v)
-    op: Op = b.region.ops[-1]
-    op.attrs = {"guarded": True}
     b.op("store", x, i, b.one("mul", r, v), wrap=(False,))
-    fn = Function("f", (x,), b.region, tid_arity=1)
-    check_function(fn, (3,), [np.array([0.5, -1.0, 2.0])], engine=Interpreted, float32=False)
+    vjp = Vjp(Function("f", (x,), b.region, tid_arity=1), Interpreted)
+    vjp.adjoint = pipeline.differentiate(guard_singular(vjp.fn), {0})
+    vjp.adjoint_program = Interpreted(vjp.adjoint.fn)
+    assert any(op.name == "eq" for op in walk(vjp.adjoint.fn.body))
+    check_vjp(vjp, (3,), [np.array([0.5, -1.0, 2.0])])

@@ -9,7 +9,7 @@ import pytest
 import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import Update, cuda_plan, settle_updates
+from diffkern.lower.cuda_plan import Update, cuda_plan, finalize_updates
 from diffkern.options import Variant
 
 f1 = dk.array(dtype=float)
@@ -20,7 +20,7 @@ def adjoint(kernel: dk.Kernel, accumulate: str = "plain") -> Function:
     d = Compilation(
         kernel.func, types, Variant(active=kernel.positions([p.name for p in kernel.parameters], types))
     ).adjoint
-    settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
+    finalize_updates(d.fn, d.buffers, d.conflicts, accumulate)
     return d.fn
 
 

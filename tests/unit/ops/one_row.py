@@ -20,7 +20,7 @@ from support.simulated import Simulated
 import diffkern as dk
 from diffkern.ad.rules import RULES
 from diffkern.compilation import Compilation
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted
@@ -137,7 +137,7 @@ def readable_source() -> None:
 def cuda_source() -> None:
     assert "exp10(x[i])" in powers.source(target="cuda")
     vjp = _vjp()
-    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
+    finalize_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
     _agree(Simulated, vjp)
 
 

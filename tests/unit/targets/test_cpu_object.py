@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from compiling import compile_function
-from cpu_harness import kernel, load, store, tids
+from cpu_harness import Compiled, kernel, load, store, tids
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Region, Value
@@ -99,6 +100,30 @@ def test_fast_math_reassociates_a_loop():
     fn = kernel({"x": F1, "y": F1, "n": INT32}, body)
     assert not packed(fn)
     assert packed(fn, fast_math=True)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_two_choices_by_one_test_stay_in_vector_registers(target):
+    def body(b, x, y, n):
+        (i,) = tids(b)
+        r = Region(params=(Value(INT32, "k"), Value(FLOAT32, "c")))
+        with b.into(r):
+            k, c = r.params
+            v, zero = load(b, x, k), b.const(0.0, FLOAT32)
+            is_zero = b.one("eq", c, zero)
+            store(b, x, k, b.select(is_zero, zero, b.mul(c, c)))
+            r.yields = (b.add(c, b.select(is_zero, zero, b.mul(c, v))),)
+        (c,) = b.for_(b.i32(0), n, b.i32(1), [load(b, y, i)], r)
+        store(b, y, i, c)
+
+    fn = kernel({"x": F1, "y": F1, "n": INT32}, body)
+    assert not re.search("ucomiss|kmov", compile_function(fn, "k", target).assembly())
+    x, y = np.array([2.0, np.inf, 3.0], np.float32), np.array([-0.0, 1.0], np.float32)
+    for k, (carried, stored) in enumerate([(0.0, [0.0, 0.0, 0.0]), (np.inf, [1.0, 9.0, np.inf])]):
+        args = [x.copy(), y[k : k + 1].copy(), 2 + k]
+        Compiled(fn)(args, 1)
+        np.testing.assert_array_equal(args[1], [carried])
+        np.testing.assert_array_equal(args[0][: 2 + k], stored[: 2 + k])
 
 
 def test_the_object_exports_its_symbols_alone():

@@ -22,9 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_form import cuda_form
+from diffkern.ir.passes import run
 from diffkern.runtime.native.loader import load_object
+from diffkern.targets import target_named
 from diffkern.targets.cpu import object_code as target
 from diffkern.targets.cuda.kernel import emit_kernel
 from diffkern.targets.cuda.mathdx import Product
@@ -289,9 +291,9 @@ class HostCuda:
     def __init__(self, fn: Function, grid: int = 1, threads: int = 1, arch: str = "sm_90", **settings: Any) -> None:
         self.grid, self.threads = grid, threads
         symbol = f"cuda_on_host_{next(_serial)}"
-        t = target.machine()
-        fn = cuda_form(fn, checked="checking" in settings)
-        self.module = emit_kernel(fn, symbol, replace(t.isa, halves=True), Settings(**settings), arch=arch)
+        t, given = target.machine(), Settings(**settings)
+        fn = run(target_named(arch).lowering(replace(given, may_alias=False)), clone_function(fn))
+        self.module = emit_kernel(fn, symbol, replace(t.isa, halves=True), given, arch=arch)
         text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)
         addresses = load_object(code, [symbol, f"{symbol}.set", f"{symbol}.meet"])

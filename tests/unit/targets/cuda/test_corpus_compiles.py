@@ -15,7 +15,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import is_differentiable
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.options import Variant
 from diffkern.targets.cuda.cubin import resources
 
@@ -32,7 +32,7 @@ def programs(name: str) -> list[Function]:
     fn = lower(case)
     active = [i for i, p in enumerate(fn.params) if is_differentiable(p.type)]
     d = pipeline.differentiate(pipeline.prepare(fn), active, Variant(target="sm_90"), **case.options)
-    settle_updates(d.fn, d.buffers, d.conflicts)
+    finalize_updates(d.fn, d.buffers, d.conflicts)
     return [pipeline.optimise(clone_function(fn)), d.fn]
 
 

@@ -22,7 +22,7 @@ from diffkern.errors import AutodiffError
 from diffkern.frontend import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles import ranks as tile_ranks
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import together as tile_together
@@ -56,7 +56,7 @@ def agrees_with_the_cpu(vjp: Vjp, dim: Sequence[int], point: list[Any], rtol: fl
     def adjoint(fn: Function) -> OnHost:
         copy = clone_function(fn)
         count = len(vjp.adjoint.cotangents)
-        settle_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
+        finalize_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
         return OnHost(copy)
 
     blocks = vjp.running(OnHost, adjoint)
