@@ -121,7 +121,8 @@ _set_source(_elementwise)
 _language = _public_names()
 globals().update(_language)
 
-# What belongs to other frameworks is imported when it is first asked for: the module, and the name in it or "".
+# What belongs to other frameworks is imported when it is first asked for: the module, and the name in it or "". So are
+# the built-in functions, with the operation table that tells them.
 _LAZY = {
     "jax": ("diffkern.interop.jax", ""),
     "jax_callable": ("diffkern.interop.jax", "jax_callable"),
@@ -130,13 +131,24 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'diffkern' has no attribute {name!r}")
-    place, inside = _LAZY[name]
-    module = importlib.import_module(place)
-    value = getattr(module, inside) if inside else module
+    if name in _LAZY:
+        place, inside = _LAZY[name]
+        module = importlib.import_module(place)
+        value = getattr(module, inside) if inside else module
+    else:
+        known = importlib.import_module("diffkern.lang.intrinsics").INTRINSICS
+        if name == "__all__":
+            value = [*_names, *known]
+        elif name in known:
+            value = known[name]
+        else:
+            raise AttributeError(f"module 'diffkern' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})
 
 
 __all__ = [
@@ -239,4 +251,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-__all__ += [name for name in _language if name not in __all__ and name != "bool"]  # `import *` keeps Python's bool
+_names = [*__all__, *(name for name in _language if name not in __all__ and name != "bool")]
+del __all__  # `import *` asks `__getattr__` for it, which adds the built-in functions; it keeps Python's bool

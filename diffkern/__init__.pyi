@@ -187,6 +187,33 @@ class vec4u(_Vector): ...
 class vec2l(_Vector): ...
 class vec3l(_Vector): ...
 class vec4l(_Vector): ...
+E: float
+e: float
+INF: float
+inf: float
+NAN: float
+nan: float
+PI: float
+pi: float
+HALF_PI: float
+half_pi: float
+TAU: float
+tau: float
+PHI: float
+phi: float
+LOG2E: float
+log2e: float
+LOG10E: float
+log10e: float
+LN2: float
+ln2: float
+LN10: float
+ln10: float
+ANY: Any
+class array1d(array[_T]): ...
+class array2d(array[_T]): ...
+class array3d(array[_T]): ...
+class array4d(array[_T]): ...
 def add(a: Any, b: Any) -> Any:
     """add(a, b)
 
@@ -1009,33 +1036,6 @@ def tile_upper_solve_inplace(U: Any, z: Any) -> Any:
     Make the tile z the solution x of U x = z.
     """
 
-E: float
-e: float
-INF: float
-inf: float
-NAN: float
-nan: float
-PI: float
-pi: float
-HALF_PI: float
-half_pi: float
-TAU: float
-tau: float
-PHI: float
-phi: float
-LOG2E: float
-log2e: float
-LOG10E: float
-log10e: float
-LN2: float
-ln2: float
-LN10: float
-ln10: float
-ANY: Any
-class array1d(array[_T]): ...
-class array2d(array[_T]): ...
-class array3d(array[_T]): ...
-class array4d(array[_T]): ...
 __all__ = [
     "ANY",
     "AutodiffError",

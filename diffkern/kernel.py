@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from diffkern import platforms
 from diffkern.build.specialize import Specialization, load, load_entry
 from diffkern.callers import brief, shortened
 from diffkern.errors import KernelError, Loc, MisuseError, raise_all
@@ -33,8 +34,9 @@ from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import check_mode, config
 from diffkern.runtime.device import placed
 from diffkern.runtime.generation import AdjointKey, Generation
-from diffkern.runtime.launch import run
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.module_options import module_option
+from diffkern.runtime.packed import run
 from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 
@@ -318,10 +320,8 @@ class Kernel(ByPath):
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
             return load(specialization())
-        from diffkern.runtime.cuda.context import watch
-        from diffkern.runtime.cuda.program import executable
-
-        watch(self)
+        gpus = gpu()
+        gpus.watch(self)
         device = placed(alias)
         assert device is not None
 
@@ -330,7 +330,7 @@ class Kernel(ByPath):
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
+            return gpus.executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
@@ -380,11 +380,16 @@ class Kernel(ByPath):
         """
         from diffkern.pipeline import forward_source
 
-        return forward_source(self.func, self.argument_types(*types), self._printed(target), _flavour(target))
+        return forward_source(self.func, self.argument_types(*types), self._printed(target))
 
     def _printed(self, target: str) -> dict[str, Any]:
         """Return the options for source that is shown: for a GPU with the threads of a block."""
-        return {**self.options, "threads": self.block_dim} if target == "cuda" else dict(self.options)
+        family = next((f for f in platforms.FAMILIES if f.name == target), None)
+        if family is None:
+            known = " or ".join(repr(f.name) for f in platforms.FAMILIES)
+            raise MisuseError(f"source is printed for target {known}, not {target!r}")
+        options = {**self.options, "target": family.printed}
+        return {**options, "threads": self.block_dim} if family.platform.gpu else options
 
     @brief
     def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
@@ -402,7 +407,7 @@ class Kernel(ByPath):
         from diffkern.pipeline import adjoint_source
 
         known = self.argument_types(*types)
-        return adjoint_source(self.func, known, self._active(known, active), self._printed(target), _flavour(target))
+        return adjoint_source(self.func, known, self._active(known, active), self._printed(target))
 
     @brief
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
@@ -470,14 +475,6 @@ if sys.version_info < (3, 12):  # until then such a property has a lock for all 
 
 def _serves(program: Executable, block_dim: int) -> bool:
     return not program.manifest.block_dim_fixed or program.manifest.block_dim == block_dim
-
-
-def _flavour(target: str) -> Literal["cpu", "cuda"]:
-    if target == "cuda":
-        return "cuda"
-    if target != "cpu":
-        raise MisuseError(f"source is printed for target 'cpu' or 'cuda', not {target!r}")
-    return "cpu"
 
 
 def _type_of(value: Any, parameter: Parameter) -> Argument:

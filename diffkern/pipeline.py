@@ -16,29 +16,30 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from diffkern.ad.loops import StackBudget
 from diffkern.ad.report import describe
 from diffkern.ad.reverse import Adjoint, reverse
-from diffkern.analysis.blocks import check_adjoint, check_blocks, of_single_threads, with_blocks_of_one
-from diffkern.analysis.conflicts import analyse_conflicts, settle_blocks, use_atomics
+from diffkern.analysis.blocks import check_adjoint, check_blocks
+from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError, Loc, compiling
-from diffkern.frontend import lower
-from diffkern.ir import verify as verifier
+from diffkern.frontend.lowering import lower
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.nodes import Function, Value
+from diffkern.ir.passes import PLAIN, Context, Pass, run
 from diffkern.ir.printer import to_text
+from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
 from diffkern.ir.structs import Argument
-from diffkern.ir.types import Array, is_differentiable
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.ir.types import is_differentiable
+from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
 from diffkern.lower.tiles.serial import has_tiles
-from diffkern.lower.updates import settle_element_updates
-from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, GpuResources, Manifest
+from diffkern.lower.updates import finalize_element_updates
+from diffkern.manifest import DEFAULT_BLOCK_DIM, Conflict, Manifest
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import fold
@@ -46,30 +47,23 @@ from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
 from diffkern.opt.reference import values_by_reference
-from diffkern.opt.sink import sink_singular
+from diffkern.opt.sink import guard_singular, sink_singular
 from diffkern.opt.unroll import unroll
 from diffkern.opt.widen import widen
-from diffkern.printing.cuda import to_cuda_python
+from diffkern.platforms import NATIVE
 from diffkern.printing.python import to_python
 from diffkern.program import Program, adjoint_manifest, certain_facts, checks, forward_manifest
-from diffkern.targets import cpu, cuda
-from diffkern.targets.cuda.cubin import declared_local_bytes, resources
-from diffkern.targets.cuda.mathdx import Product
+from diffkern.targets import target_named
+from diffkern.targets.emit.checks import Checking
+from diffkern.targets.target import ProductLibrary, Settings, Target
+
+if TYPE_CHECKING:
+    from diffkern.targets.cuda.mathdx import Product
 
 Options = Mapping[str, Any]
 PyFunction = Callable[..., Any]
 P = ParamSpec("P")
 R = TypeVar("R")
-Flavour = Literal["cpu", "cuda"]
-"""How the readable source is spelled."""
-
-DEFAULT_STACK_BYTES = 32 * 1024
-CUDA_STACK_BYTES = 2 * 1024
-DEFAULT_TILE_STACK_BYTES = 2 * 1024 * 1024
-CUDA_TILE_STACK_BYTES = 16 * 1024
-"""For loops that carry tiles; on CUDA in the shared memory of a block."""
-PRINTED_ARCHITECTURE = "sm_90"
-"""The GPU for which source is printed where no architecture is named: it decides on how much memory a block has."""
 
 
 @dataclass(frozen=True)
@@ -110,59 +104,117 @@ def _checked(step: Callable[Concatenate[PyFunction, P], R]) -> Callable[Concaten
     return checked
 
 
-def lower_kernel(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Function:
+# -- pipelines ---------------------------------------------------------------------------------------------------------
+
+COMPARABLE = (
+    Pass("fold", WRITTEN, WRITTEN, fold),
+    Pass("cse", WRITTEN, WRITTEN, eliminate_common),
+    Pass("ranges", WRITTEN, WRITTEN, partial(clear_wraps, bounds=True)),
+    Pass("hoist", WRITTEN, WRITTEN, hoist_integers),
+    Pass("cse-loads", WRITTEN, WRITTEN, partial(eliminate_common, loads=True)),
+)
+"""What makes equal indices one value, of a copy by which it is found out whether threads share elements."""
+
+WRITTEN_TO_PRIMAL = (
+    Pass("barriers", WRITTEN, WRITTEN, check_blocks),
+    Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
+    Pass("threads", PRIMAL, PRIMAL, mark_threads),
+    Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
+)
+ONE_THREAD = (Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one),)
+"""For targets on which a block that works on tiles is one thread."""
+WIDEN = (Pass("widen", PRIMAL, PRIMAL, widen),)
+"""For gradient checks: every float becomes float64."""
+
+OPTIMISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+)
+
+NORMALISE = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
+    Pass("hoist", PRIMAL, PRIMAL, hoist_integers),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("promote", PRIMAL, PRIMAL, promote),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),  # last: sharing would undo it
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+
+NORMALISE_MAP = (
+    Pass("fold", PRIMAL, PRIMAL, fold),
+    Pass("unroll", PRIMAL, PRIMAL, unroll),
+    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
+    Pass("dce", PRIMAL, PRIMAL, eliminate),
+    Pass("sink", PRIMAL, NORMAL, sink_singular),
+    Pass("guard", NORMAL, NORMAL, guard_singular),
+    Pass("dce", NORMAL, NORMAL, eliminate),
+)
+"""For the function of a map of tiles."""
+
+CLEAN = (
+    Pass("fold", ADJOINT, ADJOINT, fold),
+    Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
+    Pass("dce", ADJOINT, ADJOINT, eliminate),
+)
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def lower_kernel(
+    pyfunc: PyFunction, types: Sequence[Argument], options: Options, context: Context | None = None
+) -> Function:
     """Typed IR of a kernel; with the option ``widen`` every float in it is float64 then (gradient checks)."""
-    threads = options.get("threads") or (options.get("block_dim") if _is_cuda(options) else None)
-    fn = lower(pyfunc, types, block_dim=threads or 1)
-    check_blocks(fn)
-    settle_element_updates(fn)
-    fn.threads = threads_of(fn)
-    if not _is_cuda(options):
-        with_blocks_of_one(fn)
-    if any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body)):
-        # The adjoint finds the winner by comparing a replayed value with the stored extremum.
-        fn.unfused = True
-    return _verified(widen(fn) if options.get("widen") else fn, options)
+    context = context or _context(options)
+    simt = _target(options).simt
+    threads = options.get("threads") or (options.get("block_dim") if simt else None)
+    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=threads or 1))
+    passes = WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD
+    return run(passes + WIDEN if options.get("widen") else passes, fn, context)
 
 
-def _verified(fn: Function, options: Options) -> Function:
-    """The function, which must be valid IR; whether it is is found out in debug mode and in tests."""
-    return verifier.verify(fn) if verifier.ALWAYS or options.get("mode") == "debug" else fn
+def _context(options: Options) -> Context:
+    return Context(verify=options.get("mode") == "debug")
 
 
-def optimise(fn: Function) -> Function:
-    """What both forward and adjoint go through before code generation."""
-    return eliminate(clear_wraps(eliminate_common(fold(fn))))
+def optimise(fn: Function, context: Context = PLAIN) -> Function:
+    """What a kernel goes through before code generation, in place."""
+    return run(OPTIMISE, fn, context)
 
 
-def prepare(fn: Function) -> Function:
-    """A normalised copy: short constant loops unrolled, index expressions shared, memory carried in values."""
-    fn = clone_function(fn)
-    unroll(fold(fn))
-    clear_wraps(eliminate_common(fn))
-    eliminate_common(hoist_integers(fn), loads=True)
-    eliminate(promote(fn))
-    eliminate(eliminate_common(fn, loads=True))
-    return eliminate(sink_singular(fn))  # last: sharing would undo it
+def prepare(fn: Function, context: Context = PLAIN) -> Function:
+    """A normalised copy of a kernel."""
+    return run(NORMALISE, clone_function(fn), context)
 
 
-def differentiate(fn: Function, active: Iterable[int], options: Options = MappingProxyType({})) -> Derivative:
+def differentiate(
+    fn: Function,
+    active: Iterable[int],
+    options: Options = MappingProxyType({}),
+    context: Context | None = None,
+) -> Derivative:
     """The adjoint of a prepared function with respect to its parameters ``active``."""
     if not options.get("enable_backward", True):
         raise AutodiffError(f"kernel {fn.name} was declared with enable_backward=False", loc=fn.loc)
-    default = CUDA_STACK_BYTES if _is_cuda(options) else DEFAULT_STACK_BYTES
-    tiles = CUDA_TILE_STACK_BYTES if _is_cuda(options) else DEFAULT_TILE_STACK_BYTES
-    own = options.get("stack_bytes")
-    budget = StackBudget(own or default, options.get("stack_slots"), own or tiles)
-    if _is_cuda(options):
-        budget = replace(budget, block_bytes=CUDA_TILE_STACK_BYTES, thread_bytes=budget.bytes)
+    context = context or _context(options)
+    target = _target(options)
+    budget = target.stack_budget(options.get("stack_bytes"), options.get("stack_slots"))
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(_verified(fn, options), chosen, budget)
-    _verified(adjoint.fn, options)
-    eliminate(eliminate_common(fold(adjoint.fn), loads=True))
-    check_adjoint(adjoint.fn, cuda=_is_cuda(options))
+    adjoint = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
+    context.done("reverse", ADJOINT, adjoint.fn)
+    run(CLEAN, adjoint.fn, context)
+    check_adjoint(adjoint.fn, target.shared_bytes)
     buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
-    return Derivative(adjoint, tuple(analyse_conflicts(adjoint.fn, buffers)))
+    conflicts = analyse_conflicts(adjoint.fn, buffers)
+    context.done("conflicts", PROGRAM, adjoint.fn)
+    return Derivative(adjoint, tuple(conflicts))
 
 
 @_checked
@@ -171,7 +223,7 @@ def build_forward(pyfunc: PyFunction, types: Sequence[Argument], symbol: str, op
     fn = forward_ir(pyfunc, types, options)
     certain = certain_facts(fn, debug=options.get("mode") == "debug")
     manifest = replace(forward_manifest(_passed(fn, options), types), **certain)
-    return _build(fn, fn.name, symbol, options, manifest, cpu.Checking.ALL)
+    return _build(fn, fn.name, symbol, options, manifest, Checking.ALL)
 
 
 @_checked
@@ -185,22 +237,17 @@ def build_adjoint(
 ) -> Program:
     """Compile a kernel's adjoint; with ``accumulate="atomic"`` buffers of class ``general`` are updated atomically."""
     primal = lower_kernel(pyfunc, types, options)
-    d = settle(differentiate(prepare(primal), active, options), accumulate, options)
+    context = _context(options)
+    d = settle(differentiate(prepare(primal, context), active, options, context), accumulate, options)
     _passed(d.fn, options)
     # Integer arithmetic may have moved out of branches, and the forward has been checked for it.
     manifest = adjoint_manifest(primal, d.adjoint, d.conflicts, types)
-    return _build(d.fn, primal.name, symbol, options, manifest, cpu.Checking.MEMORY)
+    return _build(d.fn, primal.name, symbol, options, manifest, Checking.MEMORY)
 
 
 def settle(d: Derivative, accumulate: Literal["plain", "atomic"], options: Options) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
-    if _is_cuda(options):
-        settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
-    elif accumulate == "atomic":
-        use_atomics(d.fn, d.buffers)
-    elif of_single_threads(d.fn):
-        return replace(d, conflicts=settle_blocks(d.fn, d.buffers, d.conflicts))
-    return d
+    return replace(d, conflicts=_target(options).settle(d.fn, d.buffers, d.conflicts, accumulate))
 
 
 def _passed(fn: Function, options: Options) -> Function:
@@ -219,11 +266,10 @@ def adjoint_ir(pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[
 
 
 @_checked
-def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options, flavour: Flavour = "cpu") -> str:
+def forward_source(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> str:
     """Readable Python form of a kernel: what one thread does, or a numba-cuda kernel."""
-    options = _printed(options, flavour)
-    fn = _verified(forward_ir(pyfunc, types, options), options)
-    return _spell(fn, options, _header(fn, types, "forward"))
+    fn = forward_ir(pyfunc, types, options)
+    return _target(options).source(fn, _header(fn, types, "forward"))
 
 
 @_checked
@@ -232,23 +278,10 @@ def adjoint_source(
     types: Sequence[Argument],
     active: frozenset[int],
     options: Options,
-    flavour: Flavour = "cpu",
 ) -> str:
     """Readable Python form of a kernel's adjoint."""
-    options = _printed(options, flavour)
     d = adjoint_ir(pyfunc, types, active, options)
-    return _spell(d.fn, options, _header(d.fn, types, "adjoint"))
-
-
-def _printed(options: Options, flavour: Flavour) -> Options:
-    """The options with the target whose program is printed: source and machine code come from one IR."""
-    return {"target": PRINTED_ARCHITECTURE, **options} if flavour == "cuda" else options
-
-
-def _spell(fn: Function, options: Options, header: list[str]) -> str:
-    if not _is_cuda(options):
-        return to_python(fn, header=header)
-    return to_cuda_python(fn, header=header, limit=cuda.shared_limit(options["target"]))
+    return _target(options).source(d.fn, _header(d.fn, types, "adjoint"))
 
 
 def _header(fn: Function, types: Sequence[Argument], direction: str) -> list[str]:
@@ -276,62 +309,46 @@ def ir_text(
 
 
 def _build(
-    fn: Function, kernel: str, symbol: str, options: Options, manifest: Manifest, debug_checks: cpu.Checking
+    fn: Function, kernel: str, symbol: str, options: Options, manifest: Manifest, debug_checks: Checking
 ) -> Program:
-    source = to_python(_verified(fn, options))
-    checking = debug_checks if options.get("mode") == "debug" else cpu.Checking.NONE
-    compiled: cpu.CompiledObject | cuda.CudaObject
-    files: dict[str, bytes] = {}
-    bounds = _launch_bounds(options)
-    usual = options.get("block_dim") or min(DEFAULT_BLOCK_DIM, bounds[0] if bounds else DEFAULT_BLOCK_DIM)
-    manifest = replace(manifest, launch_bounds=bounds, block_dim=usual)
+    source = to_python(fn)
+    settings = _settings(options, debug_checks if options.get("mode") == "debug" else Checking.NONE)
+    most = settings.launch_bounds[0] if settings.launch_bounds else DEFAULT_BLOCK_DIM
+    compiled = _target(options).compile(fn, symbol, settings)
+    manifest = replace(
+        manifest,
+        launch_bounds=settings.launch_bounds,
+        block_dim=compiled.block_dim or options.get("block_dim") or min(DEFAULT_BLOCK_DIM, most),
+        block_dim_fixed=compiled.block_dim is not None,
+        params=tuple(replace(p, align=align) for p, align in zip(manifest.params, compiled.alignments, strict=True)),
+        sites=compiled.sites,
+        gpu=compiled.gpu,
+        target=options.get("target", NATIVE),
+    )
     if has_tiles(fn):  # what is launched are threads, or blocks
         manifest = replace(manifest, blockwise=True) if threads_of(fn) else replace(manifest, tiled=True)
-    if _is_cuda(options):
-        compiled = _compile_cuda(fn, symbol, options, checking)
-        code = compiled.cubin
-        files["kernel.ptx"] = compiled.ptx.encode()
-        manifest = replace(manifest, **_on_gpu(fn, symbol, compiled, manifest))
-    else:
-        fast_math, target = bool(options.get("fast_math", False)), options.get("target", "native")
-        compiled = cpu.compile_function(fn, symbol, fast_math=fast_math, target_name=target, checking=checking)
-        code = compiled.object_code
-        if options.get("assembly"):
-            files["kernel.s"] = compiled.asm().encode()
-    if checking is not cpu.Checking.NONE:
+    if settings.checking is not Checking.NONE:
         manifest = replace(manifest, checks=checks(fn, kernel, compiled.check_sites, compiled.stamped))
-    return Program(code, compiled.symbols, source, replace(manifest, sites=compiled.sites), files)
+    files = {**compiled.files, "kernel.s": compiled.assembly().encode()} if options.get("assembly") else compiled.files
+    return Program(compiled.code, compiled.symbols, source, manifest, files)
 
 
-def _on_gpu(fn: Function, symbol: str, compiled: cuda.CudaObject, manifest: Manifest) -> dict[str, Any]:
-    """What a program for a GPU has in its manifest besides."""
-    taken = resources(compiled.cubin)[symbol]
-    return {
-        "target": compiled.arch,
-        "block_dim": compiled.block_dim or manifest.block_dim,
-        "block_dim_fixed": compiled.block_dim is not None,
-        "params": tuple(
-            replace(entry, align=cuda.alignment(p.type)) if isinstance(p.type, Array) else entry
-            for entry, p in zip(manifest.params, fn.params, strict=True)
-        ),
-        "gpu": GpuResources(
-            registers=taken.registers,
-            stack_bytes=taken.stack_bytes,
-            spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(compiled.ptx)),
-            shared_bytes=taken.shared_bytes + compiled.dynamic_shared_bytes,
-            dynamic_shared_bytes=compiled.dynamic_shared_bytes,
-            products=tuple(product.symbol for product in compiled.products),
-        ),
-    }
+def _target(options: Options) -> Target:
+    return target_named(options.get("target", NATIVE))
 
 
-def _is_cuda(options: Options) -> bool:
-    return str(options.get("target", "native")).startswith("sm_")
-
-
-def _launch_bounds(options: Options) -> tuple[int, int] | None:
-    bounds = options.get("launch_bounds")
-    return None if bounds is None else (bounds, 0) if isinstance(bounds, int) else (bounds[0], bounds[1])
+def _settings(options: Options, checking: Checking = Checking.NONE) -> Settings:
+    """What of the options a target's compiler must know."""
+    bounds, wish, obtain = (options.get(name) for name in ("launch_bounds", "mathdx_gemm", "obtain"))
+    return Settings(
+        fast_math=bool(options.get("fast_math", False)),
+        checking=checking,
+        may_alias=bool(options.get("may_alias", True)),
+        lineinfo=bool(options.get("lineinfo", False)),
+        launch_bounds=None if bounds is None else (bounds, 0) if isinstance(bounds, int) else (bounds[0], bounds[1]),
+        block_dim=options.get("block_dim"),
+        products=ProductLibrary(obtain, wish == "required") if wish and obtain else None,
+    )
 
 
 @_checked
@@ -339,31 +356,8 @@ def products_for_gpu(
     pyfunc: PyFunction, types: Sequence[Argument], active: frozenset[int] | None, options: Options
 ) -> tuple[Product, ...]:
     """The matrix products that a program for a GPU takes from a library, without compiling it or making them."""
-    library = _library(options)
-    if library is None:
-        return ()
     fn = forward_ir(pyfunc, types, options) if active is None else adjoint_ir(pyfunc, types, active, options).fn
-    return cuda.products_of(fn, options["target"], options["block_dim"], library)
-
-
-def _library(options: Options) -> cuda.ProductLibrary | None:
-    wish, obtain = options.get("mathdx_gemm"), options.get("obtain")
-    return cuda.ProductLibrary(obtain, wish == "required") if wish and obtain else None
-
-
-def _compile_cuda(fn: Function, symbol: str, options: Options, checking: cpu.Checking) -> cuda.CudaObject:
-    return cuda.compile_function(
-        fn,
-        symbol,
-        arch=options["target"],
-        fast_math=bool(options.get("fast_math", False)),
-        checking=checking,
-        lineinfo=bool(options.get("lineinfo", False)),
-        launch_bounds=_launch_bounds(options),
-        may_alias=bool(options.get("may_alias", True)),
-        block_dim=options.get("block_dim"),
-        products=_library(options),
-    )
+    return _target(options).products(fn, _settings(options))
 
 
 def update_of_all_threads(pyfunc: PyFunction, types: Sequence[Argument], options: Options) -> Loc | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from diffkern import abi
 from diffkern.ad.reverse import Adjoint
-from diffkern.analysis.blocks import of_single_threads
+from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import overwritten_whole
 from diffkern.analysis.extents import certain_extents, update_by_all
@@ -61,7 +61,7 @@ def forward_manifest(fn: Function, types: Sequence[Argument]) -> Manifest:
             for k, p in enumerate(fn.params)
         ),
         **_accessed(fn),
-        blockwise=of_single_threads(fn),
+        blockwise=is_simt(fn),
     )
 
 
@@ -84,7 +84,7 @@ def adjoint_manifest(
         ),
         **_accessed(primal),
         post=tuple(k for k in a.final if isinstance(a.fn.params[k].type, Array)),
-        blockwise=of_single_threads(a.fn),
+        blockwise=is_simt(a.fn),
     )
 
 

@@ -16,14 +16,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from support.simulated import kernel_argument
+from support.simulated import cuda_source, kernel_argument
 
 from diffkern import pipeline
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.opt.widen import widen
-from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.python import function_name
 from diffkern.targets.cuda import device_library
 from diffkern.testing.gradcheck import Vjp
@@ -85,7 +84,7 @@ class InTurns:
         self.types = tuple(p.type for p in fn.params)
         self.block_dim, self.blocks = block_dim, blocks
         self.random = random.Random(seed)
-        text = to_cuda_python(fn)
+        text = cuda_source(fn)
         text = re.sub(r"from [\w.]+ import (\([^)]*\)|[^\n]*)\n", "", text)
         text = text.replace("cuda.syncthreads()", "yield").replace("= block_sum(", "= yield from block_sum(")
         text = re.sub(r"(@cuda\.jit\ndef [^\n]*:\n)", r"\1    if False:\n        yield\n", text)  # without barriers too
@@ -129,7 +128,7 @@ def for_gpu(kernel: Kernel, options: Mapping[str, Any] | None = None) -> Vjp:
     given = {**kernel.options, **(options or {})}
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), given)
     vjp = Vjp(widen(fn), _nothing, options={**given, "target": "sm_90"})
-    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
+    finalize_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
     return vjp
 
 

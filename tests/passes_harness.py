@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.printer import to_text
@@ -24,7 +24,7 @@ Pass = Callable[[Function], Function]
 
 def lowered(function: Callable[..., Any], *types: Type) -> Function:
     """Verified IR of a Python function."""
-    fn = frontend.lower(function, types)
+    fn = lowering.lower(function, types)
     verify(fn)
     return fn
 
@@ -33,7 +33,7 @@ def after(fn: Function, *passes: Pass) -> Function:
     """A copy of a function after passes; valid after each."""
     fn = clone_function(fn)
     for p in passes:
-        p(fn)
+        assert p(fn) is fn
         verify(fn)
     return fn
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from diffkern import abi
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, scalar_of
-from diffkern.targets.cuda import alignment
+from diffkern.targets.cuda.kernel import alignment
 
 MOST = 4096
 _LINE = re.compile(r"^\s*(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s+([^;]*);")

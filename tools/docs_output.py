@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from diffkern.cli import command as cli
-from diffkern.lang import INTRINSICS
+from diffkern.lang.intrinsics import INTRINSICS
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "docs" / "generated"

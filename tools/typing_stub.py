@@ -17,7 +17,7 @@ from diffkern import lang
 from diffkern.ir.types import Kind, Mat
 from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.dtypes import CompositeType, DType
-from diffkern.lang.intrinsics import Intrinsic
+from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.ops.table import all_ops
 
 PACKAGE = Path(__file__).parents[1] / "diffkern"
@@ -84,7 +84,7 @@ _PARAMETER = re.compile(r"(\w+)(=[^,]+)?")
 
 def stub() -> str:
     """The text of the stub."""
-    names = lang.public_names()
+    names = {**lang.public_names(), **INTRINSICS}
     body = [*_imports(), _CLASSES]
     for name, value in names.items():
         body.extend(_declaration(name, value))

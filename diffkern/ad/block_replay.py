@@ -1,4 +1,4 @@
-"""The two ways in which the adjoint of a kernel whose threads work together executes primal ops again.
+"""The two ways in which the adjoint of a kernel whose threads work together replays primal ops.
 
 :class:`LiveReplay` executes a scope with its effects on shared memory and its barriers, and carries out of branches
 what the sweep needs of them. :class:`BlockReplay` executes ops of single threads in the sweep, without effects: it

@@ -1,4 +1,4 @@
-"""Shared memory and barriers in the adjoint: what is executed again, on which copy of a shared array.
+"""Shared memory and barriers in the adjoint: what is replayed, on which copy of a shared array.
 
 In: a normalised function whose threads work together. Out: a :class:`BlockPlan` of facts about it, and the
 :class:`BlockMemory` of its adjoint. The words used here:
@@ -71,13 +71,13 @@ class BlockPlan:
     shared
         Its shared arrays.
     kept
-        Ops under conditions whose results are carried out of the branches: a sweep does not execute them again.
+        Ops under conditions whose results are carried out of the branches: a sweep does not replay them.
     snapshots
         For a loop or branch of single threads the arrays of which the block takes a snapshot before.
     from_snapshot
         Loads in loops that read from the snapshot, with the loop or branch it is taken before.
     lost
-        Loads in loops whose value cannot be had again, with a store that is the reason.
+        Loads in loops whose value cannot be rematerialized, each with the store that clobbers it.
     """
 
     def __init__(self, fn: Function) -> None:
@@ -251,7 +251,7 @@ class LoopMemory:
         return sum(self.memory.size(a) for a in arrays)
 
     def limit(self, slots: int) -> None:
-        """Settle the number of slots."""
+        """Fix the number of slots."""
         for stack in self.stacks.values():
             made = self.memory.made[stack]
             made.attrs = {**made.attrs, "shape": (slots, *made.attrs["shape"][1:])}

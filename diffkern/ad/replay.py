@@ -1,6 +1,6 @@
 """Re-execution of the primal inside the adjoint, without its effects.
 
-The adjoint computes primal values again rather than storing them: every scope of the reverse sweep begins with a copy
+The adjoint recomputes primal values rather than storing them: every scope of the reverse sweep begins with a copy
 of the scope's primal ops, from which dead code elimination removes what the sweep does not use ("redundant execution",
 Schenck et al., SC 2022). The copy never writes the user's arrays; loads from arrays that the kernel overwrites read the
 saved entry contents or the final contents, as the dependence analysis allows; a value that can be had from neither

@@ -23,7 +23,7 @@ from diffkern.ad.replay import Replay, ReplayContext, plain_form, reading, used_
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
-from diffkern.analysis.blocks import has_barrier, of_single_threads
+from diffkern.analysis.blocks import has_barrier, is_simt
 from diffkern.analysis.dependence import Source, classify_loads
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError
@@ -39,6 +39,7 @@ from diffkern.opt.dce import eliminate
 from diffkern.opt.replays import merge_barriers, remove_dead_replays
 
 Env = dict[Value, Value]
+Normalise = Callable[[Function], Function]
 
 MAP_LEVEL = 1000
 """Loop stacks in the function of a map have levels of their own: those of the loops around it are alive meanwhile."""
@@ -67,26 +68,40 @@ class Adjoint:
     cotangents: tuple[int, ...]
 
 
-def reverse(fn: Function, active: Sequence[int], budget: StackBudget) -> Adjoint:
+def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Adjoint:
     """Differentiate a normalised function with respect to its parameters ``active``.
+
+    Parameters
+    ----------
+    fn : Function
+        The function, which is not changed.
+    active : sequence of int
+        Indices of parameters.
+    budget : StackBudget
+        How much memory its loops may take.
+    normalise_map : callable
+        Prepares the function of a map of tiles for differentiation, in place.
 
     Raises
     ------
     AutodiffError
         If the gradient cannot be proved right; with the source line and a remedy.
     """
-    return _Reverse(fn, sorted(active), budget).run()
+    return _Reverse(fn, sorted(active), budget, normalise_map).run()
 
 
 class _Reverse:
-    def __init__(self, fn: Function, active: list[int], budget: StackBudget, level: int = 0) -> None:
+    def __init__(
+        self, fn: Function, active: list[int], budget: StackBudget, normalise_map: Normalise, level: int = 0
+    ) -> None:
         self.fn = fn
+        self.normalise_map = normalise_map
         self.active_params = [fn.params[k] for k in active]
         self.cotangents = tuple(active)
         self.budget = budget.per_level(max(1, _loop_depth(fn.body)))
         self.level = level
         self.b = Builder()
-        self.memory = BlockMemory(self.b, BlockPlan(fn)) if of_single_threads(fn) else None
+        self.memory = BlockMemory(self.b, BlockPlan(fn)) if is_simt(fn) else None
         self.b.threads = threads_of(fn)
         self.guards = Guards(fn)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
@@ -115,7 +130,7 @@ class _Reverse:
         return list(self.memory.cotangents)
 
     def replay(self, env: Env) -> Replay:
-        """What executes ops of a thread again."""
+        """What replays the ops of a thread."""
         if self.memory is None:
             return Replay(self.b, env, self.context)
         return BlockReplay(self.b, env, self.context, self.memory)
@@ -178,7 +193,7 @@ class _Reverse:
         return Adjoint(out, saved, final, self.cotangents)
 
     def finish_memory(self, out: Function, memory: BlockMemory) -> None:
-        """Make the shared arrays, and leave out what is executed again for nothing."""
+        """Allocate the shared arrays of the adjoint and remove dead replays."""
         prologue = memory.prologue()
         remove_dead_replays(out.body, memory.tracked)
         eliminate(out)
@@ -271,7 +286,8 @@ class _Reverse:
             return
         operands = [env[v] for v in op.operands]
         guarded = self.guards.needed(op)
-        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want))
+        finite = self.guards.finite(op)
+        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want, finite))
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
                 if guarded:
@@ -412,7 +428,8 @@ class _Reverse:
 
     def tile_map(self, op: Op, env: Env, cts: Cotangents) -> None:
         def reverse_body(fn: Function, active: list[int]) -> Region:
-            return _Reverse(fn, active, self.budget, MAP_LEVEL).elements()
+            normal = self.normalise_map(fn)
+            return _Reverse(normal, active, self.budget, self.normalise_map, MAP_LEVEL).elements()
 
         reverse_map(self.b, op, env, cts, self.activity, reverse_body)
 
@@ -422,7 +439,7 @@ class _Reverse:
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not self.touches_cotangents(op):
             if has_barrier(op):
-                self.barrier()  # what stands before it and after it stays apart
+                self.barrier()  # what stands before it and after it stays ordered
             return
         built: list[tuple[Region, dict[Value, Value]]] = []
         for sub in op.regions:

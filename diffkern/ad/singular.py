@@ -5,21 +5,29 @@ its cotangent is. That is asked of operations whose partial derivatives are unbo
 the border of where it is, unless the operand that decides is bounded away from the singularity for all inputs: a
 literal, ``x * x + 1``, ``max(x, 0.1)`` and what is made of such. The test is a comparison and a selection beside a
 division. Operations marked ``guarded`` (:mod:`diffkern.opt.sink`) are guarded as well.
+
+The derivative of ``rsqrt`` and ``1 / y`` is guarded as well where it can overflow: it is a product of equal factors,
+which LLVM may multiply first where it adds to a sum.
 """
 
 from __future__ import annotations
 
 import functools
+import math
+import sys
 from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Scalar, Tile, is_differentiable
+from diffkern.ir.types import FLOAT64, Scalar, Tile, is_differentiable
 from diffkern.ops.table import lookup
+from diffkern.opt.fold import rounded
 
 __all__ = ["Guards", "kept_zero"]
 
 _DEPTH: Final = 8
+_LARGEST: Final = 2.0**100
+"""Derivatives of at most this are finite in every type, in whatever way their factors were rounded."""
 
 
 class Guards:
@@ -35,36 +43,55 @@ class Guards:
         singular = lookup(op.name).singular
         if singular is None or not singular.guarded:
             return False
-        if singular.operand is None:
-            return True
+        bound = self._bound(op)
+        if bound is not None or singular.operand is None:
+            return bound is None or bound > _LARGEST
         v = op.operands[singular.operand]
-        return not (self._positive(v, _DEPTH) or (singular.nonzero and self._is_literal(v)))
+        return not (self._least(v, _DEPTH) or (singular.nonzero and self._literal(v)))
 
-    def _is_literal(self, v: Value) -> bool:
+    def finite(self, op: Op) -> bool:
+        """Whether the op has one derivative, which is finite for all inputs."""
+        bound = self._bound(op)
+        return bound is not None and bound <= _LARGEST
+
+    def _bound(self, op: Op) -> float | None:
+        """What the derivative of ``rsqrt``, and of a quotient with a literal numerator, does not exceed; else None."""
+        if op.name not in ("div", "rsqrt"):
+            return None
+        numerator = self._literal(op.operands[0]) if op.name == "div" else 0.5
+        if numerator is None:
+            return None
+        y = self._least(op.operands[-1], _DEPTH)
+        return abs(numerator) / y / (y if op.name == "div" else math.sqrt(y)) if y else math.inf
+
+    def _literal(self, v: Value) -> float | None:
+        """The number that a literal is in its register; None for other values."""
         op = self._producers.get(v)
-        return op is not None and op.name == "const" and op.attrs["value"] != 0
+        if op is None or op.name != "const" or not isinstance(v.type, Scalar):
+            return None
+        return rounded(op.attrs["value"], v.type)
 
-    def _positive(self, v: Value, depth: int) -> bool:
-        """Whether a value is never below some positive number, in whatever way it was rounded."""
+    def _least(self, v: Value, depth: int) -> float:
+        """A positive number that a value is never below, in whatever way it was rounded; 0 if none is known."""
         op = self._producers.get(v)
         if op is None or depth == 0:
-            return False
-        positive = functools.partial(self._positive, depth=depth - 1)
+            return 0.0
+        least = functools.partial(self._least, depth=depth - 1)
         match op.name:
             case "const":
-                return bool(op.attrs["value"] > 0)
+                value = self._literal(v)
+                return value if value is not None and value >= _normal(v) else 0.0
             case "add":
                 a, b = op.operands
-                return positive(a) and self._not_negative(b, depth) or positive(b) and self._not_negative(a, depth)
+                return max(
+                    least(a) if self._not_negative(b, depth) else 0.0, least(b) if self._not_negative(a, depth) else 0.0
+                )
             case "max":
-                return self._above(op.operands[0], depth) or self._above(op.operands[1], depth)
+                return max(map(least, op.operands))
             case "sqrt":
-                return positive(op.operands[0])
+                return 0.99 * math.sqrt(least(op.operands[0]))
             case name:
-                return (lookup(name).least or 0) > 0
-
-    def _above(self, v: Value, depth: int) -> bool:
-        return self._positive(v, depth) and self._not_negative(v, depth)
+                return 0.99 * max(lookup(name).least or 0.0, 0.0)
 
     def _not_negative(self, v: Value, depth: int) -> bool:
         op = self._producers.get(v)
@@ -78,6 +105,11 @@ class Guards:
             tests = [self._not_negative(x, depth - 1) for x in op.operands]
             return any(tests) if op.name == "max" else all(tests)
         return is_differentiable(v.type) and lookup(op.name).least is not None
+
+
+def _normal(v: Value) -> float:
+    """The least number of a value's type that no target takes for zero."""
+    return sys.float_info.min if v.type == FLOAT64 else 2.0**-126
 
 
 def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value) -> Value:

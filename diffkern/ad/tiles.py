@@ -13,14 +13,10 @@ from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.rules.tile import total
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
-from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Tile
-from diffkern.ops.table import lookup
-from diffkern.opt.cse import eliminate_common
-from diffkern.opt.dce import eliminate, eliminate_region
-from diffkern.opt.fold import fold
-from diffkern.opt.sink import sink_singular
-from diffkern.opt.unroll import unroll
+from diffkern.ir.views import Part
+from diffkern.opt.dce import eliminate_region
 
 Env = dict[Value, Value]
 ReverseBody = Callable[[Function, list[int]], Region]
@@ -28,23 +24,12 @@ ReverseBody = Callable[[Function, list[int]], Region]
 
 
 def map_body(body: Region) -> Function:
-    """The function of a map as one of its own, prepared for differentiation.
-
-    Every operation whose derivative may be infinite is marked, so that an element with cotangent 0 gets exactly 0: its
-    branch of a later map may not have been taken.
-    """
+    """The function of a map as one of its own."""
     params = tuple(Value(p.type, p.name) for p in body.params)
     cloner = Cloner(Builder(), dict(zip(body.params, params, strict=True)))
     cloner.ops(body.ops)
     cloner.b.region.yields = cloner.values(body.yields)
-    fn = Function("map", params, cloner.b.region)
-    unroll(fold(fn))
-    eliminate(eliminate_common(fn))
-    sink_singular(fn)
-    for op in walk(fn.body):
-        if lookup(op.name).singular is not None:
-            op.attrs = {**op.attrs, "guarded": True}
-    return eliminate(fn)
+    return Function("map", params, cloner.b.region)
 
 
 def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, reverse_body: ReverseBody) -> None:
@@ -56,8 +41,7 @@ def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activit
     shape = op.attrs["shape"]
     given = [s if s is not None else b.zero(r.type) for s, r in zip(seeds, op.results, strict=True)]
     skip = len(shape) if op.attrs["indexed"] else 0
-    fn = map_body(op.attrs["body"])
-    body = reverse_body(fn, [skip + k for k, w in enumerate(want) if w])
+    body = reverse_body(map_body(op.attrs["body"]), [skip + k for k, w in enumerate(want) if w])
     used = eliminate_region(body)
     operands = [*(env[v] for v in op.operands), *given]
     kept = [k for k, p in enumerate(body.params[skip:]) if p in used]
@@ -85,8 +69,10 @@ def reverse_sort(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activi
 def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> None:
     """Add to one element of a tile's cotangent."""
     ct = cts.take(op.result)
-    threads = op.attrs.get("threads")
-    if ct is not None and activity.active(op.operands[0]) and threads is not None:
-        cts.add(op.operands[0], cts.b.one("tile_fill", ct, type=op.operands[0].type, threads=threads))
-    elif ct is not None and activity.active(op.operands[0]):
-        cts.add_at(op.operands[0], [env[v] for v in op.operands[1:]], ct)
+    tile, threads = Part(op).tile, op.attrs.get("threads")
+    if ct is None or not activity.active(tile):
+        return
+    if threads is not None:
+        cts.add(tile, cts.b.one("tile_fill", ct, type=tile.type, threads=threads))
+    else:
+        cts.add_at(tile, [env[v] for v in Part(op).index], ct)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 
-from diffkern.analysis.uniformity import tells_threads_apart, varying_values
+from diffkern.analysis.uniformity import is_per_thread, varying_values
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32
 from diffkern.ir.views import Slot, control
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
@@ -25,11 +24,10 @@ __all__ = [
     "check_blocks",
     "decided_for_all",
     "has_barrier",
-    "of_single_threads",
+    "is_simt",
     "shared_bytes",
     "stacks_of_blocks",
     "uniform_values",
-    "with_blocks_of_one",
 ]
 
 MAX_BLOCK_DIM = 1024
@@ -47,7 +45,7 @@ def has_barrier(op: Op) -> bool:
     return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
 
 
-def of_single_threads(fn: Function) -> bool:
+def is_simt(fn: Function) -> bool:
     """Whether the threads of a block work together, and one by one rather than on tiles."""
     families = {lookup(op.name).family for op in walk(fn.body)}
     return "block" in families and "tile" not in families
@@ -59,7 +57,7 @@ def shared_bytes(fn: Function) -> int:
     return sum((math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize + 15) // 16 * 16 for op in arrays)
 
 
-def check_blocks(fn: Function) -> None:
+def check_blocks(fn: Function) -> Function:
     """Check that barriers are reached by all threads of a block, and that shared arrays are made once.
 
     Raises
@@ -68,7 +66,7 @@ def check_blocks(fn: Function) -> None:
         With the line of the barrier or array.
     """
     if blockwise_op(fn) is None:
-        return
+        return fn
     _check_tiles(fn)
     if fn.tid_arity > 3:
         raise KernelTypeError(
@@ -90,27 +88,36 @@ def check_blocks(fn: Function) -> None:
             remedy="make them smaller",
         )
     _check_region(fn.body, uniform_values(fn), None)
+    return fn
 
 
-def check_adjoint(fn: Function, *, cuda: bool) -> None:
+def check_adjoint(fn: Function, limit: int | None) -> Function:
     """Check that the adjoint of such a kernel has barriers for all threads of a block, and room in shared memory.
+
+    Parameters
+    ----------
+    fn : Function
+        The adjoint.
+    limit : int or None
+        Bytes of shared memory that a block of the target has; None without a limit.
 
     Raises
     ------
     AutodiffError
         If it has not.
     """
-    if not of_single_threads(fn):
-        return
+    if not is_simt(fn):
+        return fn
     _check_region(fn.body, uniform_values(fn), None)
     size = shared_bytes(fn)
-    if cuda and size > SHARED_BYTES:
+    if limit is not None and size > limit:
         raise AutodiffError(
             f"the adjoint of kernel {fn.name.removesuffix('_adjoint')} needs {size} bytes of shared memory, for "
-            f"cotangents and for contents that it restores; a block has {SHARED_BYTES}",
+            f"cotangents and for contents that it restores; a block has {limit}",
             loc=fn.loc,
             remedy="make the shared arrays smaller, or overwrite them less often in one launch",
         )
+    return fn
 
 
 def _check_tiles(fn: Function) -> None:
@@ -126,28 +133,18 @@ def _check_tiles(fn: Function) -> None:
         )
 
 
-def with_blocks_of_one(fn: Function) -> Function:
-    """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
-    ops = list(walk(fn.body))
-    if any(lookup(op.name).family == "tile" for op in ops):
-        for op in ops:
-            if op.name == "block_dim":
-                op.name, op.attrs = "const", {"value": 1, "type": INT32}
-    return fn
-
-
-def _check_region(region: Region, uniform: set[Value], parting: Op | None) -> None:
+def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> None:
     for op in region.ops:
-        if op.name == "barrier" and parting is not None:
-            where = f" in line {parting.loc.line}" if parting.loc is not None else ""
-            what = "the condition" if parting.name == "if" else "the loop"
+        if op.name == "barrier" and divergent is not None:
+            where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
+            what = "the condition" if divergent.name == "if" else "the loop"
             raise KernelTypeError(
                 f"some threads of a block may miss this barrier: {what}{where} depends on the thread",
                 loc=op.loc,
                 remedy="let all threads reach it, and put what only some of them do under the condition",
             )
         for sub in op.regions:
-            _check_region(sub, uniform, parting or (None if decided_for_all(op, uniform) else op))
+            _check_region(sub, uniform, divergent or (None if decided_for_all(op, uniform) else op))
 
 
 def decided_for_all(op: Op, uniform: set[Value]) -> bool:
@@ -159,7 +156,7 @@ def uniform_values(fn: Function) -> set[Value]:
     """Values that are the same for all threads of a block (greatest fixpoint)."""
 
     def differs(op: Op) -> bool:
-        return tells_threads_apart(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+        return is_per_thread(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
 
     return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
 

@@ -46,14 +46,14 @@ def use_atomics(fn: Function, buffers: Sequence[Value]) -> None:
             op.attrs = {**op.attrs, "mode": "atomic"}
 
 
-def settle_blocks(fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
-    """Make accumulations atomic, in place, where blocks of threads that work together on the CPU may meet.
+def finalize_blocks(fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
+    """Make accumulations atomic, in place, where blocks of threads that work together on the CPU may race.
 
     A launch of whole blocks is not cut into chunks of two colours, and not into groups with copies.
     """
-    meeting = [b for b, c in zip(buffers, conflicts, strict=True) if c.kind in ("bounded", "general")]
-    use_atomics(fn, meeting)
-    return tuple(c if b not in meeting else Conflict("none") for b, c in zip(buffers, conflicts, strict=True))
+    racing = [b for b, c in zip(buffers, conflicts, strict=True) if c.kind in ("bounded", "general")]
+    use_atomics(fn, racing)
+    return tuple(c if b not in racing else Conflict("none") for b, c in zip(buffers, conflicts, strict=True))
 
 
 def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
@@ -66,7 +66,7 @@ def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
     if not any(op.name == "accumulate" for op in left):
         return Conflict("reduce" if len(left) < len(sites) else "none", private=private)
     reach: list[list[int]] = [[0, 0] for _ in range(arity)]
-    meets = False
+    overlap = False
     for k, a in enumerate(left):
         for b in left[k:]:
             if a.name != "accumulate" and (b.name != "accumulate" or Access(a).index == Access(b).index):
@@ -78,10 +78,10 @@ def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
                 continue
             if not relation.pins(arity):
                 return Conflict("general", private=private)
-            meets = True
+            overlap = True
             for axis, (low, high) in relation.axes.items():
                 reach[axis][0] = min(reach[axis][0], low, -high)
                 reach[axis][1] = max(reach[axis][1], high, -low)
-    if meets:
+    if overlap:
         return Conflict("bounded", tuple((lo, hi) for lo, hi in reach), private)
     return Conflict("none", private=private)

@@ -2,7 +2,7 @@
 
 In: a function after promotion. Out: for each load from an array that the function writes, a :class:`Source`. A load
 sees the *entry* content if no store of the same thread may come before it to the same element, and the *final* content
-if none may come after it. Everything else is *unknown*: the adjoint cannot know the value again without re-executing
+if none may come after it. Everything else is *unknown*: the adjoint cannot rematerialize the value without re-executing
 the stores, which it never does. Loads that another thread may overwrite in the same launch are *racing*.
 
 The test is the classical dependence test: along each axis the two index expressions are compared as affine forms in
@@ -24,7 +24,7 @@ from diffkern.ir.views import Access, For
 
 
 class Source(enum.Enum):
-    """Where the value of a load from a written array can be had again."""
+    """Which version of a written array a replayed load may read."""
 
     ENTRY = "entry"
     FINAL = "final"

@@ -1,13 +1,13 @@
 """Which accumulations into memory that a block shares may be plain additions on a GPU.
 
 In: an adjoint whose threads work together, with plain accumulations into shared arrays of cotangents. Out: the same,
-and each accumulation in which two threads may meet is atomic. Two accumulations can meet only in one *phase*, between
+and each accumulation in which two threads may race is atomic. Two accumulations can race only in one *phase*, between
 two barriers, and only if both threads read the element in the primal's phase. So one is plain if
 
 - the thread also stores to that element, in the same phase: the element is the thread's own then, as the phases of the
   primal have no races; or
 - its index tells the threads apart, from itself and from every other accumulation that may happen in the same phase; or
-  only one thread comes there, as to the others that it may meet.
+  only one thread comes there, as to the others that it may race with.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, If, loop
 
-__all__ = ["meeting_in_blocks", "settle_shared_updates"]
+__all__ = ["finalize_shared_updates", "races_in_blocks"]
 
 
-def settle_shared_updates(fn: Function) -> None:
-    """Make accumulations into shared arrays atomic where threads may meet, in place."""
+def finalize_shared_updates(fn: Function) -> None:
+    """Make accumulations into shared arrays atomic where threads may race, in place."""
     sites: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
         if op.name == "accumulate" and is_shared(Access(op).array.type):
             sites.setdefault(Access(op).array, []).append(op)
     if not sites:
         return
-    for op in meeting_in_blocks(fn, list(sites.values())):
+    for op in races_in_blocks(fn, list(sites.values())):
         op.attrs = {**op.attrs, "mode": "atomic"}
 
 
-def meeting_in_blocks(fn: Function, sites: Sequence[Sequence[Op]]) -> set[Op]:
-    """Of accesses to each of some shared arrays those in which two threads of a block may meet between two barriers."""
+def races_in_blocks(fn: Function, sites: Sequence[Sequence[Op]]) -> set[Op]:
+    """Of accesses to each of some shared arrays those in which two threads of a block may race between two barriers."""
     if not sites:
         return set()
     phases = _Phases(fn.body)
     uniform = uniform_values(fn)
     here = _BlockForms(fn, uniform)
     anywhere = _BlockForms(fn, {v for v in uniform if v not in phases.in_loops})
-    meeting: set[Op] = set()
+    racing: set[Op] = set()
     for ops in sites:
         left = [op for op in ops if not phases.owned(op)]
         for k, a in enumerate(left):
             for b in left[k:]:
                 forms = here if phases.at_once(a, b) else anywhere
                 alone = phases.at_once(a, b) and phases.guards(a, here) & phases.guards(b, here)
-                if phases.together(a, b) and not alone and not _apart(forms, a, b):
-                    meeting |= {a, b}
-    return meeting
+                if phases.together(a, b) and not alone and not _race_free(forms, a, b):
+                    racing |= {a, b}
+    return racing
 
 
 class _BlockForms(AffineForms):
@@ -82,7 +82,7 @@ class _BlockForms(AffineForms):
         return tid_term(0) in form.terms and all(t == tid_term(0) or self.invariant(t) for t in form.terms)
 
 
-def _apart(forms: _BlockForms, a: Op, b: Op) -> bool:
+def _race_free(forms: _BlockForms, a: Op, b: Op) -> bool:
     """Whether no two threads can name the same element."""
     relation = relate(forms, a, b)
     if isinstance(relation, Never) or relation.axes.get(0) == (0, 0):

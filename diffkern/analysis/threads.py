@@ -31,7 +31,7 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Meeting threads differ by at least and at most this much on each named axis of the thread index."""
+    """Bounds of the difference of two threads that come to one element, on each named axis of the thread index."""
 
     axes: Mapping[int, Interval]
 
@@ -40,7 +40,7 @@ class Distance:
         return arity > 0 and all(axis in self.axes for axis in range(arity))
 
     def same_thread(self, arity: int) -> bool:
-        """Whether only a thread and itself can meet."""
+        """Whether only a thread and itself come to one element."""
         return self.pins(arity) and all(self.axes[axis] == (0, 0) for axis in range(arity))
 
 

@@ -7,7 +7,7 @@ the same numbers.
 
 from __future__ import annotations
 
-from diffkern.analysis.uniformity import tells_threads_apart, varying_values
+from diffkern.analysis.uniformity import is_per_thread, varying_values
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
@@ -32,28 +32,28 @@ def threads_of(fn: Function) -> int:
 
 
 def check_threads(fn: Function) -> None:
-    """Check that threads are at one where they work on tiles.
+    """Check that operations on tiles are convergent within a block.
 
     Raises
     ------
     KernelTypeError
-        With the line where they are not.
+        With the line of one that is not.
     """
     _region(fn.body, _varying(fn), None)
 
 
-def _region(region: Region, varying: set[Value], parting: Op | None) -> None:
+def _region(region: Region, varying: set[Value], divergent: Op | None) -> None:
     for op in region.ops:
         if lookup(op.name).family == "tile":
-            _check(op, varying, parting)
+            _check(op, varying, divergent)
         for sub in op.regions:
-            _region(sub, varying, parting or (None if varying.isdisjoint(control(op).deciding) else op))
+            _region(sub, varying, divergent or (None if varying.isdisjoint(control(op).deciding) else op))
 
 
-def _check(op: Op, varying: set[Value], parting: Op | None) -> None:
-    if parting is not None:
-        where = f" in line {parting.loc.line}" if parting.loc is not None else ""
-        what = "the condition" if parting.name == "if" else "the loop"
+def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
+    if divergent is not None:
+        where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
+        what = "the condition" if divergent.name == "if" else "the loop"
         raise KernelTypeError(
             f"some threads of a block may miss this work on a tile: {what}{where} depends on the thread",
             loc=op.loc,
@@ -72,7 +72,7 @@ def _varying(fn: Function) -> set[Value]:
     """Numbers that may differ between the threads of a block (least fixpoint)."""
 
     def differs(op: Op) -> bool:
-        own = tells_threads_apart(op) or lookup(op.name).effect is Effect.ATOMIC
+        own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
         return own or (op.name in ("tile_extract", "tile_reduce") and not _OF_THREADS.isdisjoint(op.attrs))
 
     return varying_values(fn, differs, counts=lambda t: not isinstance(t, Tile))

@@ -17,10 +17,10 @@ from diffkern.ir.views import If, Loop, Slot, While, loop
 from diffkern.ops.row import Effect, Uniformity
 from diffkern.ops.table import lookup
 
-__all__ = ["is_pure", "launch_values", "recomputable", "tells_threads_apart", "varying_values"]
+__all__ = ["is_per_thread", "is_pure", "launch_values", "recomputable", "varying_values"]
 
 
-def tells_threads_apart(op: Op) -> bool:
+def is_per_thread(op: Op) -> bool:
     """Whether the results of an op differ between the threads of a block whatever its operands are."""
     return lookup(op.name).uniformity is Uniformity.THREAD
 

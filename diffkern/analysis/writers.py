@@ -21,9 +21,9 @@ def one_writer_each(fn: Function) -> frozenset[Value]:
     for op in walk(fn.body):
         if op.name == "store":
             stores.setdefault(Access(op).array, []).append(op)
-    return frozenset(array for array, ops in stores.items() if _apart(forms, ops, fn.tid_arity))
+    return frozenset(array for array, ops in stores.items() if _one_writer(forms, ops, fn.tid_arity))
 
 
-def _apart(forms: AffineForms, stores: list[Op], arity: int) -> bool:
+def _one_writer(forms: AffineForms, stores: list[Op], arity: int) -> bool:
     relations = (relate(forms, a, b) for k, a in enumerate(stores) for b in stores[k:])
     return all(isinstance(r, Never) or r.same_thread(arity) for r in relations)

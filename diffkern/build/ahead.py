@@ -35,11 +35,11 @@ from diffkern.build.specialize import (
     load,
 )
 from diffkern.cache.store import Store
-from diffkern.cache.targets import HOST, NAMED, NATIVE, is_gpu
 from diffkern.errors import CompileError, KernelError, MisuseError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.platforms import HOST, NAMED, NATIVE, platform_named
 from diffkern.runtime.native.pool import processors
 
 __all__ = [
@@ -188,11 +188,12 @@ def _compile_one(
     known = kernel.argument_types(*types)
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
     wish = kernel.enable_mathdx_gemm if library is None else library
-    own = {"may_alias": False, **options} if is_gpu(target) else {**options, "may_alias": True}
+    gpu = platform_named(target).gpu
+    own = {"may_alias": False, **options} if gpu else {**options, "may_alias": True}
 
     def made(chosen: frozenset[int] | None) -> Compiled:
         specialization = Specialization(kernel.func, known, kernel.options, chosen).with_options(**own)
-        return compile_for(specialization.for_block(threads, wish) if is_gpu(target) else specialization, target)
+        return compile_for(specialization.for_block(threads, wish) if gpu else specialization, target)
 
     if not adjoint:
         return made(None)
@@ -298,12 +299,13 @@ def is_annotated(kernel: Kernel) -> bool:
 def target_named(name: str) -> str:
     if name in (_CPU, NATIVE):
         return HOST
-    if name not in NAMED and not is_gpu(name):
+    try:
+        return platform_named(name).name
+    except KeyError:
         raise CompileError(
             f"there is no target {name!r}",
             remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_120",
-        )
-    return name
+        ) from None
 
 
 # -- doing it ----------------------------------------------------------------------------------------------------------
@@ -329,7 +331,7 @@ def _make_products(work: Sequence[Work], processes: int | None, progress: bool |
     """Make the matrix products of tiles that the programs want, all together, which keeps the processors busy."""
     wanted: list[Any] = []
     for one in work:
-        if is_gpu(one.target):
+        if platform_named(one.target).gpu:
             with contextlib.suppress(KernelError):  # told when the program is made
                 wanted += one.specialization.products(one.target)
     if wanted:
@@ -342,10 +344,10 @@ def _make_products(work: Sequence[Work], processes: int | None, progress: bool |
 def _warm_up(targets: Iterable[str]) -> None:
     """Load the compilers before forking, so that it is done once."""
     import diffkern.pipeline  # noqa: F401
-    from diffkern.targets.cuda import toolchain
+    from diffkern.targets import target_named as compiler_for
 
-    for target in filter(is_gpu, targets):
-        toolchain.warm_up(target)
+    for target in targets:
+        compiler_for(target).warm_up()
 
 
 def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> None:

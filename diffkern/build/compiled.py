@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.manifest import Entry
-from diffkern.cache.targets import NATIVE, is_gpu
+from diffkern.platforms import NATIVE, platform_named
 
 if TYPE_CHECKING:
     from diffkern.targets.cuda.sass import Code
@@ -210,5 +210,5 @@ def compile_for(specialization: Specialization, target: str) -> Compiled:
     started = time.perf_counter()
     entry = load_entry(specialization, target)
     seconds = time.perf_counter() - started
-    made = CompiledForGPU if is_gpu(target) else CompiledForCPU
+    made = CompiledForGPU if platform_named(target).gpu else CompiledForCPU
     return made(specialization, target, entry, seconds)

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from diffkern.build.specialize import current_store
-from diffkern.cache.environment import MATHDX, distribution_versions
+from diffkern.cache.environment import distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.platforms import MATHDX
 from diffkern.runtime.native.pool import processors
 from diffkern.targets.cuda.mathdx import Product, explain
 

@@ -19,12 +19,12 @@ from diffkern.build.specialize import Specialization, add_directory, runnable_ta
 from diffkern.cache.environment import compiler_digest
 from diffkern.cache.maintenance import Artifact, artifacts, publish
 from diffkern.cache.store import Store, absolute
-from diffkern.cache.targets import is_gpu
 from diffkern.callers import warn
 from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.platforms import platform_named
 
 __all__ = ["Library", "Programs", "compile_ahead", "load_directory"]
 
@@ -107,10 +107,11 @@ def compile_ahead(
         found = specializations(kernel, types, adjoint, names.get(kernel))
         wanted += found
         for s, target in product(found, chosen):
-            s = s.for_block(block_dim or kernel.block_dim, kernel.enable_mathdx_gemm) if is_gpu(target) else s
+            if platform_named(target).gpu:
+                s = s.for_block(block_dim or kernel.block_dim, kernel.enable_mathdx_gemm)
             pairs += [(variant, target) for variant in _variants(s, target, programs)]
     if programs != "least":
-        pairs += [(one, target) for target in filter(is_gpu, chosen) for one in _moving(wanted)]
+        pairs += [(one, target) for target in chosen if platform_named(target).gpu for one in _moving(wanted)]
     work = [_shipped(variant, target, store) for variant, target in pairs]
     make(work, processes, progress)
     for one in work:
@@ -121,10 +122,9 @@ def compile_ahead(
 
 def _variants(wanted: Specialization, target: str, programs: Programs) -> list[Specialization]:
     """Return the programs for a target that launches may run in the place of one, the usual one first."""
-    usual = wanted.for_arrays_apart() if is_gpu(target) else wanted
+    found = [wanted.for_arrays_apart(), wanted] if platform_named(target).gpu else [wanted]
     if programs == "least":
-        return [usual]
-    found = [usual, wanted] if is_gpu(target) else [usual]
+        return found[:1]
     return found if wanted.active is None else [*found, *(one.with_atomics() for one in found)]
 
 
@@ -181,7 +181,7 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
         raise FileNotFoundError(f"there is no directory {place}")
     found = [a for a in artifacts(place) if "types" in a.ingredients]
     usable = [target for target in runnable_targets() if any(a.target == target for a in found)]
-    usable += sorted({a.target for a in found if is_gpu(a.target)}, key=lambda name: int(name[3:]))
+    usable += sorted({a.target for a in found if _is_for_gpus(a)}, key=lambda name: (len(name), name))
     if not usable:
         has = ", ".join(sorted({a.target for a in found})) or "nothing"
         raise CompileError(
@@ -202,6 +202,13 @@ def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -
         if not any(name in names for names in found.values()):
             raise KernelError(f"no kernel has a parameter {name!r}", remedy="name parameters of the kernels")
     return found
+
+
+def _is_for_gpus(artifact: Artifact) -> bool:
+    try:
+        return platform_named(artifact.target).gpu
+    except KeyError:  # of another version of diffkern, which has more targets
+        return False
 
 
 def _warn_of_other_versions(place: Path, found: Sequence[Artifact]) -> None:

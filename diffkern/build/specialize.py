@@ -20,15 +20,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from diffkern.cache.environment import MATHDX, compiler_digest, distribution_versions, has_mathdx
+from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts, remove
-from diffkern.cache.manifest import CUBIN_FILE, OBJECT_FILE, Entry
+from diffkern.cache.manifest import Entry
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
-from diffkern.cache.targets import HOST, NATIVE, gpu_candidates, is_gpu, native_fields, runnable, shipped_fields
 from diffkern.callers import warn
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
+from diffkern.platforms import HOST, NATIVE, native_fields, platform_named, runnable
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
 from diffkern.runtime.native import assemble
@@ -54,17 +54,6 @@ __all__ = [
     "load_stored",
     "runnable_targets",
 ]
-
-# Both choose what code comes out: numba is named in the cache's key although it is not imported here.
-_COMPILERS = ("llvmlite", "numba")
-
-# With these numba compiles for another processor than the one at hand.
-_NUMBA_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
-
-# What chooses the code of a program for a GPU: LLVM, NVIDIA's mathematical library, its linker, and what makes matrix
-# products.
-_CUDA_COMPILERS = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
-_CUDA_SETTINGS = ("DIFFKERN_NVRTC",)
 
 # A program that nothing can run any more leaves memory, with its machine code.
 _loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
@@ -112,7 +101,7 @@ class Specialization:
             del own["may_alias"]  # as if nothing had been said: one program has one key
         return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
 
-    def for_block(self, threads: int, library: bool | None, target: str = "") -> Specialization:
+    def for_block(self, threads: int, library: bool | None, target: str = NATIVE) -> Specialization:
         """Return the program for blocks of so many threads, if it depends on that; else itself.
 
         It does where a library may make matrix products for it, and where it makes tiles of what threads hold.
@@ -189,7 +178,7 @@ class Specialization:
 
     def title_for(self, target: str) -> str:
         """What it is, with what tells it from the other programs of the kernel for the target."""
-        more = [", arrays may overlap"] if is_gpu(target) and self.options.get("may_alias", True) else []
+        more = [", arrays may overlap"] if platform_named(target).gpu and self.options.get("may_alias", True) else []
         more += [", with atomics"] if self.accumulate == "atomic" else []
         return self.title + "".join(more)
 
@@ -305,7 +294,7 @@ def build_entry(
     ingredients = _readable([*fields, *_target_fields(target, shipped)])
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
-    name = CUBIN_FILE if is_gpu(target) else OBJECT_FILE
+    name = platform_named(target).object_name
     return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, program.files)
 
 
@@ -316,7 +305,7 @@ def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool
 
 def _symbol(specialization: Specialization, name: str, target: str) -> str:
     """The function's name. On a GPU it says which kernel it is, because profilers show it."""
-    if not is_gpu(target):
+    if not platform_named(target).gpu:
         return f"dk_{name[:32]}"
     readable = re.sub("[^0-9A-Za-z_]", "_", specialization.pyfunc.__name__)
     return f"{readable}_{'forward' if specialization.active is None else 'adjoint'}_{name[:16]}"
@@ -377,11 +366,12 @@ def add_directory(directory: Path) -> None:
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
     """Return the best artifact that a shipped directory has for a GPU architecture."""
-    if not _directories or not is_gpu(target):
+    candidates = platform_named(target).runs() if _directories else []
+    if not candidates:
         return None
     # First what was copied from a cache of the same compilers.
     names = [artifact_key(fields, target)]
-    names += [artifact_key(fields, candidate, shipped=True) for candidate in gpu_candidates(target)]
+    names += [artifact_key(fields, candidate, shipped=True) for candidate in candidates]
     found = (store.get(name) for name in names for store in _directories)
     return next((entry for entry in found if entry is not None), None)
 
@@ -391,7 +381,7 @@ def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
     if not _directories:
         return None
     for target in runnable_targets():
-        name = artifact_key(fields, target)
+        name = artifact_key(fields, target, shipped=True)
         for store in _directories:
             executable = _from_cache(store.get(name))
             if executable is not None:
@@ -430,16 +420,13 @@ def runnable_targets() -> tuple[str, ...]:
 
 @functools.cache
 def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]]:
-    # Shipped artifacts are for machines that may have other compilers, or none.
-    if target == HOST:
-        return native_fields(_host_cpu())
-    if is_gpu(target) and not shipped:
-        versions = [*distribution_versions(_CUDA_COMPILERS), *_settings(_CUDA_SETTINGS)]
-        return [("target", target.encode()), *((compiler, version.encode()) for compiler, version in versions)]
-    if target != NATIVE:
-        return shipped_fields(target)
-    more = [*distribution_versions(_COMPILERS), *_settings(_NUMBA_SETTINGS)]
-    return native_fields(_host_cpu()) + [(name, value.encode()) for name, value in more]
+    platform = platform_named(target)
+    fields = platform.fields(_host_cpu, shipped=shipped)
+    if platform.by_compilers_here(shipped=shipped):
+        family = platform.family
+        versions = [*distribution_versions(family.compilers), *_settings(family.settings)]
+        fields += [(name, value.encode()) for name, value in versions]
+    return fields
 
 
 def _settings(names: Iterable[str]) -> list[tuple[str, str]]:

@@ -14,16 +14,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["MATHDX", "compiler_digest", "distribution_versions", "has_mathdx"]
+from diffkern.platforms import MATHDX
 
-MATHDX = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
-"""The library that makes matrix products of tiles, and the compiler that it uses."""
+__all__ = ["compiler_digest", "distribution_versions", "has_mathdx"]
 
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
     "abi.py",
     "manifest.py",
     "pipeline.py",
+    "platforms.py",
     "program.py",
     "ad",
     "analysis",

@@ -15,14 +15,13 @@ from typing import Any
 
 from diffkern.cache.key import digest
 from diffkern.manifest import Manifest, from_json, to_json
+from diffkern.platforms import FAMILIES, Processor
 
-__all__ = ["CUBIN_FILE", "FORMAT", "OBJECT_FILE", "Entry", "InvalidEntryError", "decode", "encode", "parse"]
+__all__ = ["FORMAT", "Entry", "InvalidEntryError", "decode", "encode", "parse"]
 
 FORMAT = 4
-OBJECT_FILE = "kernel.o"
-CUBIN_FILE = "kernel.cubin"
 SOURCE_FILE = "source.py"
-_OBJECTS = (OBJECT_FILE, CUBIN_FILE)
+_OBJECTS = frozenset(family.platform.object_name for family in FAMILIES)
 _MORE = ("kernel.ptx", "kernel.ltoir")
 _BEFORE_DIGEST = b',\n "digest": "'
 _AFTER_DIGEST = b'"\n}\n'
@@ -61,7 +60,7 @@ class Entry:
     source: str = ""
     program: Manifest | None = None
     ingredients: Mapping[str, str] = field(default_factory=dict)
-    object_name: str = OBJECT_FILE
+    object_name: str = Processor.object_name
     more: Mapping[str, bytes] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 

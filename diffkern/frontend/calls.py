@@ -15,7 +15,8 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.lang import CompositeType, Func, definition_of, lowering_key, resolve_dtype
+from diffkern.lang import CompositeType, Func, definition_of, resolve_dtype
+from diffkern.lang.intrinsics import lowering_key
 
 __all__ = ["lower_call", "tid_call"]
 

@@ -23,7 +23,8 @@ import numpy as np
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
-from diffkern.lang import CompositeValue, Constant, Func, definition_of, lowering_key, resolve_dtype
+from diffkern.lang import CompositeValue, Constant, Func, definition_of, resolve_dtype
+from diffkern.lang.intrinsics import lowering_key
 
 __all__ = [
     "ENCODING_VERSION",

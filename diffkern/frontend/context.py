@@ -19,7 +19,7 @@ from diffkern.frontend.source import Source
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Update, Value
-from diffkern.lang import lowering_key
+from diffkern.lang.intrinsics import lowering_key
 
 __all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]
 

@@ -8,22 +8,17 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Term
+from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.ops.table import all_ops
 
 __all__ = ["INTEGER_ROUNDING", "fold"]
 
 
-_OF_ANY_NUMBER: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "sign": lambda x: type(x)(-1 if x < 0 else 1),
-    "step": lambda x: type(x)(1 if x < 0 else 0),
-    "nonzero": lambda x: type(x)(x != 0),
-}
+_OF_ANY_NUMBER: Final = frozenset({"sign", "step", "nonzero"})
 """Functions whose result has the type of the argument."""
 
 INTEGER_ROUNDING: Final[Mapping[str, Callable[[float], int]]] = {
@@ -40,13 +35,11 @@ def fold(cx: Context, name: str, terms: Sequence[Term], node: ast.AST) -> Const 
     if len(numbers) != len(terms):
         return None
     try:
-        built_in = all_ops()[name].built_in if name in all_ops() else None
-        if built_in is not None and built_in.of_floats and built_in.host is not None:
-            return Const(built_in.host(*map(float, numbers)))
-        if name == "frac":
-            return Const(numbers[0] - float(np.trunc(numbers[0])))
+        row = all_ops().get(name)
+        if name == "frac" or (row is not None and row.built_in is not None and row.built_in.of_floats):
+            return Const(INTRINSICS[name](*map(float, numbers)))
         if name in _OF_ANY_NUMBER:
-            return Const(_OF_ANY_NUMBER[name](*numbers))
+            return Const(type(numbers[0])(INTRINSICS[name](*numbers)))
     except (ValueError, OverflowError, ZeroDivisionError) as error:
         cx.type_error(node, f"{name}({', '.join(map(str, numbers))}): {error}")
     return None

@@ -14,7 +14,7 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.terms import WEAK, Const, Static, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.lang import lowering_key
+from diffkern.lang.intrinsics import lowering_key
 
 __all__ = ["Trips", "trip_count", "trips_of"]
 

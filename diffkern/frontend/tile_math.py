@@ -29,7 +29,8 @@ from diffkern.frontend.tile_terms import (
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value, walk
-from diffkern.lang import Func, lowering_key
+from diffkern.lang import Func
+from diffkern.lang.intrinsics import lowering_key
 
 __all__ = ["CALLS", "Call", "apply", "binary", "compare", "map_terms", "negate", "storage_dtype"]
 

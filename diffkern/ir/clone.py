@@ -59,11 +59,11 @@ class Cloner:
 
 
 def clone_function(fn: Function) -> Function:
-    """A deep copy: a pass may change the copy in place."""
-    params = tuple(Value(p.type, p.name) for p in fn.params)
-    c = Cloner(Builder(), dict(zip(fn.params, params, strict=True)))
-    body = c.region(fn.body)
-    return replace(fn, params=params, body=body)
+    """A copy with the same parameters and a body of its own, which passes may change in place.
+
+    Its augmented assignments stay as they are written: those that are noted beside the function are the original's.
+    """
+    return replace(fn, body=Cloner(Builder()).region(fn.body), updates=())
 
 
 def substitute(region: Region, mapping: dict[Value, Value]) -> None:

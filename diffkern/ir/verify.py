@@ -1,7 +1,8 @@
-"""The verifier: what every valid function satisfies. The pipeline runs it after each stage in tests and in debug mode.
+"""The verifier: what every valid function satisfies. It runs after each pass in tests and in debug mode.
 
 Checked: each value is defined once and before its uses, in a visible region; attributes, operand and result types
-follow the operation table; regions have the parameters and yields that their op demands.
+follow the operation table; regions have the parameters and yields that their op demands. With a stage, also that
+nothing occurs which the stage does not have.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import os
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import BOOL
+from diffkern.ir.stages import STAGED_FACTS, STAGED_MARKS, Stage
+from diffkern.ir.types import BOOL, Stack, Type
 from diffkern.ops.row import TypeRuleError
 from diffkern.ops.table import lookup
 
@@ -23,12 +25,15 @@ class InvalidIR(CompileError):
 
 
 class _Verifier:
-    def __init__(self) -> None:
+    def __init__(self, stage: Stage | None) -> None:
         self.defined: set[Value] = set()
+        self.stage = stage
 
     def define(self, v: Value, where: str) -> None:
         if v in self.defined:
             raise InvalidIR(f"{v!r} is defined twice ({where})")
+        if self.stage is not None:
+            self.has_type(v.type, where, self.stage)
         self.defined.add(v)
 
     def use(self, v: Value, visible: set[Value], where: str) -> None:
@@ -47,8 +52,25 @@ class _Verifier:
         for y in region.yields:
             self.use(y, inner, f"yield of {where}")
 
+    def has_type(self, t: Type, where: str, stage: Stage) -> None:
+        for part in (t, *t.fields) if isinstance(t, Stack) else (t,):
+            if type(part) not in stage.types:
+                raise InvalidIR(f"{where}: there is no {t} in stage {stage.name}")
+
+    def belongs(self, op: Op, where: str, stage: Stage) -> None:
+        """Check that the stage has such an op."""
+        if op.name not in stage.ops:
+            raise InvalidIR(f"there is no {where} in stage {stage.name}")
+        marks = STAGED_MARKS.intersection(op.attrs) - stage.marks
+        if marks:
+            raise InvalidIR(f"{where} is marked {', '.join(sorted(marks))}, which is not done in stage {stage.name}")
+        if "mode" in op.attrs and op.attrs["mode"] not in stage.modes:
+            raise InvalidIR(f"{where} has mode {op.attrs['mode']}, which stage {stage.name} has not")
+
     def op(self, op: Op, visible: set[Value]) -> None:
         where = f"{op.name} (line {op.loc.line})" if op.loc else op.name
+        if self.stage is not None:
+            self.belongs(op, where, self.stage)
         for v in op.operands:
             self.use(v, visible, where)
         row = lookup(op.name)
@@ -66,7 +88,7 @@ class _Verifier:
             self.region(sub, visible, where)
         body = op.attrs.get("body")
         if body is not None:  # a region over the elements of tiles: it sees its parameters alone, and may be shared
-            _Verifier().region(body, set(), where)
+            _Verifier(self.stage).region(body, set(), where)
         self.structure(op, where)
         for r in op.results:
             self.define(r, where)
@@ -87,8 +109,15 @@ class _Verifier:
             raise InvalidIR(f"{where}: regions take {params} and yield {yields}; results are {results}")
 
 
-def verify(fn: Function) -> Function:
+def verify(fn: Function, stage: Stage | None = None) -> Function:
     """Check a function.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    stage : Stage, optional
+        The stage that it is to be of; of any by default.
 
     Returns
     -------
@@ -100,7 +129,11 @@ def verify(fn: Function) -> Function:
     InvalidIR
         With the op and its source line.
     """
-    v = _Verifier()
+    if stage is not None:
+        found = [fact for fact in sorted(STAGED_FACTS - stage.facts) if getattr(fn, fact)]
+        if found:
+            raise InvalidIR(f"{fn.name} has {', '.join(found)}: not in stage {stage.name}")
+    v = _Verifier(stage)
     for p in fn.params:
         v.define(p, "parameter")
     v.region(fn.body, set(fn.params), fn.name)

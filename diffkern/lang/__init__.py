@@ -1,4 +1,4 @@
-"""What may be written in a kernel: dtypes, annotations, built-in functions, ``@dk.func``.
+"""What may be written in a kernel: dtypes, annotations, ``@dk.func``, and in :mod:`.intrinsics` the built-in functions.
 
 A leaf package: both the compiler and the run time import it, and it knows neither.
 """
@@ -28,13 +28,11 @@ from diffkern.lang.dtypes import (
     resolve_dtype,
 )
 from diffkern.lang.func import Func, constant, func
-from diffkern.lang.intrinsics import INTRINSICS, Intrinsic, lowering_key
 from diffkern.lang.structs import Constant, Definition, definition_of, resolve_type
 
 __all__ = [
     "ANY",
     "COMPOSITES",
-    "INTRINSICS",
     "SCALARS",
     "ArrayAnnotation",
     "CompositeType",
@@ -43,7 +41,6 @@ __all__ = [
     "DType",
     "Definition",
     "Func",
-    "Intrinsic",
     "array1d",
     "array2d",
     "array3d",
@@ -53,7 +50,6 @@ __all__ = [
     "definition_of",
     "element_of_value",
     "func",
-    "lowering_key",
     "public_names",
     "resolve_dtype",
     "resolve_type",
@@ -80,10 +76,9 @@ _CONSTANTS: Final[Mapping[str, float]] = {
 
 
 def public_names() -> dict[str, object]:
-    """Everything of the kernel language that ``diffkern`` exports, by public name."""
+    """Everything of the kernel language that ``diffkern`` exports but its built-in functions, by public name."""
     names: dict[str, object] = {**SCALARS, "bool_": SCALARS["bool"]}
     names.update(COMPOSITES)
-    names.update(INTRINSICS)
     names.update(_CONSTANTS)
     names.update(
         ANY=ANY, array1d=array1d, array2d=array2d, array3d=array3d, array4d=array4d, constant=constant, func=func

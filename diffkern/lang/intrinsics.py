@@ -73,7 +73,7 @@ _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
     "sign": ("x", "-1 where x < 0, else 1.", _sign),
     "nonzero": ("x", "1 where x is not zero, else 0.", lambda x: 1.0 if x != 0 else 0.0),
     "step": ("x", "1 where x < 0, else 0.", lambda x: 1.0 if x < 0 else 0.0),
-    "frac": ("x", "x - trunc(x).", lambda x: x - math.trunc(x)),
+    "frac": ("x", "x - trunc(x).", lambda x: x - float(np.trunc(x))),
     "degrees": ("x", "Radians to degrees.", math.degrees),
     "radians": ("x", "Degrees to radians.", math.radians),
     "pos": ("x", "x.", operator.pos),

@@ -12,7 +12,6 @@ where a whole element is wanted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from diffkern.errors import CompileError
@@ -25,15 +24,15 @@ Rule: TypeAlias = Callable[[Builder, Op, "list[Components]"], "Components"]
 
 
 def expand_composites(fn: Function) -> Function:
-    """Return the function with its composite mathematics expanded; the argument is not changed.
+    """Expand the composite mathematics of a function in place, and return it.
 
     Raises
     ------
     CompileError
         For an inverse or determinant of a matrix larger than 4×4.
     """
-    body = _Expander(fn.params).function_body(fn)
-    return replace(fn, body=body)
+    fn.body = _Expander(fn.params).function_body(fn)
+    return fn
 
 
 class _Expander:

@@ -9,7 +9,7 @@ says of each update of an array element how it is made:
 ``RED``     an atomic whose old value nobody reads
 ``ATOMIC``  an atomic whose old value is read
 
-On a GPU there are no chunks that run in order, so neither two colours nor private copies help: what may meet is atomic.
+On a GPU there are no chunks that run in order, so neither two colours nor private copies help: what may race is atomic.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import enum
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from diffkern.analysis.blocks import blockwise_op, of_single_threads
+from diffkern.analysis.blocks import blockwise_op, is_simt
 from diffkern.analysis.conflicts import use_atomics
-from diffkern.analysis.shared_updates import settle_shared_updates
+from diffkern.analysis.shared_updates import finalize_shared_updates
 from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -29,7 +29,7 @@ from diffkern.ir.views import Access
 from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
 
-__all__ = ["CudaPlan", "Update", "cuda_plan", "settle_updates", "update_of"]
+__all__ = ["CudaPlan", "Update", "cuda_plan", "finalize_updates", "update_of"]
 
 
 class Update(enum.Enum):
@@ -68,7 +68,7 @@ class CudaPlan:
         return needed_for(op, dict(self.invariant))
 
 
-def settle_updates(
+def finalize_updates(
     fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str = "plain"
 ) -> None:
     """Set the modes of an adjoint's accumulations to what holds on a GPU, in place.
@@ -84,19 +84,19 @@ def settle_updates(
         axes than the kernel asks for.
     """
     summed = {Access(op).array for op in walk(fn.body) if op.name in ACCUMULATES and op.attrs["mode"] == "reduce"}
-    meeting = [
+    racing = [
         b
         for b, c in zip(buffers, conflicts, strict=True)
         # A block that has ended adds its sum while other blocks still run.
         if accumulate == "atomic" or c.kind in ("bounded", "general") or b in summed
     ]
-    use_atomics(fn, meeting)
-    if of_single_threads(fn):
-        settle_shared_updates(fn)
+    use_atomics(fn, racing)
+    if is_simt(fn):
+        finalize_shared_updates(fn)
 
 
 def cuda_plan(fn: Function) -> CudaPlan:
-    """The decisions about a function whose modes are settled."""
+    """The decisions about a function whose modes are final."""
     invariant, used = launch_values(fn), used_values(fn)
     sums = tuple(uniform_sums(fn, invariant, used))
     updates: dict[Op, Update] = {}
@@ -114,7 +114,7 @@ def update_of(op: Op, used: Set[Value]) -> Update | None:
     Parameters
     ----------
     op
-        Any op of a function whose modes are settled.
+        Any op of a function whose modes are final.
     used
         The values that something reads.
     """

@@ -1,17 +1,18 @@
 """A block of threads as one thread, for a target without blocks.
 
-In: a function that ``analysis.blocks.check_blocks`` accepts. Out: a function whose *thread is a block*, without thread
-index, barriers and block-thread indices. Between two barriers its threads run one after the other, in a loop of their
-own (a ``for`` with the attribute ``threads``); what a thread needs after a barrier is kept in an array with an element
-per thread; loops and branches around barriers go outside of the loops over threads. Shared arrays are memory of the
-block. What remains of the family ``block`` are ``block_index``, ``block_dim``, ``extent`` and ``shared_new``.
+In: a function that ``analysis.blocks.check_blocks`` accepts. Out: the same, in place: its *thread is a block*, without
+thread index, barriers and block-thread indices. Between two barriers the threads of a block run one after the other, in
+a loop of their own (a ``for`` with the attribute ``threads``); what a thread needs after a barrier is kept in an array
+with an element per thread; loops and branches around barriers go outside of the loops over threads. Shared arrays are
+memory of the block. What remains of the family ``block`` are ``block_index``, ``block_dim``, ``extent`` and
+``shared_new``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from diffkern.analysis.blocks import (
     MAX_BLOCK_DIM,
@@ -20,7 +21,7 @@ from diffkern.analysis.blocks import (
     stacks_of_blocks,
     uniform_values,
 )
-from diffkern.analysis.uniformity import tells_threads_apart
+from diffkern.analysis.uniformity import is_per_thread
 from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
@@ -41,14 +42,14 @@ _OWN_NUMBERS = -1_000_000
 _BLOCK_LEVEL = 1_000_000
 """Loop stacks of a block have levels from this upwards."""
 _SHORT = 8
-"""Operations that are made again for a value rather than to keep it across a barrier."""
+"""The most operations that a value is rematerialized by rather than kept across a barrier."""
 
 
 def to_blocks(fn: Function) -> Function:
-    """The function whose threads are the blocks of ``fn``; ``fn`` itself where its threads do not work together."""
-    if blockwise_op(fn) is None:
-        return fn
-    return _Blocks(fn).function()
+    """Make blocks the threads of a function whose threads work together, in place; return the function."""
+    if blockwise_op(fn) is not None:
+        fn.body, fn.tid_arity = _Blocks(fn).body(), 0
+    return fn
 
 
 @dataclass(eq=False)
@@ -71,12 +72,12 @@ class _Blocks:
         self.fields: dict[Value, list[Value | int]] = {}  # of a stack: the array of a field, or its place in the stack
         self.mixed = self.find_mixed()
         # Computed where they are needed.
-        self.indices = {op.result: op for op in walk(fn.body) if tells_threads_apart(op)}
-        self.again = self.find_again()
+        self.indices = {op.result: op for op in walk(fn.body) if is_per_thread(op)}
+        self.rematerialized = self.find_rematerialized()
         self.kept: dict[Value, Value] = {}  # a value of a thread → the array that keeps it for all threads
         self.needed_later = self.find_kept(fn.body)
 
-    def function(self) -> Function:
+    def body(self) -> Region:
         self.n = self.b.one("block_dim")
         self.block = self.b.one("block_index")
         self.extents = [self.b.one("extent", axis=k) for k in range(1, self.fn.tid_arity)]
@@ -92,7 +93,7 @@ class _Blocks:
                 loc=fn.loc,
                 remedy="keep fewer values across barriers, above all matrices",
             )
-        return replace(fn, body=self.top, tid_arity=0)
+        return self.top
 
     # -- what is kept across barriers --------------------------------------------------------------------------------
 
@@ -175,9 +176,9 @@ class _Blocks:
 
         visit(region)
         later = {v for v, where in uses if v in home and home[v] is not where and v not in self.uniform}
-        return later - self.indices.keys() - self.again.keys()
+        return later - self.indices.keys() - self.rematerialized.keys()
 
-    def find_again(self) -> dict[Value, Op]:
+    def find_rematerialized(self) -> dict[Value, Op]:
         """Integers that follow from the thread's index and what is the same for all: computed where they are needed."""
         found: dict[Value, Op] = {}
         length: dict[Value, int] = {}
@@ -375,9 +376,9 @@ class _Threads(_Common):
             index = self.blocks.indices.get(v)
             if index is not None:
                 return self.thread if index.name == "block_thread" else self.thread_index(index.attrs["axis"])
-            again = self.blocks.again.get(v)
-            if again is not None:
-                results = self.b.op(again.name, *self.values(again.operands), **again.attrs)
+            op = self.blocks.rematerialized.get(v)
+            if op is not None:
+                results = self.b.op(op.name, *self.values(op.operands), **op.attrs)
                 return results[0]
             found = self.b.one("load", self.blocks.kept[v], self.thread, hint=v.name, wrap=(False,))
         return found

@@ -13,12 +13,12 @@ else is done with the array; elsewhere they are plain, and ``alone`` tells the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
 from diffkern.analysis.dependence import Positions, begins
-from diffkern.analysis.shared_updates import meeting_in_blocks
+from diffkern.analysis.shared_updates import races_in_blocks
 from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.clone import clone_function
@@ -26,23 +26,28 @@ from diffkern.ir.nodes import Function, Op, Region, Update, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access
 from diffkern.ops.memory import LOADS
-from diffkern.opt.cse import eliminate_common
-from diffkern.opt.fold import fold
-from diffkern.opt.hoist import hoist_integers
-from diffkern.opt.ranges import clear_wraps
 
-__all__ = ["settle_element_updates"]
+__all__ = ["finalize_element_updates"]
 
 Sites = Mapping[Op, int]
 """The numbers of the updates, by their stores."""
 
 
-def settle_element_updates(fn: Function) -> Function:
-    """Make the augmented assignments of a function atomic where threads may meet, in place."""
+def finalize_element_updates(fn: Function, simplify: Callable[[Function], Function]) -> Function:
+    """Make the augmented assignments of a function atomic where threads may race, in place; return it.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    simplify : callable
+        Makes equal indices one value, in place: a copy of the function is analysed after it.
+    """
     updates, fn.updates = fn.updates, ()
     if not updates:
         return fn
-    seen, sites = _analysable(fn, updates)
+    seen, sites = _copied(fn, updates)
+    simplify(seen)
     alone = fn.tid_arity == 0 and blockwise_op(fn) is None
     if alone:
         atomic = _only_updated(seen, sites)
@@ -50,18 +55,16 @@ def settle_element_updates(fn: Function) -> Function:
             if number not in atomic:
                 update.store.attrs = {**update.store.attrs, "alone": True}
     else:
-        atomic = _meeting(seen, sites)
+        atomic = _racing(seen, sites)
     _replace(fn.body, {update.store: update for number, update in enumerate(updates) if number in atomic})
     return fn
 
 
-def _analysable(fn: Function, updates: Sequence[Update]) -> tuple[Function, Sites]:
-    """A copy in which equal indices are one value, and its updates."""
+def _copied(fn: Function, updates: Sequence[Update]) -> tuple[Function, Sites]:
+    """A copy, and its updates."""
     copy = clone_function(fn)
     number = {update.store: k for k, update in enumerate(updates)}
-    sites = {twin: number[op] for op, twin in zip(walk(fn.body), walk(copy.body), strict=True) if op in number}
-    clear_wraps(eliminate_common(fold(copy)), bounds=True)
-    return eliminate_common(hoist_integers(copy), loads=True), sites
+    return copy, {twin: number[op] for op, twin in zip(walk(fn.body), walk(copy.body), strict=True) if op in number}
 
 
 def _replace(region: Region, chosen: dict[Op, Update]) -> None:
@@ -90,22 +93,22 @@ def _by_array(fn: Function, sites: Sites) -> dict[Value, list[Op]]:
     return {array: ops for array, ops in found.items() if any(op in sites for op in ops)}
 
 
-def _meeting(fn: Function, sites: Sites) -> set[int]:
-    """The updates in which two threads may meet."""
+def _racing(fn: Function, sites: Sites) -> set[int]:
+    """The updates in which two threads may race."""
     seen = shadow(fn).fn
     updated = _by_array(seen, sites)
-    meeting = meeting_in_blocks(fn, [ops for array, ops in updated.items() if is_shared(array.type)])
+    racing = races_in_blocks(fn, [ops for array, ops in updated.items() if is_shared(array.type)])
     forms, owners = AffineForms(seen), _Owners(seen, sites)
     for array, ops in updated.items():
         if not is_shared(array.type):
             for k, a in enumerate(ops):
                 for b in ops[k:]:
-                    if not _apart(forms, owners, a, b, fn.tid_arity):
-                        meeting |= {a, b}
-    return {sites[op] for op in meeting if op in sites}
+                    if not _race_free(forms, owners, a, b, fn.tid_arity):
+                        racing |= {a, b}
+    return {sites[op] for op in racing if op in sites}
 
 
-def _apart(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) -> bool:
+def _race_free(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) -> bool:
     """Whether no two threads come to one element by these accesses."""
     if Access(a).index == Access(b).index and owners.owns(a) and owners.owns(b):
         return True

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from types import UnionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from diffkern.ir.types import Type
 
@@ -47,8 +47,7 @@ class Uniformity(enum.Enum):
     THREAD = "thread"  # among none
 
 
-@dataclass(frozen=True, slots=True)
-class Singular:
+class Singular(NamedTuple):
     """Partial derivatives that are not finite for some operands.
 
     Attributes
@@ -70,8 +69,7 @@ class Singular:
     nonzero: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """The names of a function in the libraries of the targets; empty where a library has none.
 
     Attributes
@@ -92,8 +90,7 @@ class Library:
     fast: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
+class BuiltIn(NamedTuple):
     """The built-in function that is the operation.
 
     Attributes
@@ -116,8 +113,7 @@ class BuiltIn:
     of_floats: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A comparison: its sign, its name with exchanged operands, and that of its negation."""
 
     sign: str
@@ -133,7 +129,7 @@ _OF_RULES: Schema = {"guarded": bool}
 """What any op with a derivative rule may say: the rule multiplies nothing by a cotangent that is exactly zero."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)  # the fewer methods, the faster the import
 class OpDef:
     """One row.
 

@@ -21,6 +21,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, is_shared
 from diffkern.ir.views import Access
 from diffkern.ops.memory import WRITES
+from diffkern.ops.table import lookup
 
 __all__ = ["Placement", "place"]
 
@@ -57,8 +58,6 @@ class Placement:
 
 
 _CHUNK, _ROW, _THREAD = range(3)
-_FREE = frozenset({"const", "tid", "shape", "construct", "extract"})
-"""Ops that cost nothing wherever they stand."""
 
 
 def place(fn: Function, *, loads: bool = True) -> Placement:
@@ -74,7 +73,7 @@ def place(fn: Function, *, loads: bool = True) -> Placement:
     search = _Search(fn, loads)
     search.region(fn.body, top=True)
     found = search.placement
-    return found if any(op.name not in _FREE for op in (*found.chunk, *found.row)) else Placement()
+    return found if any(lookup(op.name).cost for op in (*found.chunk, *found.row)) else Placement()
 
 
 class _Search:

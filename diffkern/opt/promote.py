@@ -190,9 +190,9 @@ class _Promoter:
         if inner.intersection(key[1]):
             return False
         stores = [(k, a) for k, a in accesses if k[0] is key[0] and a.name != "load"]
-        return all(a.name == "store" if k == key else self.apart(k, key, inner) for k, a in stores)
+        return all(a.name == "store" if k == key else self.disjoint(k, key, inner) for k, a in stores)
 
-    def apart(self, varying: Key, fixed: Key, inner: set[Value]) -> bool:
+    def disjoint(self, varying: Key, fixed: Key, inner: set[Value]) -> bool:
         """Whether an access in the loop names another element in every iteration."""
         if varying in self.wrapped or fixed in self.wrapped:
             return False

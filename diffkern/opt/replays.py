@@ -1,4 +1,4 @@
-"""What an adjoint executes again in shared memory only for values that nobody needs, and barriers without purpose.
+"""What an adjoint replays in shared memory only for values that nobody needs, and barriers without purpose.
 
 The adjoint of a kernel whose threads work together replays stores to copies of the shared arrays (see
 ``diffkern.ad.blocks``). In: a region and the *tracked* arrays, the copies. A store to one of them counts only if a load
@@ -62,7 +62,7 @@ def find_needs(
 def remove_dead_replays(region: Region, tracked: Collection[Value]) -> None:
     """Remove stores to tracked arrays that nobody needs, and loops and branches that are left with barriers, in place.
 
-    What has barriers leaves one behind: accesses before and after it stay apart.
+    What has barriers leaves one behind: accesses before and after it stay ordered.
     """
     needs = find_needs(region, region.yields, tracked)
     _remove_stores(region, needs, tracked)

@@ -18,12 +18,24 @@ from collections.abc import Iterable, Mapping
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute
-from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_differentiable
 from diffkern.ops.row import Diff, Effect
 from diffkern.ops.table import lookup
 
 MAX_CONE = 64
+
+
+def guard_singular(fn: Function) -> Function:
+    """Mark every operation whose derivative may be infinite as guarded, in place.
+
+    For the function of a map: an element with cotangent 0 gets exactly 0, as its branch of a later map may not have
+    been taken.
+    """
+    for op in walk(fn.body):
+        if lookup(op.name).singular is not None:
+            op.attrs = {**op.attrs, "guarded": True}
+    return fn
 
 
 def sink_singular(fn: Function) -> Function:

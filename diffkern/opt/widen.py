@@ -1,13 +1,12 @@
 """Widening: every floating-point type of a function becomes float64.
 
-In: a function as lowered (constants still carry the full Python value that the user wrote). Out: the same function in
-float64 throughout — parameters, array elements, constants, casts, loop stacks — in fresh values; the input is not
-changed. ``diffkern.testing`` differentiates the widened function to tell a wrong derivative from rounding.
+In: a function as lowered (constants still carry the full Python value that the user wrote). Out: the same function, in
+place, in float64 throughout: parameters, array elements, constants, casts, loop stacks, all of them fresh values.
+``diffkern.testing`` differentiates the widened function to tell a wrong derivative from rounding.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from diffkern.ir.builder import Builder
@@ -80,8 +79,8 @@ class _Widener(Cloner):
 
 
 def widen(fn: Function) -> Function:
-    """A copy of a function that computes in float64 what it computed in float16, bfloat16 or float32."""
+    """Let a function compute in float64 what it computed in float16, bfloat16 or float32, in place; return it."""
     params = tuple(Value(widened(p.type), p.name) for p in fn.params)
     cloner = _Widener(Builder(), dict(zip(fn.params, params, strict=True)))
-    body = cloner.region(fn.body)
-    return replace(fn, params=params, body=body)
+    fn.params, fn.body = params, cloner.region(fn.body)
+    return fn

@@ -36,9 +36,7 @@ from diffkern.ir.types import (
     value_type,
 )
 from diffkern.ir.views import Access, For, Slot
-from diffkern.lower.cuda_form import cuda_form
 from diffkern.lower.cuda_plan import Update, cuda_plan, summed_type
-from diffkern.lower.tiles.block import SHARED_BYTES
 from diffkern.ops.table import lookup
 from diffkern.printing import prims
 from diffkern.printing.expression import ATOM, PRODUCT, Expr, literal
@@ -92,24 +90,22 @@ def lane_left(partials, value, distance):
 '''
 
 
-def to_cuda_python(fn: Function, *, header: Sequence[str] = (), limit: int = SHARED_BYTES) -> str:
+def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     """Spell a function as a numba-cuda kernel.
 
     Parameters
     ----------
     fn : Function
-        Any verified function; the modes of an adjoint's accumulations must be settled for a GPU.
+        A function in the form in which it is compiled for CUDA.
     header : sequence of str, optional
         Lines of a comment at the top.
-    limit : int, optional
-        Bytes of shared memory that a block may have.
 
     Returns
     -------
     str
         The source, ending in a newline.
     """
-    writer = _CudaWriter(cuda_form(fn, limit))
+    writer = _CudaWriter(fn)
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
     lines += ["from numba import cuda", ""]

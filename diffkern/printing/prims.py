@@ -22,6 +22,7 @@ int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float32, float64 = np.float32, np.float64
 inf, nan = math.inf, math.nan
+_smaller, _larger = builtins.min, builtins.max
 
 # What a row of the operation table says: NumPy's function, or one line.
 globals().update({_name: _row.twin for _name, _row in _all_ops().items() if _row.twin is not None})
@@ -291,19 +292,26 @@ class Stack:
 
 def next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
     """Where the next snapshot goes on the way from iteration ``cur`` to ``it``; after ``it`` if no slot is free."""
-    return cur + checkpoint_split(it - cur + 1, free) if free > 0 else it + 1
+    kind = next((type(v) for v in (cur, it) if isinstance(v, np.integer)), np.int32)
+    return kind(schedule(int(cur), int(it), int(free)))
 
 
-def checkpoint_split(steps: Any, free: Any) -> Any:
-    """Steps to advance before the next snapshot (``diffkern.targets.emit.checkpoint`` has the algorithm's source)."""
-    kind = next((type(v) for v in (steps, free) if isinstance(v, np.integer)), np.int32)
-    n, s = builtins.min(int(steps), 2**31 - 1), builtins.max(int(free), 1)
+def schedule(cur: Any, it: Any, free: Any) -> Any:
+    """The same of plain integers, which numba-cuda compiles too.
+
+    The algorithm's source stands in ``diffkern.targets.emit.checkpoint``, which is the same in LLVM's language.
+    """
+    if free <= 0:
+        return it + 1
+    n, s = _smaller(it - cur + 1, 2147483647), _larger(free, 1)
     if s >= n:
-        return kind(1)
+        return cur + 1
     if s == 1:
-        return kind(n - 1)
+        return cur + n - 1
     before, r = 1, 1  # before: steps within reach with r - 1 sweeps
-    while (reach := before * (s + r) // r) < n:
+    reach = s + 1
+    while reach < n:
         before, r = reach, r + 1
+        reach = before * (s + r) // r
     others = before * s // (s + r - 1)
-    return kind(builtins.max(1, builtins.min(before, n - others, n - 1)))
+    return cur + _larger(1, _smaller(_smaller(before, n - others), n - 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
@@ -22,8 +22,10 @@ from diffkern.lang.structs import resolve_type
 from diffkern.runtime.convert import MAX_NDIM, as_numpy, as_shape, component_shape, convert, in_place, stored_type
 from diffkern.runtime.device import get_device, placed
 from diffkern.runtime.exposed import Exposed
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.memory import Memory, allocate, byte_range, expose, memory_of, overwrite
 from diffkern.runtime.operation import Assign, Copy, perform
+from diffkern.runtime.pickled import Copied
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.type_keys import array_type, dtype_of, key_of_long, key_on
@@ -46,7 +48,7 @@ _LONG = 2**31
 _PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
 
 
-class array(Exposed, Generic[_Element, _Axes]):
+class array(Exposed, Copied, Generic[_Element, _Axes]):
     """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
@@ -98,6 +100,9 @@ class array(Exposed, Generic[_Element, _Axes]):
     _of_structs: ClassVar[type[array]]
     """The class of arrays of structs, set by :mod:`diffkern.runtime.structured`."""
 
+    _from_data: ClassVar[Callable[[Any, Stored | None, tuple[int, ...] | None, bool, Any, bool], array]]
+    """What makes arrays of data, set by :mod:`diffkern.runtime.construct`."""
+
     def __new__(
         cls,
         data: Any = None,
@@ -116,9 +121,7 @@ class array(Exposed, Generic[_Element, _Axes]):
         if data is None:
             made = new(as_shape(shape), FLOAT32 if element is None else element, False, placed(device), pinned)
         else:
-            from diffkern.runtime.construct import from_data  # which makes arrays of this class
-
-            made = from_data(data, element, None if shape is None else as_shape(shape), copy, device, pinned)
+            made = array._from_data(data, element, None if shape is None else as_shape(shape), copy, device, pinned)
         if ndim is not None and made.ndim != ndim:
             raise ValueError(f"the data have {made.ndim} axes of elements, not ndim={ndim}")
         if grad is not None:
@@ -189,27 +192,8 @@ class array(Exposed, Generic[_Element, _Axes]):
         """Return the elements in host memory: in place, or copied from a GPU."""
         settle()
         if self._memory.device is not None:
-            from diffkern.runtime.cuda.transfer import download
-
-            return download(self)
+            return gpu().download(self)
         return self._data
-
-    # -- pickle and copy ---------------------------------------------------------------------------------------------
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        from diffkern.runtime.pickled import reduced  # which makes arrays of this class
-
-        return reduced(self)
-
-    def __copy__(self) -> array:
-        from diffkern.runtime.pickled import shallow_copy
-
-        return shallow_copy(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> array:
-        from diffkern.runtime.pickled import deep_copy
-
-        return deep_copy(self, memo)
 
     # -- gradient ----------------------------------------------------------------------------------------------------
 
@@ -262,9 +246,7 @@ class array(Exposed, Generic[_Element, _Axes]):
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
         if self._data[full].ndim == len(component_shape(self._element)):
             if self._memory.device is not None:
-                from diffkern.runtime.cuda.transfer import download_view
-
-                return self._value(download_view(self._memory.device, self._data[full]))
+                return self._value(gpu().download_view(self._memory.device, self._data[full]))
             settle()
             return self._value(self._data[full])
         return self._derive(lambda data: data[full])
@@ -320,6 +302,9 @@ class array(Exposed, Generic[_Element, _Axes]):
 
     def _copied(self) -> array:
         return clone(self, requires_grad=False)
+
+    def _like(self) -> array:
+        return new(self.shape, self._element, False, self._memory.device)
 
     def contiguous(self) -> array:
         """Return the array itself if it is contiguous, else a contiguous copy."""
@@ -410,13 +395,11 @@ def new(
     if device is None and not pinned:
         data, memory = allocate(full, stored, zero)
         return _make(data, element, memory, True)
-    from diffkern.runtime.cuda import memory as cuda
-
     if device is None:
-        return _make(*_swapped(cuda.allocate_pinned(_any_gpu(), full, stored, zero), element), True)
+        return _make(*_swapped(gpu().allocate_pinned(_any_gpu(), full, stored, zero), element), True)
     if pinned:
         raise ValueError(f"pinned memory is the host's; an array on {device} cannot lie there")
-    return _make(*_swapped(cuda.allocate(device, full, stored, zero), element), True)
+    return _make(*_swapped(gpu().allocate(device, full, stored, zero), element), True)
 
 
 def _swapped(made: tuple[Any, Memory], element: Stored) -> tuple[Any, Stored, Memory]:
@@ -432,9 +415,7 @@ def _any_gpu() -> CudaDevice:
 def _given(value: Any, element: Stored | None) -> array:
     """Return an array over the memory of another library's array, of the CPU or of a GPU."""
     if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
-        from diffkern.runtime.cuda.exchange import imported
-
-        return imported(value, element)
+        return gpu().imported(value, element)
     return wrap(as_numpy(value), element)
 
 

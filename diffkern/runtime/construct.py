@@ -15,12 +15,13 @@ from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.convert import as_numpy, bfloat16_as_bits, component_shape, element_of
 from diffkern.runtime.device import placed
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.operation import Copy
 
-__all__ = ["from_data"]
+__all__: list[str] = []
 
 
-def from_data(
+def _from_data(
     data: Any, element: Stored | None, shape: tuple[int, ...] | None, copy: bool, device: Any, pinned: bool
 ) -> array:
     if not isinstance(data, (array, np.ndarray)) and hasattr(data, "__cuda_array_interface__"):
@@ -62,9 +63,7 @@ def from_data(
     if place is None:
         made._data[...] = made._stored(source)
     else:
-        from diffkern.runtime.cuda.transfer import assign
-
-        assign(made, made._stored(source))
+        gpu().assign(made, made._stored(source))
     return made
 
 
@@ -72,7 +71,7 @@ def _from_device(data: array, element: Stored | None, shape: tuple[int, ...] | N
     """Return an array over or with the elements of one on a GPU, without a way by the host where types agree."""
     if element is not None and element != data._element:
         if copy:
-            return from_data(data._host(), element, shape, True, data.device, False)
+            return _from_data(data._host(), element, shape, True, data.device, False)
         raise TypeError(f"{data!r} has no elements of type {element}")
     part = data if shape is None else data.reshape(shape)
     if not copy:
@@ -94,3 +93,6 @@ def _as_numpy(data: Any, element: Stored | None) -> np.ndarray[Any, Any]:
     if isinstance(element, Struct) and not isinstance(data, np.ndarray):
         return new((1,), element, zero=True)._stored(data)
     return as_numpy(data)
+
+
+array._from_data = staticmethod(_from_data)

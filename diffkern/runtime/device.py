@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import CudaError, MisuseError
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import current
 
@@ -102,19 +103,18 @@ def placed(name: Any) -> CudaDevice | None:
         return current.device
     if name is _CPU or (isinstance(name, str) and name == "cpu"):
         return None
-    from diffkern.runtime.cuda import context
-
-    if isinstance(name, context.CudaDevice):
+    gpus = gpu()
+    if isinstance(name, gpus.Device):
         if name.closed:
             raise ValueError(f"{name} belongs to a driver that is no longer in use, or was used before a fork")
         return name
     if not isinstance(name, str):
         raise MisuseError(f"a device is a name such as 'cpu' or 'cuda:0', or a dk.Device, not {name!r}")
     if name == "cuda":
-        return current.device or context.device(0)
+        return current.device or gpus.device(0)
     kind, _, number = name.partition(":")
     if kind == "cuda" and number.isdecimal():
-        return context.device(int(number))
+        return gpus.device(int(number))
     raise MisuseError(f"there is no device {name!r}; devices are called 'cpu', 'cuda:0', 'cuda:1' and so on")
 
 
@@ -136,9 +136,7 @@ def get_devices() -> list[Device]:
 
 def get_cuda_devices() -> list[CudaDevice]:
     """Return all GPUs; none without a driver."""
-    from diffkern.runtime.cuda.context import devices
-
-    return list(devices())
+    return list(gpu().devices())
 
 
 def get_cuda_device(ordinal: int | None = None) -> CudaDevice:

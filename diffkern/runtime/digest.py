@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["digest"]
 
+_SMALL = 1024  # bytes that are their own digest: making another takes longer than copying them
 _BYTES_PER_CHUNK = 1 << 17
 _block = struct.Struct("3q").pack
 
@@ -27,13 +28,15 @@ _block = struct.Struct("3q").pack
 def digest(held: array) -> bytes:
     """Return the digest of the elements of an array, bit by bit. Work on it must have ended."""
     data: np.ndarray[Any, Any] = held._host() if held._memory.device is not None else held._data
+    if data.nbytes <= _SMALL:
+        return data.tobytes()
     if not data.flags.c_contiguous:
         data = np.ascontiguousarray(data)
     function = function_address("dk_digest_bytes")
     if not function:
         return hashlib.blake2b(data.tobytes(), digest_size=16).digest()
     address = held._range[0] if data is held._data else data.ctypes.data
-    found = bytearray(8 * max(1, -(-data.nbytes // _BYTES_PER_CHUNK)))
+    found = bytearray(8 * -(-data.nbytes // _BYTES_PER_CHUNK))
     block = bytearray(_block(address, address_of(found), _BYTES_PER_CHUNK))
     pool.run(function, address_of(block), 0, data.nbytes, _BYTES_PER_CHUNK)
     return bytes(found)

@@ -17,6 +17,7 @@ from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array
 from diffkern.runtime import dlpack
 from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.memory import Memory, lend
 from diffkern.runtime.stream import settle
 
@@ -153,9 +154,7 @@ class Exposed:
         if device is None:
             settle()
         else:
-            from diffkern.runtime.cuda.exchange import let_wait
-
-            let_wait(device, stream)
+            gpu().let_wait(device, stream)
         writable = given._writable
         owner: object = given
         if writable and given is self:

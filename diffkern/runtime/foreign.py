@@ -17,6 +17,7 @@ from diffkern.runtime import dlpack
 from diffkern.runtime.array import _given, array, wrap
 from diffkern.runtime.convert import as_numpy, component_shape
 from diffkern.runtime.device import get_cuda_device
+from diffkern.runtime.gpu import gpu
 
 __all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor"]
 
@@ -72,9 +73,7 @@ def adopt_dlpack(value: Any, element: Stored | None) -> array:
         taken.shape, taken.strides = (1, *taken.shape), None if taken.strides is None else (0, *taken.strides)
     if taken.kind in dlpack.ON_HOST:
         return wrap(taken.numpy(), element)
-    from diffkern.runtime.cuda.exchange import over_address
-
-    return over_address(
+    return gpu().over_address(
         get_cuda_device(taken.number), taken.address, taken.shape, taken.stored, taken.strides, element, taken.owner,
         taken.read_only,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.memory import Memory, overwrite
 from diffkern.runtime.native.replay import Step, function_address
 from diffkern.runtime.state import current
@@ -129,9 +130,7 @@ class Assign:
 
     def execute(self) -> None:
         if self.goal._memory.device is not None:
-            from diffkern.runtime.cuda.transfer import assign
-
-            assign(self.goal, self.values)
+            gpu().assign(self.goal, self.values)
             return
         self.goal._data[...] = self.values
 
@@ -178,9 +177,7 @@ class Copy:
 
     def execute(self) -> None:
         if self.device is not None:
-            from diffkern.runtime.cuda.transfer import copy
-
-            copy(self.goal, self.source)
+            gpu().copy(self.goal, self.source)
             return
         (low, high), (start, end) = self.goal._range, self.source._range
         if low < end and start < high:
@@ -214,9 +211,7 @@ def accumulate(goal: array, values: array) -> None:
             if part._smooth:
                 accumulate(part, other)
     elif goal._memory.device is not None:
-        from diffkern.runtime.cuda.transfer import add
-
-        add(goal, values)
+        gpu().add(goal, values)
     elif scalar_of(goal._element) == BFLOAT16:
         total = bfloat16_values(goal._data) + bfloat16_values(values._data)
         goal._data[...] = bfloat16_bits(total)

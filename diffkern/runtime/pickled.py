@@ -7,49 +7,61 @@ it begins with zeros. A shallow copy is another object over the same memory and 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffkern.runtime.array import array, copy, new
 from diffkern.runtime.operation import Assign, Copy, perform
 
-__all__ = ["deep_copy", "reduced", "shallow_copy"]
+if TYPE_CHECKING:
+    from diffkern.runtime.array import array
+
+__all__ = ["Copied"]
 
 
-def reduced(held: array) -> tuple[Any, ...]:
-    """Return what pickle keeps of an array."""
-    device = held._memory.device
-    data = np.ascontiguousarray(held._host())
-    return _restored, (data, held.dtype, held.shape, None if device is None else device.alias, held.requires_grad)
+class Copied:
+    """The part of an array that pickles and copies it."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def _like(self) -> array:
+            """Return an array of the same shape and type on the same device, not initialized."""
+            ...
+
+    def __reduce_ex__(self: array, protocol: Any) -> tuple[Any, ...]:  # type: ignore[misc]
+        device = self._memory.device
+        data = np.ascontiguousarray(self._host())
+        place = "cpu" if device is None else device.alias
+        return _restored, (type(self), data, self.dtype, self.shape, place, self.requires_grad)
+
+    def __copy__(self: array) -> array:  # type: ignore[misc]
+        made = object.__new__(type(self))
+        for cls in type(self).__mro__:
+            for name in getattr(cls, "__slots__", ()):
+                if name != "__weakref__":
+                    setattr(made, name, getattr(self, name))
+        return made
+
+    def __deepcopy__(self: array, memo: dict[int, Any]) -> array:  # type: ignore[misc]
+        made = self._like()
+        grad = self.grad
+        if grad is not None:
+            own = memo.get(id(grad))
+            if own is None:
+                own = memo[id(grad)] = grad._like()
+                perform(Copy(own, grad))
+            made.grad = own
+        made.assign(self)  # under a tape gradients flow
+        return made
 
 
-def _restored(data: np.ndarray[Any, Any], dtype: Any, shape: tuple[int, ...], place: str | None, grad: bool) -> array:
-    made: array = array(dtype=dtype, shape=shape, device="cpu" if place is None else place)
+def _restored(
+    cls: type[array], data: np.ndarray[Any, Any], dtype: Any, shape: tuple[int, ...], place: str, grad: bool
+) -> array:
+    made: array = cls(dtype=dtype, shape=shape, device=place)
     perform(Assign(made, data))
     if grad:
         made.requires_grad = True
-    return made
-
-
-def shallow_copy(held: array) -> array:
-    """Return another array object over the same memory, with the same gradient."""
-    made = object.__new__(type(held))
-    for name in array.__slots__:
-        if name != "__weakref__":
-            setattr(made, name, getattr(held, name))
-    return made
-
-
-def deep_copy(held: array, memo: dict[int, Any]) -> array:
-    """Return an array with the same elements and gradient in memory of its own; under a tape gradients flow."""
-    made = new(held.shape, held._element, False, held._memory.device)
-    grad = held.grad
-    if grad is not None:
-        own = memo.get(id(grad))
-        if own is None:
-            own = memo[id(grad)] = new(grad.shape, grad._element, False, grad._memory.device)
-            perform(Copy(own, grad))
-        made.grad = own
-    copy(made, held)
     return made

@@ -15,9 +15,8 @@ from diffkern.ir.types import value_type
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
 from diffkern.runtime.array import array
 from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.launch import Launch as PackedLaunch
-from diffkern.runtime.launch import Launchable
 from diffkern.runtime.operation import perform
+from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.prepared import Prepared, from_ctype
 from diffkern.runtime.stream import Stream
 from diffkern.runtime.uncopied import Uncopied

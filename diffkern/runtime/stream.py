@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from diffkern.runtime.device import Device, get_device, placed
+from diffkern.runtime.gpu import gpu
 from diffkern.runtime.queue import Awaited, Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import attention, current
@@ -45,9 +46,7 @@ class Stream(Uncopied):
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         if cls is Stream and placed(device) is not None:
-            from diffkern.runtime.cuda.stream import CudaStream
-
-            return object.__new__(CudaStream)
+            return object.__new__(gpu().Stream)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
@@ -128,9 +127,7 @@ class Event(Uncopied):
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         if cls is Event and placed(device) is not None:
-            from diffkern.runtime.cuda.stream import CudaEvent
-
-            return object.__new__(CudaEvent)
+            return object.__new__(gpu().Event)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, enable_timing: bool = False) -> None:

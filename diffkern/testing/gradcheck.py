@@ -33,7 +33,7 @@ from diffkern.manifest import Conflict
 from diffkern.ops.memory import WRITES
 from diffkern.opt.widen import widen
 from diffkern.runtime.grid_checks import check_axes, check_extents, named
-from diffkern.runtime.launch import check_kernel
+from diffkern.runtime.packed import check_kernel
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences, Estimate
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
@@ -375,7 +375,7 @@ def check_function(
         If the function cannot be differentiated.
     """
     tol = tolerances or Tolerances()
-    wide = Vjp(widen(fn), engine, options=options)
+    wide = Vjp(widen(clone_function(fn)), engine, options=options)
     report = check_vjp(wide, dim, [as_double(p.type, a) for p, a in zip(fn.params, args, strict=True)], tol)
     if float32 and any(p.type != t for p, t in zip(fn.params, wide.types, strict=True)):
         worst = compare_precisions(Vjp(fn, engine, options=options), wide, dim, args, tol)

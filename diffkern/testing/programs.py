@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from diffkern.abi import HEADER_FORMAT
-from diffkern.analysis.blocks import of_single_threads
+from diffkern.analysis.blocks import is_simt
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
@@ -27,7 +27,7 @@ from diffkern.runtime.array import array, wrap
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_code
 from diffkern.runtime.schedule import check_whole_blocks
-from diffkern.targets.cpu.compiler import compile_function
+from diffkern.targets import target_named
 
 __all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
 
@@ -54,11 +54,11 @@ class Compiled:
 
     def __init__(self, fn: Function, block_dim: int = 256) -> None:
         self.block_dim = block_dim
-        self._together = of_single_threads(fn)
+        self._together = is_simt(fn)
         self._arity = fn.tid_arity
         symbol = f"testing_{next(_serial)}"
-        code = compile_function(fn, symbol)
-        self._code = load_code(code.object_code, code.symbols)
+        code = target_named().compile(fn, symbol)
+        self._code = load_code(code.code, code.symbols)
         self._addresses = [self._code[name] for name in code.symbols]
         self._sites = code.sites
         self.types = tuple(p.type for p in fn.params)

@@ -14,7 +14,7 @@ import pytest
 from support.fuzz import load_module
 
 import diffkern as dk
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.runtime import schedule
 from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.gradcheck import Vjp
@@ -156,7 +156,7 @@ def test_threads_meet_only_where_it_is_announced(index: str, name: str, tmp_path
     data = _data()
     x = np.random.default_rng(2).uniform(1, 2, N)
     given = [x, data["w"], data["j"], N, np.zeros(N), np.zeros(N)]
-    vjp = Vjp(frontend.lower(kernel.func, kernel.argument_types(*given)), Interpreted)
+    vjp = Vjp(lowering.lower(kernel.func, kernel.argument_types(*given)), Interpreted)
     collector = ClashCollector()
     point = vjp.arguments(given)
     watched = vjp.running(Interpreted, lambda fn: Interpreted(fn, collector))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from diffkern import frontend, pipeline
+from diffkern import pipeline
+from diffkern.frontend import lowering
 from diffkern.ir.printer import to_text
 from diffkern.ir.verify import verify
 
@@ -15,7 +16,7 @@ from .golden import check_golden
 @pytest.mark.parametrize("name", KERNELS)
 def test_adjoint(name: str) -> None:
     function, types = KERNELS[name]
-    primal = pipeline.prepare(frontend.lower(function, types))
+    primal = pipeline.prepare(lowering.lower(function, types))
     verify(primal)
     d = pipeline.differentiate(primal, range(len(types)))
     verify(d.fn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.ir.printer import to_text
 from diffkern.ir.verify import verify
 
@@ -15,6 +15,6 @@ from .ir_kernels import KERNELS
 @pytest.mark.parametrize("name", KERNELS)
 def test_ir(name: str) -> None:
     function, types = KERNELS[name]
-    fn = frontend.lower(function, types)
+    fn = lowering.lower(function, types)
     verify(fn)
     check_golden(f"ir/{name}", to_text(fn))

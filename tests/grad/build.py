@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffkern import frontend
+from diffkern.frontend import lowering
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
 from diffkern.opt.widen import widen
@@ -15,12 +16,12 @@ from .cases import Case
 
 def lower(case: Case) -> Function:
     """The IR of a case, as lowered."""
-    return frontend.lower(case.function, Kernel(case.function).argument_types(*values(case)))
+    return lowering.lower(case.function, Kernel(case.function).argument_types(*values(case)))
 
 
 def widened_vjp(fn: Function, case: Case) -> Vjp:
     """Primal and adjoint of a case in float64."""
-    return Vjp(widen(fn), options=case.options)
+    return Vjp(widen(clone_function(fn)), options=case.options)
 
 
 def values(case: Case) -> list[Any]:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import frontend, pipeline
+from diffkern import pipeline
 from diffkern.errors import AutodiffError
+from diffkern.frontend import lowering
 from diffkern.kernel import Kernel
 
 from .kernels_refused import REFUSED, stores_and_adds
@@ -21,7 +22,7 @@ CASES = [pytest.param(*entry, id=entry[0].__name__) for entry in REFUSED]
 
 @pytest.mark.parametrize(("function", "message", "arguments"), CASES)
 def test_refused(function: Callable[..., Any], message: str, arguments: dict[str, Any]) -> None:
-    fn = frontend.lower(function, Kernel(function).argument_types(*arguments.values()))
+    fn = lowering.lower(function, Kernel(function).argument_types(*arguments.values()))
     with pytest.raises(AutodiffError, match=message) as caught:
         pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)), {})
     error = caught.value.errors[0]

@@ -50,6 +50,35 @@ POINTS: list[tuple[str, str, tuple[float, float]]] = [
     ("copysign", "dk.copysign(a, b)", (0.0, -0.0)),
 ]
 
+# Operands that are almost bounded away from the singularity: some input, or a literal's type, takes them there.
+POINTS += [
+    ("sqrt", "dk.sqrt(a + 1.0)", (-1.0, 1.0)),
+    ("sqrt", "dk.sqrt(1.0 + a)", (-1.0, 1.0)),
+    ("sqrt", "dk.sqrt(dk.exp(a))", (-1e4, 1.0)),
+    ("sqrt", "dk.sqrt(a * a + 1e-60)", (0.0, 1.0)),
+    ("log", "dk.log(a * b + 1.0)", (1.0, -1.0)),
+    ("log", "dk.log(dk.min(a, 0.5))", (0.0, 1.0)),
+    ("rsqrt", "dk.rsqrt(dk.max(a, -1.0))", (0.0, 1.0)),
+    ("div", "a / (b * b)", (1.0, 0.0)),
+    ("div", "a / dk.max(b, 0.0)", (1.0, 0.0)),
+    ("div", "a / 1e-60", (0.0, 1.0)),
+    ("div", "1.0 / (b + 1.0)", (1.0, -1.0)),
+    ("div", "2.0 / dk.sqrt(a * a + 1e-60)", (0.0, 1.0)),
+]
+
+# Bounded away from the singularity, but not from where the derivative overflows.
+OVERFLOWING: list[tuple[Any, str, float]] = [
+    (dk.float32, "1.0 / dk.max(b, 1e-20)", 1.5e-20),
+    (dk.float32, "-3.0 / dk.max(b, 1e-20)", 1.5e-20),
+    (dk.float32, "1e30 / dk.max(b, 1e-8)", 1.5e-8),
+    (dk.float32, "a / dk.max(b, 1e-20)", 1.5e-20),
+    (dk.float32, "a / dk.max(b, 1e-40)", 1.5e-40),
+    (dk.float32, "dk.rsqrt(dk.max(b, 1e-30))", 1.5e-30),
+    (dk.float64, "1.0 / dk.max(b, 1e-200)", 1.5e-200),
+    (dk.float64, "1e200 / dk.sqrt(b * b + 1e-140)", 1e-72),
+    (dk.float64, "dk.rsqrt(dk.max(b, 1e-250))", 1.5e-250),
+]
+
 # Their values overflow, and their derivatives with them: zeros are kept behind a choice.
 OVERFLOWS: list[tuple[str, str, tuple[float, float]]] = [
     ("exp", "dk.exp(a)", (1e4, 1.0)),
@@ -106,6 +135,11 @@ def test_every_operation_with_a_singular_derivative_is_in_the_table() -> None:
 def test_a_zero_cotangent_stays_zero(name: str, text: str, point: tuple[float, float], dtype: Any) -> None:
     assert _gradient([f"    y[0] = {text}"], point, dtype, seed=0.0) == [0.0, 0.0]
     assert _gradient([f"    y[0] = c * ({text})"], point, dtype) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("dtype", "text", "z"), OVERFLOWING, ids=lambda v: getattr(v, "__name__", str(v)))
+def test_zero_times_a_derivative_that_overflows(dtype: Any, text: str, z: float) -> None:
+    assert _gradient([f"    y[0] = {text}"], (1.0, z), dtype, seed=0.0) == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -180,6 +214,21 @@ def test_no_guard_where_the_operand_is_bounded_away() -> None:
 
     assert "== " not in k.adjoint_source().split("def ")[1]
     assert "== " in unbounded.adjoint_source().split("def ")[1]
+
+
+def test_a_reciprocal_needs_no_second_division() -> None:
+    @dk.kernel
+    def bounded(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = 1.0 / (x[i] * x[i] + 0.01)
+
+    @dk.kernel
+    def unbounded(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = 1.0 / x[i]
+
+    for k in (bounded, unbounded):
+        assert k.adjoint_source().split("def ")[1].count(" / ") == 2, k.adjoint_source()  # one stands in the comment
 
 
 MIXING = (

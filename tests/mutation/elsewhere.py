@@ -1,13 +1,18 @@
-"""Faults outside of differentiation, each with the tests that must notice it.
+"""Faults that the corpus does not show, each with the tests that must notice it.
 
-They stand in analyses of indices, in the frontend, the CPU's backend, the run time and the cache. The tests named run
-in a process of their own, into which the fault is put before any of them is imported; one of them has to fail.
+They stand in guards of zero cotangents, analyses of indices, the frontend, the CPU's backend, the run time and the
+cache. The tests named run in a process of their own, into which the fault is put before any of them is imported; one of
+them has to fail.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+from diffkern import platforms
+from diffkern.ad import singular
 from diffkern.analysis import affine
-from diffkern.build import specialize
 from diffkern.cache import environment, key, manifest, place
 from diffkern.frontend import library
 from diffkern.opt import cse, promote, ranges
@@ -26,8 +31,31 @@ _TWO_NAMES = f"{_INDICES}::test_two_names_of_one_element"
 
 _PTX = "tests/unit/targets/cuda/test_ptx_invariants.py"
 _KEY = "tests/unit/cache/test_key.py"
+_CPU, _CUDA = platforms.FAMILIES
+
+_ZERO = "tests/grad/test_singular.py::test_a_zero_cotangent_stays_zero"
+_OVERFLOW = "tests/grad/test_singular.py::test_zero_times_a_derivative_that_overflows"
 
 TARGETED = [
+    # guards of zero cotangents
+    Fault("a sum with one positive term is positive",
+          edit(singular, "Guards._least", "least(a) if self._not_negative(b, depth) else 0.0", "least(a)"),
+          (f"{_ZERO}[dk.sqrt(1.0 + a) at (-1.0, 1.0)-dtype0]",)),
+    Fault("any product is not negative",
+          edit(singular, "Guards._not_negative", "op.operands[0] is op.operands[1]", "True"),
+          (f"{_ZERO}[dk.log(a * b + 1.0) at (1.0, -1.0)-dtype0]",)),
+    Fault("a minimum is as far from zero as either number",
+          edit(singular, "Guards._least", 'case "max"', 'case "max" | "min"'),
+          (f"{_ZERO}[dk.log(dk.min(a, 0.5)) at (0.0, 1.0)-dtype0]",)),
+    Fault("what is not negative is far from zero",
+          edit(singular, "Guards._least", "max(lookup(name).least or 0.0, 0.0)", "(lookup(name).least is not None)"),
+          (f"{_ZERO}[dk.sqrt(dk.exp(a)) at (-10000.0, 1.0)-dtype0]",)),
+    Fault("a literal divides by what it is in the source",
+          edit(singular, "Guards._literal", 'rounded(op.attrs["value"], v.type)', 'op.attrs["value"]'),
+          (f"{_ZERO}[a / 1e-60 at (0.0, 1.0)-dtype0]",)),
+    Fault("subnormal numbers are far from zero", edit(singular, "_normal", "2.0**-126", "0.0"), (_OVERFLOW,)),
+    Fault("what is bounded away from zero has a finite inverse square",
+          constant(singular, "_LARGEST", math.inf), (_OVERFLOW,)),
     # analyses
     Fault("a remainder of a negative divisor is never negative",
           edit(ranges, "_Ranges.bound", "return 0 if b is not None and b >= 0 else None", "return 0"),
@@ -42,7 +70,8 @@ TARGETED = [
     Fault("wrapped indices are distinct",
           edit(promote, "_Promoter.distinct", "a in self.wrapped or b in self.wrapped", "False"), (_TWO_NAMES,)),
     Fault("a difference is commutative",
-          constant(cse, "_COMMUTATIVE", cse._COMMUTATIVE | {"sub"}), ("tests/unit/opt/test_order_of_operands.py",)),
+          edit(cse, "eliminate_common", "if row.commutative:", 'if row.commutative or op.name == "sub":'),
+          ("tests/unit/opt/test_order_of_operands.py",)),
     # frontend and backend
     Fault("degrees with a wrong factor", entry(library._TABLE, "degrees", library._TABLE["radians"]),
           ("tests/e2e/test_builtins.py::test_numbers[dk.degrees(a)-float32]",)),
@@ -97,9 +126,10 @@ TARGETED = [
           constant(environment, "_COMPILE_SIDE", tuple(p for p in environment._COMPILE_SIDE if p != "ops")),
           (f"{_KEY}::test_every_module_that_compiles_counts",)),
     Fault("the processor that numba is told has no say in the key",
-          constant(specialize, "_NUMBA_SETTINGS", ()), (f"{_KEY}::test_what_the_environment_says_counts",)),
+          constant(platforms, "FAMILIES", (replace(_CPU, settings=()), _CUDA)),
+          (f"{_KEY}::test_what_the_environment_says_counts",)),
     Fault("the library that makes products has no say in the key",
-          constant(specialize, "_CUDA_COMPILERS", ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink")),
+          constant(platforms, "FAMILIES", (_CPU, replace(_CUDA, compilers=_CUDA.compilers[:3]))),
           (f"{_KEY}::test_versions_of_compilers_count",)),
     Fault("a manifest is believed whatever its digest",
           edit(manifest, "parse", "end != digest(covered).encode() + _AFTER_DIGEST", "False"),

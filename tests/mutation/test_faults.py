@@ -16,9 +16,11 @@ from grad.build import lower, values
 from grad.corpus import CASES
 from grad.kernels_refused import REFUSED
 
-from diffkern import frontend, pipeline
+from diffkern import pipeline
 from diffkern.analysis import conflicts
 from diffkern.errors import AutodiffError
+from diffkern.frontend import lowering
+from diffkern.ir.clone import clone_function
 from diffkern.ir.verify import InvalidIR
 from diffkern.kernel import Kernel
 from diffkern.opt.widen import widen
@@ -71,7 +73,7 @@ def prepared(name: str) -> Prepared:
     case = CASES[name]
     fn = lower(case) if name in NARROW else widen(lower(case))
     vjp = Vjp(fn, Interpreted, options=case.options)
-    primal = Compiled(pipeline.optimise(widen(fn)))
+    primal = Compiled(pipeline.optimise(widen(clone_function(fn))))
     point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, values(case), strict=True)])
     weights = vjp.weights(point, np.random.default_rng(5))
     run = Compiled(pipeline.optimise(fn)) if name in NARROW else primal
@@ -107,7 +109,7 @@ def run_subset() -> None:
             check_atomics(vjp, good, case.dim, name)
     for function, _, arguments in REFUSED:
         if function.__name__ in REFUSALS:
-            fn = frontend.lower(function, Kernel(function).argument_types(*arguments.values()))
+            fn = lowering.lower(function, Kernel(function).argument_types(*arguments.values()))
             try:
                 pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)), {})
             except AutodiffError:

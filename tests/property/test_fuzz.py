@@ -22,8 +22,8 @@ from support.fuzz import Choose, RandomKernel, load_module, random_kernel
 from support.fuzz_tiles import random_tile_kernel
 from support.seeds import run_seed
 
-from diffkern import frontend
 from diffkern.errors import AutodiffError
+from diffkern.frontend import lowering
 from diffkern.opt.widen import widen
 from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
@@ -71,7 +71,7 @@ class Tally:
 def check(kernel: RandomKernel, tally: Tally, directory: str) -> None:
     """Check one kernel in two ways."""
     fuzzed = load_module(kernel.source, directory).fuzzed
-    fn = frontend.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments))
+    fn = lowering.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments))
     try:
         derived = Vjp(widen(fn), Interpreted, options=kernel.options)
     except AutodiffError as error:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from support.fuzz import load_module
 from support.seeds import run_seed
 
-from diffkern import frontend, pipeline
+from diffkern import pipeline
 from diffkern.errors import AutodiffError
+from diffkern.frontend import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.opt.widen import widen
@@ -128,7 +129,7 @@ def augmented(draw: st.DrawFn) -> str:
 def _vjp(source: str, directory: str) -> Vjp:
     fuzzed = load_module(source, directory).fuzzed
     arguments = _narrow(_arguments(0))
-    return Vjp(widen(frontend.lower(fuzzed.func, fuzzed.argument_types(*arguments))), Interpreted)
+    return Vjp(widen(lowering.lower(fuzzed.func, fuzzed.argument_types(*arguments))), Interpreted)
 
 
 def test_gathers_meet_where_the_analysis_says(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -201,7 +202,7 @@ def test_no_two_threads_meet_in_a_plain_update(
         outcome["atomic" if atomics else "plain"] += 1
         collector = ClashCollector()
         found = _run(settled, seed, Interpreted(pipeline.optimise(clone_function(settled)), collector))
-        written = widen(frontend.lower(fuzzed.func, types))
+        written = widen(lowering.lower(fuzzed.func, types))
         expected = _run(written, seed, Interpreted(pipeline.optimise(written)))
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=source)

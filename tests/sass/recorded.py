@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from diffkern.targets import cuda
+from diffkern.cache.environment import distribution_versions
+from diffkern.platforms import platform_named
 
 from .programs import Program
 
@@ -21,6 +22,12 @@ DIRECTORY = Path(__file__).parent / "resources"
 _INSTRUCTIONS, _REGISTERS = 1.25, 8  # margins with other compilers
 
 Record = Mapping[str, Any]
+
+
+def compilers() -> dict[str, str]:
+    """The versions of those that make every program."""
+    names = platform_named("sm_90").family.compilers[:3]
+    return {name.replace("_", "-"): version for name, version in sorted(distribution_versions(names))}
 
 
 def taken(programs: tuple[Program, ...]) -> dict[str, list[int]]:
@@ -34,11 +41,11 @@ def check(arch: str, programs: tuple[Program, ...]) -> list[str]:
     found = taken(programs)
     if os.environ.get("DIFFKERN_UPDATE_GOLDEN") == "1":
         path.parent.mkdir(exist_ok=True)
-        path.write_text(as_text({"compilers": cuda.target_description(), "programs": found}))
+        path.write_text(as_text({"compilers": compilers(), "programs": found}))
         return []
     if not path.exists():
         return [f"{path} is missing; DIFFKERN_UPDATE_GOLDEN=1 writes it"]
-    return list(compare(json.loads(path.read_text()), found, cuda.target_description()))
+    return list(compare(json.loads(path.read_text()), found, compilers()))
 
 
 def compare(record: Record, found: Mapping[str, list[int]], compilers: Mapping[str, str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from thread_tiles import softmax
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import as_double
 
@@ -54,7 +54,7 @@ def check(case: Case) -> None:
     outputs = vjp.arguments(values(case))
     vjp.primal_program.run(case.dim, outputs)
 
-    settle_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
+    finalize_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
     simulated = vjp.running(Simulated, Simulated)
     rtol = 1e-10 if all(str(t).find("float64") >= 0 for t in vjp.types if "float" in str(t)) else 2e-4
     found = vjp.arguments(values(case))

@@ -17,11 +17,16 @@ import numpy as np
 
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Mat, Scalar, Type, Vec, scalar_of, value_type
-from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name
+from diffkern.targets import target_named
 
-__all__ = ["Simulated", "kernel_argument"]
+__all__ = ["Simulated", "cuda_source", "kernel_argument"]
+
+
+def cuda_source(fn: Function) -> str:
+    """A program as a numba-cuda kernel."""
+    return target_named("sm_90").source(fn, ())
 
 
 class Simulated:
@@ -39,7 +44,7 @@ class Simulated:
         if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
             raise RuntimeError("the CUDA simulator runs in processes started with NUMBA_ENABLE_CUDASIM=1")
         self.types = tuple(p.type for p in fn.params)
-        self.source = to_cuda_python(fn)
+        self.source = cuda_source(fn)
         self.grid = (blocks, block_dim)
         self._kernel: Any = load_source(self.source, function_name(fn))
 

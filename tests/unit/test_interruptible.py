@@ -15,6 +15,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from compiling import compile_function
 
 import diffkern as dk
 from diffkern import pipeline
@@ -22,7 +23,6 @@ from diffkern.interrupts import interruptible
 from diffkern.runtime.native import assemble
 from diffkern.runtime.native.loader import host_cpu
 from diffkern.targets.cpu import object_code as target
-from diffkern.targets.cpu.compiler import compile_function
 from diffkern.vecmath import approx
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -183,7 +183,7 @@ def test_the_main_thread_runs_llvmlites_finalizers_alone(monkeypatch, tmp_path):
 
     monkeypatch.setattr(dk.config, "cache_dir", tmp_path)
     monkeypatch.setattr(assemble, "_cache", None)
-    for asked in (host_cpu, approx.host_has_fma, target.target):
+    for asked in (host_cpu, approx.host_has_fma, target.machine):
         asked.cache_clear()
     x, y = dk.zeros(4, requires_grad=True), dk.zeros(4, requires_grad=True)
     previous = sys.gettrace()
@@ -193,7 +193,7 @@ def test_the_main_thread_runs_llvmlites_finalizers_alone(monkeypatch, tmp_path):
             waves[4](x, y)
         tape.backward(grads={y: np.ones(4, np.float32)})
         made = compile_function(pipeline.optimise(pipeline.forward_ir(waves.func, waves.argument_types(), {})), "waves")
-        text, assembly = made.llvm_ir, made.asm()
+        text, assembly = made.llvm_ir(), made.assembly()
         loaded = assemble.load_native(lambda: 'define i32 @"three"() { ret i32 3 }', (), ["three"], ())
     finally:
         sys.settrace(previous)

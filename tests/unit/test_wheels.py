@@ -45,8 +45,8 @@ PROGRAM = """
 import sys
 import diffkern as dk
 from diffkern import wheels
-from diffkern.targets import cuda
-from diffkern.targets.cuda import disassembler, libdevice, mathdx
+from diffkern.targets import target_named
+from diffkern.targets.cuda import disassembler, libdevice, mathdx, toolchain
 from diffkern.pipeline import forward_ir
 
 assert not [p for p in sys.path if p.startswith(sys.argv[2])], sys.path
@@ -56,7 +56,8 @@ def sine(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     y[dk.tid()] = dk.sin(x[dk.tid()])
 
 made = dk.compile(sine, target="sm_90")
-code = cuda.compile_function(forward_ir(sine.func, sine.argument_types(), {"target": "sm_90"}), "sine").ltoir
+fn = forward_ir(sine.func, sine.argument_types(), {"target": "sm_90"})
+code = toolchain.ltoir(target_named("sm_90").emit(fn, "sine").text, "sine", "sm_90")
 assert len(libdevice.bitcode()) > 100_000 and len(made.cubin) > 1000 and len(code) > 1000
 assert "EXIT" in made.sass
 if sys.argv[3] == "mathdx":

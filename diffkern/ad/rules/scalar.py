@@ -24,23 +24,31 @@ def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:
             elif formula.is_one:
                 out.append(a.ct)
             else:
-                out.append(_times(b, a.ct, formula, env, t))
+                out.append(_times(b, a, formula, env, t))
         return out
 
     return rule
 
 
-def _times(b: Builder, ct: Value, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
+def _times(b: Builder, a: RuleArguments, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
     """``ct * partial``; of a quotient ``ct`` takes the place of a numerator 1, or is divided before another is applied.
 
-    So both partial derivatives of ``x / y`` share one division.
+    So both partial derivatives of ``x / y`` share one division. One that is wanted alone divides 1 instead, which need
+    not wait for ``ct`` and is the result of ``1 / y``; nor need the whole derivative where it is finite for all inputs,
+    so that 0 times it is 0.
     """
     quotient = formula.quotient
     if quotient is None:
-        return b.mul(ct, formula.emit(b, env, t))
+        return b.mul(a.ct, formula.emit(b, env, t))
     numerator, denominator = quotient
-    over = b.div(ct, denominator.emit(b, env, t))
-    return over if numerator.is_one else b.mul(over, numerator.emit(b, env, t))
+    if numerator.is_one:
+        return b.div(a.ct, denominator.emit(b, env, t))
+    if sum(a.want) > 1:
+        return b.mul(b.div(a.ct, denominator.emit(b, env, t)), numerator.emit(b, env, t))
+    inverse = b.div(b.const(1.0, t), denominator.emit(b, env, t))
+    if a.finite:
+        return b.mul(a.ct, b.mul(inverse, numerator.emit(b, env, t)))
+    return b.mul(b.mul(a.ct, inverse), numerator.emit(b, env, t))
 
 
 def _add(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
@@ -87,6 +95,7 @@ def _cast(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 
 SCALAR_RULES: dict[str, Rule] = {
+    **{name: _formula_rule(tuple(map(Formula, row.partials))) for name, row in all_ops().items() if row.partials},
     "add": _add,
     "sub": _sub,
     "neg": _neg,
@@ -95,5 +104,4 @@ SCALAR_RULES: dict[str, Rule] = {
     "select": _select,
     "cast": _cast,
     "copysign": _copysign,
-    **{name: _formula_rule(tuple(map(Formula, row.partials))) for name, row in all_ops().items() if row.partials},
 }

@@ -25,6 +25,8 @@ class RuleArguments:
         The result's cotangent.
     want
         Which operands need a cotangent.
+    finite
+        Whether the derivative is known to be finite for all inputs.
     """
 
     op: Op
@@ -32,6 +34,7 @@ class RuleArguments:
     r: Value
     ct: Value
     want: Sequence[bool]
+    finite: bool
 
 
 Rule = Callable[[Builder, RuleArguments], Sequence[Value | None]]

@@ -23,7 +23,6 @@ from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
-from diffkern.cache.targets import NATIVE
 from diffkern.errors import LaunchError
 from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import Call
@@ -32,6 +31,7 @@ from diffkern.interop.jax.table import Code
 from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
 from diffkern.manifest import Manifest
+from diffkern.platforms import NATIVE
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.program import Executable

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.device import get_cuda_device
 from diffkern.runtime.state import current
 
 if TYPE_CHECKING:
     from diffkern.runtime.array import array
     from diffkern.runtime.cuda.context import CudaDevice
-    from diffkern.runtime.cuda.stream import CudaStream
 
 __all__ = [
     "as_external", "current_stream", "default_device", "gpu_of", "guarded", "on_current_stream", "order_around_launch",
@@ -66,8 +66,6 @@ def stream_of(gpu: CudaDevice, handle: int) -> CudaStream:
         return gpu.null_stream
     found = _streams.get((gpu.ordinal, handle))
     if found is None or found.device is not gpu:
-        from diffkern.runtime.cuda.stream import CudaStream
-
         if len(_streams) >= _CACHED:
             _streams.clear()
         # PyTorch's streams do not wait for the default stream.

@@ -1,6 +1,6 @@
 """Loads, stores and atomic updates of tiles as loops over elements.
 
-In: the lowering (:mod:`tile_lower`) and an op. Out: loops in the current region. One test decides whether the whole
+In: the lowering (:mod:`lowering`) and an op. Out: loops in the current region. One test decides whether the whole
 tile lies inside the array (and, where threads of a block take groups of elements, whether these are aligned); only
 where it does not is each element tested.
 """
@@ -8,15 +8,13 @@ where it does not is each element tested.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import value_type
 from diffkern.ir.views import Access
+from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Source
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.serial import Lowering
 
 __all__ = ["OPS"]
 
@@ -63,7 +61,7 @@ def _each_inside(
         m.when(condition, lambda: visit(array, at, index))  # type: ignore[operator]
 
     if m.is_few(shape):
-        m.grid(shape, slow, apart=True)
+        m.grid(shape, slow, ungrouped=True)
         return
     assert whole is not None
     groups = grouped and m.takes_groups(array, shape)
@@ -71,9 +69,9 @@ def _each_inside(
 
     def aligned() -> None:
         with m.using_vectors(groups):
-            m.grid(shape, fast, apart=not groups)
+            m.grid(shape, fast, ungrouped=not groups)
 
-    m.step(lambda: m.either(inside, aligned, lambda: m.grid(shape, slow, apart=not groups)))
+    m.step(lambda: m.either(inside, aligned, lambda: m.grid(shape, slow, ungrouped=not groups)))
 
 
 def _load(low: Lowering, op: Op) -> None:

@@ -1,6 +1,6 @@
 """Matrix products, factorisations and triangular solves of tiles, as products of buffers and loops.
 
-In: the lowering (:mod:`tile_lower`) and an op. Out: ops in the current region, and memory that holds the result. A
+In: the lowering (:mod:`lowering`) and an op. Out: ops in the current region, and memory that holds the result. A
 product is handed on with its first factor as it lies, transposed or not; a transposed second factor is copied first,
 so that rows of it are read along memory. Products of float16 and bfloat16 are summed in float32. A product that a
 library computes is handed on with both factors as they lie.
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.analysis.tile_products import product_of
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, STORAGE_ONLY, Element, Tile, value_type
+from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Source, Stored
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.serial import Lowering
 
 __all__ = ["OPS", "copied", "matrix_shape", "solved_in"]
 

@@ -1,6 +1,6 @@
 """Reductions, scans and sorts of tiles as loops.
 
-In: the lowering (:mod:`tile_lower`) and an op. Out: loops in the current region, and where the result's elements are.
+In: the lowering (:mod:`lowering`) and an op. Out: loops in the current region, and where the result's elements are.
 Sums have no promised order, so that a target may keep several partial sums. A sort counts for each of a few keys how
 many come before it, and merges sorted runs of more: equal keys keep their order, and keys that are not a number come
 last.
@@ -9,15 +9,13 @@ last.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, Scalar, value_type
+from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Source, Stored, elements
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.serial import Lowering
 
 __all__ = ["OPS", "better", "combine", "comes_before", "counting_sort", "sort"]
 
@@ -214,7 +212,7 @@ def counting_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence
         b.op("buffer_set", targets[1].buffer, place, values.element_at(m, k))
         b.op("buffer_set", targets[2].buffer, place, b.cast(k, INT32))
 
-    m.cells(size, put, apart=True)
+    m.cells(size, put, ungrouped=True)
 
 
 def _rank(low: Lowering, keys: Stored, k: Value, first: Value, end: Value) -> Value:

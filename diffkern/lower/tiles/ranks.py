@@ -1,6 +1,6 @@
 """Scans and sorts of tiles by the threads of a block.
 
-In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: shared work in the current region, and memory that
+In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: shared work in the current region, and memory that
 holds the results.
 
 A scan gives each thread a run of neighbouring elements. The thread adds its run up, shuffles scan the sums of a warp,
@@ -12,17 +12,15 @@ power of 2 may be left out); the place a key came from is part of it, so equal k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, UINT32, value_type
 from diffkern.lower.tiles import order as tile_order
+from diffkern.lower.tiles.block_lowering import BlockLowering
 from diffkern.lower.tiles.order import comes_before
 from diffkern.lower.tiles.reductions import WARP, across_warp
 from diffkern.lower.tiles.source import Stored, elements
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
 
 __all__ = ["OPS"]
 
@@ -52,7 +50,7 @@ def _scan(low: BlockLowering, op: Op) -> None:
             (total,) = m.loop(0, i if exclusive else b.add(i, m.i64(1)), add, (zero,))
             b.op("buffer_set", target.buffer, place(i), total)
 
-        m.cells(size, alone, apart=True)
+        m.cells(size, alone, ungrouped=True)
         low.give_back(borrowed)
         return
     # Each thread writes the elements it has read, so the result may take the operand's place.
@@ -134,7 +132,7 @@ def _bitonic_sort(low: BlockLowering, source: Stored, values: Stored, targets: S
 
             m.when(b.one("lt", second, m.i64(size)), compare)
 
-        m.cells(1 << (stages - 1), pair, apart=True)
+        m.cells(1 << (stages - 1), pair, ungrouped=True)
 
     def stage(s: Value) -> None:
         def mirrored(base: Value, inside: Value, width: Value) -> Value:

@@ -1,9 +1,10 @@
 """Reductions of tiles by the threads of a block.
 
-In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: shared work in the current region, and where the result
-is. A reduction of a whole tile is a value that all threads know: each combines every so-manieth element, the lanes of a
-warp combine what they have by shuffles, and then all threads go through the results of the warps. Along an axis, groups
-of threads share an element of the result and leave parts in memory, which one thread each combines.
+In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: shared work in the current region, and where the
+result is. A reduction of a whole tile is a value that all threads know: elements are dealt cyclically to the threads,
+each combines its own, the lanes of a warp combine what they have by shuffles, and then all threads go through the
+results of the warps. Along an axis, groups of threads share an element of the result and leave parts in memory, which
+one thread each combines.
 
 Sums have another order than on one thread, so floats may differ in their last digits. Of several smallest or greatest
 elements the first is found, whatever the order.
@@ -13,15 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, STORAGE_ONLY, Element, scalar_of, value_type
+from diffkern.lower.tiles.block_lowering import BlockLowering
 from diffkern.lower.tiles.order import better, combine
 from diffkern.lower.tiles.source import Computed, Source, Stored, elements
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
 
 __all__ = ["OPS", "WARP", "across_warp"]
 
@@ -223,7 +222,7 @@ def _along(fold: _Fold, source: Source, axis: int, target: Stored) -> None:
         total = m.loop(1, groups, lambda g, s: fold.join(s, of(g)), of(m.i64(0)))
         b.op("buffer_set", target.buffer, result, total[-1])
 
-    m.cells(results * groups, part, apart=True)
+    m.cells(results * groups, part, ungrouped=True)
     if groups > 1:
         m.cells(results, joined)
     for buffer in parts:

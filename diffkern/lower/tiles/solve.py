@@ -1,22 +1,20 @@
 """Cholesky factors and triangular solves of tiles by the threads of a block.
 
-In: the lowering for blocks (:mod:`tile_blocks`) and an op. Out: shared work in the current region, and memory that
+In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: shared work in the current region, and memory that
 holds the result. Both go on column by column: what a column means for the rest of the matrix is worked out by all
-threads, each for its share of the elements, and the threads meet before the next column. Each element gets the same
-terms in the same order as on one thread.
+threads, each for its share of the elements, and the threads synchronize before the next column. Each element gets the
+same terms in the same order as on one thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import value_type
+from diffkern.lower.tiles.block_lowering import BlockLowering
 from diffkern.lower.tiles.linear import copied, matrix_shape, solved_in
-
-if TYPE_CHECKING:
-    from diffkern.lower.tiles.block import BlockLowering
 
 __all__ = ["OPS"]
 

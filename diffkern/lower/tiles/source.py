@@ -164,8 +164,8 @@ class Maker:
 
         return tuple(level(0, [], list(init)))
 
-    def cells(self, count: int | Value, body: Callable[[Value], None], *, apart: bool = False) -> None:
-        """Do something for each position, in any order; for ``apart`` see :meth:`grid`."""
+    def cells(self, count: int | Value, body: Callable[[Value], None], *, ungrouped: bool = False) -> None:
+        """Do something for each position, in any order; for ``ungrouped`` see :meth:`grid`."""
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:
             body(i)
@@ -173,10 +173,10 @@ class Maker:
 
         self.loop(0, count, one)
 
-    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None], *, apart: bool = False) -> None:
+    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None], *, ungrouped: bool = False) -> None:
         """Do something for each index of a shape, in any order.
 
-        With ``apart``, neighbouring threads of a block take neighbouring elements, none several.
+        With ``ungrouped``, neighbouring threads of a block take neighbouring elements, none several.
         """
 
         def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
@@ -213,7 +213,7 @@ class Maker:
         """Do something that depends on what was done before it."""
         body()
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Let all that was done before be seen by all that follows."""
 
     def when(self, condition: Value, then: Callable[[], None]) -> None:

@@ -1,8 +1,7 @@
 """Appends loops that the threads of a block share, and barriers between them.
 
-In: what is to be done for each element of a tile. Out: ops in the current region. Each thread takes its share of the
-elements: every so-manieth one, or where there are many and they can be cut into groups of four neighbours, every
-so-manieth group, which it reads and writes as a vector if memory is aligned to that.
+In: what is to be done for each element of a tile. Out: ops in the current region. Elements are dealt cyclically to the
+threads; where there are many, in groups of four neighbours, each accessed as one vector where 16-byte aligned.
 
 A barrier stands only between two steps of which one writes what another thread reads or writes in the other: a thread
 that reads the elements it wrote itself need not wait.
@@ -36,7 +35,7 @@ Access = tuple[Value, int]
 """What is accessed; and if every thread accesses its own share alone, in groups of how many, else 0."""
 
 
-def _meet(some: set[Access], others: set[Access]) -> bool:
+def _overlap(some: set[Access], others: set[Access]) -> bool:
     """Whether a thread may access what another one does."""
     return any(a is b and (i != k or not i) for a, i in some for b, k in others)
 
@@ -81,7 +80,7 @@ class Together(Maker):
         self.depth = 0
         self.read: set[Access] = set()
         self.changed: set[Access] = set()
-        self.apart = False  # whether the threads may be at work on different things
+        self.diverged = False  # whether the threads may be at work on different things
         self.own: dict[Value, int] = {}  # positions that a thread alone visits, and of how many neighbours
         self.positions: dict[tuple[Value, ...], tuple[tuple[int, ...], Value]] = {}  # of the elements being visited
         self.one_memory = False  # whether array parameters may overlap
@@ -121,9 +120,9 @@ class Together(Maker):
         end = self.b.i32(count) if isinstance(count, int) else self.b.cast(count, INT32)
         return self.b.op("for", self.mine, end, self.threads, *init, regions=(region,), ahead=True)
 
-    def cells(self, count: int | Value, body: Callable[[Value], None], *, apart: bool = False) -> None:
+    def cells(self, count: int | Value, body: Callable[[Value], None], *, ungrouped: bool = False) -> None:
         if isinstance(count, int):
-            self.grid((count,), lambda index: body(index[0]), apart=apart)
+            self.grid((count,), lambda index: body(index[0]), ungrouped=ungrouped)
             return
 
         def one(position: Value, _: list[Value]) -> Sequence[Value]:
@@ -136,7 +135,7 @@ class Together(Maker):
 
         self.step(shared)
 
-    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None], *, apart: bool = False) -> None:
+    def grid(self, shape: Sequence[int], body: Callable[[list[Value]], None], *, ungrouped: bool = False) -> None:
         count = elements(shape)
 
         def one(position: Value, _: list[Value]) -> Sequence[Value]:
@@ -148,7 +147,7 @@ class Together(Maker):
             return ()
 
         def shared() -> None:
-            if apart or not _in_groups(count):
+            if ungrouped or not _in_groups(count):
                 self._share(count, one)
             else:
                 self._share(count // GROUP, group)
@@ -258,7 +257,7 @@ class Together(Maker):
         reads = {self.access(op) for op in accesses if op.name in _READS}
         changes = {self.access(op) for op in accesses if op.name in _CHANGES}
         self.order(reads, changes)
-        self.apart = self.apart or any(op.regions for op in region.ops)
+        self.diverged = self.diverged or any(op.regions for op in region.ops)
         self.b.region.ops.extend(region.ops)
 
     def access(self, op: Op) -> Access:
@@ -272,33 +271,33 @@ class Together(Maker):
     def together(self, reads: set[Value], changes: set[Value], body: Callable[[], None]) -> None:
         """Something that all threads do as one, all of them being there."""
         assert not self.depth
-        if self.apart:
+        if self.diverged:
             self.barrier()
         self.order({(v, 0) for v in reads}, {(v, 0) for v in changes})
         body()
 
     def order(self, reads: set[Access], changes: set[Access]) -> None:
         """A barrier, if what comes next depends on what other threads have done since the last one."""
-        if _meet(reads, self.changed) or _meet(changes, self.read | self.changed):
+        if _overlap(reads, self.changed) or _overlap(changes, self.read | self.changed):
             self.barrier()
         self.read |= reads
         self.changed |= changes
 
     def rounds(self, lo: int, hi: Value | int, body: Callable[[Value], None]) -> None:
         """A loop that all threads go through together, with shared work in it."""
-        self.settle()
+        self.synchronize()
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:
             body(i)
-            self.settle()
+            self.synchronize()
             return ()
 
         self.loop(lo, hi, one)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         if not self.depth and (self.read or self.changed):
             self.barrier()
 
     def barrier(self) -> None:
         self.b.op("barrier")
-        self.read, self.changed, self.apart = set(), set(), False
+        self.read, self.changed, self.diverged = set(), set(), False

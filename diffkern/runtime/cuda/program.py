@@ -162,7 +162,7 @@ class CudaExecutable(Executable):
     def _blockwise_header(self, c: Cut, threads: int, dims: tuple[int, ...]) -> bytes:
         """Return the header of a launch of whole blocks."""
         arity = self.manifest.tid_arity
-        if self.manifest.target.startswith("sm_"):
+        if self.manifest.gpu is not None:
             return _header(0, *c.dims, 0, 0)
         # The CPU's program, for a driver that runs those: it counts blocks, and the last extent is their size.
         blocks = cut_blocks(dims, arity, threads, self.cost)

@@ -93,13 +93,13 @@ class Module:
 
 
 class Variable:
-    """A word on the stack."""
+    """A word, or another value, on the stack."""
 
-    def __init__(self, code: Code, slot: Any) -> None:
-        self._code, self._slot = code, slot
+    def __init__(self, code: Code, slot: Any, kind: Any) -> None:
+        self._code, self._slot, self._kind = code, slot, kind
 
-    def get(self) -> Word:
-        return self._code.b.load(self._slot, typ=I64)
+    def get(self) -> Any:
+        return self._code.b.load(self._slot, typ=self._kind)
 
     def set(self, value: Word | int) -> None:
         self._code.b.store(self._code.word(value), self._slot)
@@ -141,8 +141,8 @@ class Code:
         """The words that stand there one after the other."""
         return [self.load(base, 8 * k) for k in range(count)]
 
-    def load_unaligned(self, base: Word, offset: Word | int = 0) -> Word:
-        return self.b.load(self.place(base, offset), typ=I64, align=1)
+    def load_unaligned(self, base: Word, offset: Word | int = 0, kind: Any = I64) -> Any:
+        return self.b.load(self.place(base, offset), typ=kind, align=1)
 
     def load8(self, base: Word, offset: Word | int = 0) -> Word:
         return self.b.zext(self.b.load(self.place(base, offset), typ=I8, align=1), I64)
@@ -187,11 +187,12 @@ class Code:
     def clear(self, at: Word, count: Word | int) -> None:
         self.invoke("llvm.memset.p0.i64", at, 0, count, 0)
 
-    def variable(self, value: Word | int = 0) -> Variable:
+    def variable(self, value: Any = 0) -> Variable:
+        value = self.word(value)
         with self.b.goto_entry_block():
-            slot = self.b.alloca(I64)
+            slot = self.b.alloca(value.type)
         slot.type = PTR
-        made = Variable(self, slot)
+        made = Variable(self, slot, value.type)
         made.set(value)
         return made
 

@@ -7,12 +7,17 @@ a probability of about 2**-64.
 
 from __future__ import annotations
 
-from diffkern.runtime.native.builder import I64, VOID, Code, Module, Word
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.runtime.native.builder import I32, I64, VOID, Code, Module
 
 __all__ = ["add_digest"]
 
 _FACTOR = 11400714785074694791
-_STARTS = (2870177450012600261, 9029957443421411467, 5533983203021451, 67280421310721)
+_STATES, _LANES = 4, 4  # states that do not wait for each other, of so many words
+_VECTOR = ir.VectorType(I64, _LANES)
 
 
 def add_digest(m: Module) -> None:
@@ -20,23 +25,36 @@ def add_digest(m: Module) -> None:
     made, c = m.function("dk_digest_bytes", VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
     source, goal, chunk = c.loads(block, 3)
-    lanes = [c.variable(c.word(start)) for start in _STARTS]
-    at = c.variable(low)
+    begins = [[_FACTOR * (_LANES * k + lane + 1) % 2**62 for lane in range(_LANES)] for k in range(_STATES)]
+    states = [c.variable(ir.Constant(_VECTOR, begin)) for begin in begins]
+    at, size = c.variable(low), 8 * _LANES
     with c.forever() as stop:
-        end = c.add(at.get(), 8 * len(lanes))
+        end = c.add(at.get(), size * _STATES)
         stop(c.compare(">", end, high))
-        for k, lane in enumerate(lanes):
-            lane.set(_mixed(c, lane.get(), c.load_unaligned(c.add(source, at.get()), 8 * k)))
+        for k, state in enumerate(states):
+            taken = c.load_unaligned(c.add(source, at.get()), size * k, _VECTOR)
+            state.set(_mixed(c, state.get(), taken))
         at.set(end)
+    first = states[0].get()
+    for state in states[1:]:
+        first = _mixed(c, first, state.get())
     total = c.variable(low)
-    for lane in lanes:
-        total.set(_mixed(c, total.get(), lane.get()))
+    for lane in range(_LANES):
+        total.set(_mixed(c, total.get(), c.b.extract_element(first, I32(lane))))
+    with c.forever() as stop:
+        end = c.add(at.get(), 8)
+        stop(c.compare(">", end, high))
+        total.set(_mixed(c, total.get(), c.load_unaligned(source, at.get())))
+        at.set(end)
     with c.loop(high, at.get()) as k:
         total.set(_mixed(c, total.get(), c.load8(source, k)))
     c.store(total.get(), goal, c.mul(c.div(low, chunk), 8))
     c.b.ret_void()
 
 
-def _mixed(c: Code, state: Word, taken: Word) -> Word:
-    product = c.mul(c.b.xor(state, taken), _FACTOR)
-    return c.b.xor(product, c.b.lshr(product, c.word(29)))
+def _mixed(c: Code, state: Any, taken: Any) -> Any:
+    """Take a word, or words, into a state: a bijection of either."""
+    is_vector = state.type == _VECTOR
+    factor, shift = (ir.Constant(state.type, [n] * _LANES if is_vector else n) for n in (_FACTOR, 29))
+    product = c.b.mul(c.b.xor(state, taken), factor)
+    return c.b.xor(product, c.b.lshr(product, shift))

@@ -33,10 +33,11 @@ __all__ = [
     "undefined_symbols",
 ]
 
+# Functions of one or two floats in POSIX's libm, any of which a row of the operation table may name, and LLVM's own.
 _MATH = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor "
-    "fma fmax fmin fmod frexp hypot ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nearbyint "
-    "nextafter pow remainder rint round roundeven sin sincos sinh sqrt tan tanh tgamma trunc"
+    "fma fmax fmin fmod frexp hypot j0 j1 ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf "
+    "nearbyint nextafter pow remainder rint round roundeven sin sincos sinh sqrt tan tanh tgamma trunc y0 y1"
 ).split()
 
 LIBRARY_NAMES: frozenset[str] = frozenset(

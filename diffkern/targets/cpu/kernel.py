@@ -16,29 +16,28 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern import abi
-from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.nodes import Function, Op
 from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.opt.placement import Placement, place
-from diffkern.targets.cpu.libm import TargetModule
 from diffkern.targets.cpu.loops import longest_loop
 from diffkern.targets.cpu.uniform import uniform_questions
 from diffkern.targets.emit.buffers import Scratch
-from diffkern.targets.emit.checks import Checking, Checks
+from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import Facts, analyse
 from diffkern.targets.emit.frame import Frame, width
 from diffkern.targets.emit.function import BodyEmitter
+from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
 from diffkern.targets.emit.memory import (
     ArrayRef,
     atomic_element,
     disjoint,
-    with_scopes,
 )
 from diffkern.targets.emit.scalars import ScalarEmitter, compare
 from diffkern.targets.emit.types import (
@@ -46,11 +45,14 @@ from diffkern.targets.emit.types import (
     I64,
     PTR,
     VOID,
+    Isa,
+    TargetModule,
     constant,
     i64,
     memory_type,
     value_type,
 )
+from diffkern.targets.target import Settings
 
 _MOST_COMPARISONS = 64
 """How many pairs of arrays a chunk may compare to find out whether what it read ahead of its threads stays as it is."""
@@ -59,77 +61,38 @@ _SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
 
 
 @dataclass(frozen=True, slots=True)
-class KernelModule:
-    """An LLVM module as text, the symbols it defines, and how many partial sums a chunk writes."""
+class CpuModule(KernelModule):
+    """An LLVM module with a kernel for a processor.
 
-    text: str
-    symbols: tuple[str, ...]
-    sites: int
-    weight: int  # instructions of the longest vectorised loop with everything inlined, and literals
-    questions: float  # how often the vectoriser may ask whether a value is uniform
-    check_sites: tuple[Op, ...] = ()
-    stamped: tuple[Value, ...] = ()
-
-
-def emit_kernel(
-    fn: Function,
-    symbol: str,
-    *,
-    triple: str,
-    data_layout: str,
-    fast_math: bool = False,
-    noalias: bool = False,
-    fma: bool | None = None,
-    halves: bool = False,
-    checking: Checking = Checking.NONE,
-    vector_bytes: int = 16,
-) -> KernelModule:
-    """Spell a kernel in LLVM.
-
-    Parameters
+    Attributes
     ----------
-    fn
-        A function whose composite mathematics has been expanded.
-    symbol
-        The name of the compiled function.
-    triple, data_layout
-        Of the target.
-    fast_math
-        Give LLVM every liberty with floating point (reassociation, no NaN, no infinity).
-    noalias
-        The caller makes sure that no two array parameters overlap.
-    fma
-        Whether the target has fused multiply-add instructions; by default, whether this machine has them.
-    halves
-        Whether it has instructions that convert between float16 and float32.
-    checking
-        Which mistakes to look for at run time.
-    vector_bytes
-        How wide the target's vectors are.
+    weight : int
+        Instructions of the longest vectorised loop with everything inlined, and literals.
+    questions : float
+        How often the vectoriser may ask whether a value is uniform.
     """
-    module = TargetModule(symbol)
-    module.fma, module.halves = fma, halves
-    module.triple, module.data_layout = triple, data_layout
+
+    weight: int
+    questions: float
+
+
+def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuModule:
+    """Emit the LLVM module of a kernel: a function whose composite mathematics has been expanded, and its name."""
+    module = TargetModule(symbol, isa)
     facts = analyse(fn)
-    # A replayed value that is compared with a stored one must be the same to the last bit.
-    flags: tuple[str, ...] = () if fn.unfused else ("fast",) if fast_math else ("contract",)
-    sites = sum(width(op) for op in facts.reduced)
-    placement = _placement(fn, checking)
-    chunk = _Chunk(module, fn, facts, placement, flags, noalias, vector_bytes)
-    chunk.emit(symbol, checking)
+    placement = _placement(fn, settings.checking)
+    chunk = _Chunk(module, fn, facts, symbol, float_flags(fn, fast_math=settings.fast_math), placement)
+    chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
+    sites = sum(width(op) for op in facts.reduced)
     if sites:
         symbols += (f"{symbol}_finish",)
         _emit_finish(module, fn, facts, symbols[1])
     weight = _weight(module.globals[symbol], {}) + len(facts.literals)
     if facts.buffers:
         weight = math.ceil(weight * longest_loop(fn))
-    made = KernelModule(
-        str(module), symbols, sites, weight, uniform_questions(fn, placement.moved, fast_math=fast_math)
-    )
-    if chunk.checks is None:
-        return made
-    return replace(made, check_sites=tuple(chunk.checks.sites), stamped=tuple(chunk.checks.stamps))
+    questions = uniform_questions(fn, placement.moved, fast_math=settings.fast_math)
+    return CpuModule(str(module), symbols, sites, *chunk.checked, weight, questions)
 
 
 def _placement(fn: Function, checking: Checking) -> Placement:
@@ -156,7 +119,7 @@ def _weight(function: Any, known: dict[str, int]) -> int:
 class _Frame(Frame):
     """A function with the signature of a kernel."""
 
-    def __init__(self, module: ir.Module, fn: Function, facts: Facts, symbol: str, flags: tuple[str, ...]) -> None:
+    def __init__(self, module: TargetModule, fn: Function, facts: Facts, symbol: str, flags: tuple[str, ...]) -> None:
         function = ir.Function(module, _SIGNATURE, symbol)
         function.attributes.add("nounwind")
         builder = ir.IRBuilder(function.append_basic_block("entry"))
@@ -193,42 +156,32 @@ class _Frame(Frame):
         b.position_at_end(done)
 
 
-class _Chunk(_Frame):
+class _Chunk(_Frame, KernelFrame):
     """The chunk function."""
 
     def __init__(
         self,
-        module: ir.Module,
+        module: TargetModule,
         fn: Function,
         facts: Facts,
-        placement: Placement,
+        symbol: str,
         flags: tuple[str, ...],
-        noalias: bool,
-        vector_bytes: int,
+        placement: Placement,
     ) -> None:
-        self.placement, self.flags, self.noalias, self.vector_bytes = placement, flags, noalias, vector_bytes
-        self.checks: Checks | None = None
-        self._arguments = (module, fn, facts)
+        super().__init__(module, fn, facts, symbol, flags)
+        self.placement = placement
 
-    def emit(self, symbol: str, checking: Checking) -> None:
-        super().__init__(*self._arguments, symbol, self.flags)
-        if checking is not Checking.NONE:
-            self.checks = Checks(checking, self.module, self.builder, self.header(abi.STATUS))
-        if self.noalias:
-            self.arrays = with_scopes(self.module, self.arrays)
-        b = self.builder
-        stacks, sums = self.stacks(), self.accumulators()
-        scratch = Scratch(self.module, b, self.facts.buffers)
-        self.arrays = scratch.apart_from(self.arrays)
+    def thread(self) -> BodyEmitter:
+        self.scratch = Scratch(self.module, self.builder, self.facts.buffers)
+        self.arrays = self.scratch.apart_from(self.arrays)
         body = self.body()
-        body.sums, body.stacks, body.checks = sums, stacks, self.checks
-        body.scratch, body.vector_bytes = scratch, self.vector_bytes
+        body.scratch, body.vector_bytes = self.scratch, self.module.isa.vector_bytes
         body.moved = self.placement.moved
-        for _ in self.threads(body):
-            body.region(self.fn.body)
-        scratch.release()
+        return body
+
+    def finish(self, sums: dict[int, list[Any]]) -> None:
+        self.scratch.release()
         self.write_partials(sums)
-        b.ret_void()
 
     def write_partials(self, sums: dict[int, list[Any]]) -> None:
         if not sums:
@@ -241,14 +194,13 @@ class _Chunk(_Frame):
             b.store(b.load(slot, typ=value_type(s)), self.partial(chunk, len(slots), site))
 
     def threads(self, body: BodyEmitter) -> Iterator[None]:
-        """The loop nest; stops once, inside the innermost loop, with the body's thread index set."""
         b, arity = self.builder, self.fn.tid_arity
         together = self.together()
         if arity == 0:
             with self.nests(self.lo, self.hi, together) as (lo, hi):
                 self.ahead(body, self.placement.chunk)
                 with self.loop(lo, hi) as t:
-                    self.note_thread(t)
+                    self.note(t)
                     body.launch = self.of_block(t)
                     yield
             return
@@ -263,7 +215,7 @@ class _Chunk(_Frame):
                 self.ahead(body, self.placement.chunk)
                 if arity == 1:
                     with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
-                        self.note_thread(i, i64(0), repeat, r)
+                        self.note_component(i, i64(0), repeat, r)
                         body.tid = (i,)
                         yield
                 else:
@@ -277,7 +229,7 @@ class _Chunk(_Frame):
     def together(self) -> Any:
         """Whether what is read ahead of the threads stays as it is while they run; None where that is certain."""
         reads, writes = self.placement.reads, self.placement.writes
-        if self.noalias or not reads or not writes:
+        if not reads or not writes:
             return None
         return disjoint(self.builder, [self.arrays[p] for p in reads], [self.arrays[p] for p in writes])
 
@@ -302,13 +254,11 @@ class _Chunk(_Frame):
         names = {"block": t, "block_index": b.trunc(t, I32), "block_dim": extents[-1]}
         return names | {f"extent{k}": extents[k] for k in range(abi.MAX_DIMS - 1)}
 
-    def note_thread(self, index: Any, start: Any = None, repeat: Any = None, r: Any = None) -> None:
+    def note_component(self, index: Any, start: Any, repeat: Any, r: Any) -> None:
         """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""
-        if self.checks is None:
-            return
-        b = self.builder
-        thread = index if repeat is None else b.add(b.mul(b.add(start, b.sext(index, I64)), repeat), r)
-        self.checks.thread = thread
+        if self.checks is not None:
+            b = self.builder
+            self.note(b.add(b.mul(b.add(start, b.sext(index, I64)), repeat), r))
 
     def rows(self, body: BodyEmitter, first: Any, last: Any, dims: list[Any], repeat: Any, r: Any) -> Iterator[None]:
         b = self.builder
@@ -327,7 +277,7 @@ class _Chunk(_Frame):
             body.tid = tuple(reversed(leading))
             self.ahead(body, self.placement.row)
             with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
-                self.note_thread(i, start, repeat, r)
+                self.note_component(i, start, repeat, r)
                 body.tid = (*reversed(leading), i)
                 yield
 
@@ -338,7 +288,7 @@ class _Chunk(_Frame):
         return b.select(b.icmp_signed(">", x, i64(0)), b.add(up, i64(1)), i64(0))
 
 
-def _emit_finish(module: ir.Module, fn: Function, facts: Facts, symbol: str) -> None:
+def _emit_finish(module: TargetModule, fn: Function, facts: Facts, symbol: str) -> None:
     frame = _Frame(module, fn, facts, symbol, ())
     b = frame.builder
     total = sum(width(op) for op in facts.reduced)

@@ -1,6 +1,6 @@
-"""What numba says of itself and of the processor, asked in a thread of its own.
+"""What numba says of the processor, asked in a thread of its own.
 
-In: nothing. Out: numba's version, and the triple, name and features of the processor it compiles for. Importing numba
+In: nothing. Out: the triple, name and features of the processor that numba compiles for. Importing numba
 takes most of a second, and Ctrl-C in the middle leaves it imported by half, which nothing mends while the process
 lives. Interrupts come to the main thread alone: told to stop waiting here, it leaves numba to be imported all the same.
 """
@@ -20,7 +20,6 @@ __all__ = ["NumbaTarget", "numba_target"]
 class NumbaTarget(NamedTuple):
     """The answer."""
 
-    version: str
     triple: str
     cpu: str
     features: str
@@ -56,9 +55,8 @@ def numba_target() -> NumbaTarget:
 
 
 def _ask() -> NumbaTarget:
-    import numba
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
 
     free_in_child(global_compiler_lock._lock)  # numba takes it around each call of LLVM, too
-    return NumbaTarget(numba.__version__, *cpu_target.target_context.codegen().magic_tuple())
+    return NumbaTarget(*cpu_target.target_context.codegen().magic_tuple())

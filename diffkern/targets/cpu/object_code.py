@@ -13,14 +13,15 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite
 from llvmlite import binding as llvm
 
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.interrupts import interruptible
+from diffkern.platforms import NAMED, NATIVE, Level
 from diffkern.targets.cpu.numba_target import numba_target
 from diffkern.targets.cpu.uniform import MOST_QUESTIONS
+from diffkern.targets.emit.types import Isa
 from diffkern.vecmath.masked import PREFIX
 
 VECTORIZE_LIMIT = 2500
@@ -35,100 +36,71 @@ _lock = free_in_child(threading.Lock())
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What code is made for."""
+class Machine:
+    """What code is made for.
 
-    triple: str
-    data_layout: str
-    cpu: str
-    features: str
-    machine: Any
-    fma: bool | None = None  # whether it has fused multiply-add instructions; None: as this machine
+    Attributes
+    ----------
+    llvm
+        LLVM's description of it.
+    isa
+        What the emitter must know of it.
+    """
 
-
-_CPUS = {"x86-64-v2": "x86_64", "x86-64-v3": "x86_64", "x86-64-v4": "x86_64", "aarch64": "aarch64"}
+    llvm: Any
+    isa: Isa
 
 
 @functools.cache
-def target(name: str = "native") -> Target:
-    """A target by its name, made on first use.
+def machine(name: str = NATIVE) -> Machine:
+    """A machine by the name of its target, made on first use.
 
     Raises
     ------
     CompileError
         If LLVM here has no such target.
     """
-    return interruptible(_native if name == "native" else lambda: _named(name))
+    return interruptible(_native if name == NATIVE else lambda: _named(NAMED[name]))
 
 
-def _named(name: str) -> Target:
-    architecture = _CPUS.get(name)
-    if architecture is None:
-        raise CompileError(f"there is no target {name!r}", remedy=f"take one of native, {', '.join(_CPUS)}")
+def _named(level: Level) -> Machine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     _, _, system = llvm.get_process_triple().partition("-")
-    triple = f"{'arm64' if architecture == 'aarch64' and 'apple' in system else architecture}-{system}"
+    triple = f"{'arm64' if level.machine == 'aarch64' and 'apple' in system else level.machine}-{system}"
     try:
         llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise CompileError(f"LLVM here cannot compile for {triple}: {error}") from error
-    cpu, features = ("generic", "") if architecture == "aarch64" else (name, "")
-    machine = _create_machine(triple, cpu, features)
-    return Target(triple, str(machine.target_data), cpu, features, machine, fma=name != "x86-64-v2")
+    return _machine(triple, level.cpu, "", level.fma)
 
 
-def _native() -> Target:
-    _, triple, cpu, features = numba_target()
+def _native() -> Machine:
+    triple, cpu, features = numba_target()
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
-    machine = _create_machine(triple, cpu, features)
-    return Target(triple, str(machine.target_data), cpu, features, machine)
+    return _machine(triple, cpu, features, None)
 
 
-def _create_machine(triple: str, cpu: str, features: str) -> Any:
-    """LLVM's description of a processor, for code that is loaded into a process."""
+def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
+    """A machine for code that is loaded into a process."""
     relocation = "static" if triple.startswith("x86_64") else "default"
-    made = llvm.Target.from_triple(triple)
-    return made.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
+    described = llvm.Target.from_triple(triple)
+    made = described.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
+    has = features.split(",")
+    level = cpu in ("x86-64-v3", "x86-64-v4")
+    halves = level or triple.startswith(("aarch64", "arm64")) or "+f16c" in has
+    wide = "+avx512f" in has and cpu in _FULL_WIDTH
+    vector_bytes = 64 if wide else 32 if level or "+avx" in has else 16
+    return Machine(made, Isa(triple, str(made.target_data), fma, halves, vector_bytes=vector_bytes))
 
 
-def vector_bytes(t: Target) -> int:
-    """How wide the vectors are that code for a target should use."""
-    if t.cpu in ("x86-64-v3", "x86-64-v4"):
-        return 32
-    if "+avx512f" in t.features and t.cpu in _FULL_WIDTH:
-        return 64
-    return 32 if "+avx" in t.features.split(",") else 16
-
-
-def converts_halves(t: Target) -> bool:
-    """Whether a target has instructions that convert between float16 and float32."""
-    return (
-        t.cpu in ("x86-64-v3", "x86-64-v4")
-        or t.triple.startswith(("aarch64", "arm64"))
-        or "+f16c" in t.features.split(",")
-    )
-
-
-def description() -> dict[str, str]:
-    """Everything on which the code depends besides the program: target and compiler versions."""
-    t = target()
-    return {
-        "triple": t.triple,
-        "cpu": t.cpu,
-        "features": t.features,
-        "numba": numba_target().version,
-        "llvmlite": llvmlite.__version__,
-    }
-
-
-def optimised_text(text: str, weight: int, t: Target, questions: float = 0.0) -> str:
+def optimised_text(text: str, weight: int, t: Machine, questions: float = 0.0) -> str:
     """What :func:`optimise` makes of a module, as text."""
     return interruptible(lambda: str(optimise(text, weight, t, questions)))
 
 
-def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:
+def optimise(text: str, weight: int, t: Machine, questions: float = 0.0) -> Any:
     """Parse, verify and optimise a module.
 
     The work is bounded by what is known of the module, never by a clock: the same text gives the same code.
@@ -139,7 +111,7 @@ def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:
         The module.
     weight : int
         The length of its kernel.
-    t : Target
+    t : Machine
         What code is made for.
     questions : float, optional
         What ``uniform_questions`` says of it. Where they are too many, loops are vectorised but not interleaved.
@@ -150,7 +122,7 @@ def optimise(text: str, weight: int, t: Target, questions: float = 0.0) -> Any:
             module = llvm.parse_assembly(text)
             module.verify()
             vectorise = weight <= VECTORIZE_LIMIT
-            _run_passes(module, t.machine, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
+            _run_passes(module, t.llvm, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
             _inline_masked(module, t)
             return module
 
@@ -167,7 +139,7 @@ def _run_passes(module: Any, machine: Any, vectorise: bool, interleave: bool) ->
     passes.getModulePassManager().run(module, passes)
 
 
-def _inline_masked(module: Any, t: Target) -> None:
+def _inline_masked(module: Any, t: Machine) -> None:
     """Inline the vector forms of rare calls where the vectoriser put them, and drop the others."""
     forms = [f for f in module.functions if f.name.startswith(PREFIX) and f.linkage == llvm.Linkage.external]
     if not forms:
@@ -177,24 +149,24 @@ def _inline_masked(module: Any, t: Target) -> None:
     after = llvm.create_new_module_pass_manager()
     after.add_always_inliner_pass()
     after.add_global_dead_code_eliminate_pass()
-    after.run(module, llvm.create_pass_builder(t.machine, llvm.create_pipeline_tuning_options(speed_level=3)))
+    after.run(module, llvm.create_pass_builder(t.llvm, llvm.create_pipeline_tuning_options(speed_level=3)))
 
 
-def object_code(module: Any, t: Target) -> bytes:
+def object_code(module: Any, t: Machine) -> bytes:
     """The object of an optimised module."""
 
     def emitted() -> bytes:
         with _lock:
-            return bytes(t.machine.emit_object(module))
+            return bytes(t.llvm.emit_object(module))
 
     return interruptible(emitted)
 
 
-def assembly(text: str, t: Target) -> str:
+def assembly(text: str, t: Machine) -> str:
     """Assembly of an optimised module given as text."""
 
     def emitted() -> str:
         with _lock:
-            return str(t.machine.emit_assembly(llvm.parse_assembly(text)))
+            return str(t.llvm.emit_assembly(llvm.parse_assembly(text)))
 
     return interruptible(emitted)

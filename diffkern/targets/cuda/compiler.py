@@ -1,227 +1,180 @@
 """The CUDA target: a function of the IR to PTX and a cubin.
 
-In: any function the verifier accepts, and the symbol it is to have. Out: a :class:`CudaObject` whose kernel takes the
-argument block of ``diffkern.abi`` by value.
+In: any function the verifier accepts, and the symbol it is to have. Out: a :class:`~diffkern.targets.target.Compiled`
+whose kernel takes the argument block of ``diffkern.abi`` by value. No GPU and no driver is needed.
+
+PTX is made by LLVM, or where matrix products of a library are to be inlined by NVIDIA's compilers, which read the same
+module. In both cases the cubin is assembled from the one PTX that is kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-import llvmlite
-
-from diffkern.analysis.blocks import shared_bytes
+from diffkern.ad.loops import StackBudget
+from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
-from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.lower.cuda_form import cuda_form
-from diffkern.lower.tiles.block import SHARED_BYTES, lower_tiles_for_blocks
+from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.passes import Pass
+from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
+from diffkern.ir.types import Array
+from diffkern.lower.composites import expand_composites
+from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.manifest import Conflict, GpuResources
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.dce import eliminate
+from diffkern.opt.siblings import hoist_common
+from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.body import called
-from diffkern.targets.cuda.kernel import emit_kernel
+from diffkern.targets.cuda.cubin import declared_local_bytes, resources
+from diffkern.targets.cuda.kernel import CudaModule, alignment, emit_kernel
 from diffkern.targets.cuda.math import PREFIX
 from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.targets.emit.checks import Checking
+from diffkern.targets.emit.types import Isa
+from diffkern.targets.target import USUAL, Compiled, ProductLibrary, Settings, Target
 
+__all__ = ["CudaTarget", "target"]
+
+STACK_BYTES = 2 * 1024
+TILE_STACK_BYTES = 16 * 1024
+"""For loops that carry tiles, and for snapshots of shared memory: in the shared memory of a block."""
+
+_ISA = Isa(toolchain.TRIPLE, toolchain.DATA_LAYOUT, halves=True, signed_halves=True, atomic_bits=32)
 _SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items()}
+_PRINTED = Settings(may_alias=False)
+_LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 
 
-def shared_limit(arch: str) -> int:
-    """Bytes of shared memory that a launch can ask for, for each block."""
-    return _SHARED_LIMIT.get(arch, SHARED_BYTES)
+class CudaTarget(Target):
+    """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_120``."""
 
+    simt = True
+    shared_bytes = SHARED_BYTES
 
-@dataclass(frozen=True)
-class ProductLibrary:
-    """Where the code of matrix products of tiles comes from.
+    @property
+    def shared_limit(self) -> int:
+        """Bytes of shared memory that a launch can ask for, for each block."""
+        return _SHARED_LIMIT.get(self.name, SHARED_BYTES)
 
-    Attributes
-    ----------
-    obtain : callable
-        Gives the LTO code of each of some products.
-    required : bool
-        Whether a product that the library does not have is an error; else it is loops.
-    """
+    def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
+        stack, tiles = given or STACK_BYTES, given or TILE_STACK_BYTES
+        return StackBudget(stack, slots, tiles, block_bytes=TILE_STACK_BYTES, thread_bytes=stack)
 
-    obtain: Callable[[Sequence[Product]], Sequence[bytes]]
-    required: bool = False
+    def settle(
+        self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
+    ) -> tuple[Conflict, ...]:
+        finalize_updates(fn, buffers, conflicts, accumulate)
+        return tuple(conflicts)
 
-
-@dataclass(frozen=True)
-class CudaObject:
-    """A compiled kernel.
-
-    Attributes
-    ----------
-    cubin : bytes
-        Machine code for one architecture.
-    ptx : str
-        The code it was made of.
-    symbols : tuple of str
-        The kernel's name.
-    shared_bytes : int
-        Static shared memory of a block.
-    check_sites : tuple of Op
-        What is checked while running; the number of a site is its position here.
-    stamped : tuple of Value
-        The array parameters in which the writing threads are noted, in the order of the record.
-    sites : int
-        Number of sums that every block adds to memory once.
-    dynamic_shared_bytes : int
-        Shared memory of a block that the launch has to ask for, beyond the static ``shared_bytes``.
-    block_dim : int or None
-        The only number of threads in a block for which the code is right; None if any is.
-    products : tuple of Product
-        The matrix products that are linked in, in program order.
-    """
-
-    cubin: bytes
-    ptx: str
-    symbols: tuple[str, ...]
-    shared_bytes: int
-    arch: str
-    launch_bounds: tuple[int, int] | None
-    _source: str
-    _library: tuple[str, ...]
-    check_sites: tuple[Op, ...] = ()
-    stamped: tuple[Value, ...] = ()
-    sites: int = 0
-    dynamic_shared_bytes: int = 0
-    block_dim: int | None = None
-    products: tuple[Product, ...] = ()
-
-    @functools.cached_property
-    def llvm_ir(self) -> str:
-        """The optimised LLVM code."""
-        return interruptible(lambda: str(toolchain.optimise(self._source, self.arch, self._library, self.symbols)))
-
-    @functools.cached_property
-    def ltoir(self) -> bytes:
-        """The kernel as LTO code, for linking with other such code."""
-        return interruptible(lambda: toolchain.ltoir(self._source, self.symbols[0], self.arch))
-
-
-def compile_function(
-    fn: Function,
-    symbol: str,
-    *,
-    arch: str = "sm_90",
-    fast_math: bool = False,
-    checking: Checking = Checking.NONE,
-    lineinfo: bool = False,
-    launch_bounds: tuple[int, int] | None = None,
-    may_alias: bool = True,
-    link_with: Sequence[bytes] = (),
-    block_dim: int | None = None,
-    products: ProductLibrary | None = None,
-) -> CudaObject:
-    """Compile a function for a GPU; no GPU and no driver is needed.
-
-    Parameters
-    ----------
-    fn : Function
-        A verified function; it is not changed.
-    symbol : str
-        The name of the kernel. The same function and symbol give the same bytes in every process.
-    arch : str, optional
-        The architecture, ``sm_75`` to ``sm_120``.
-    fast_math : bool, optional
-        Let the compiler reassociate and assume that no value is NaN or infinite.
-    checking : Checking, optional
-        Which mistakes the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
-    lineinfo : bool, optional
-        Keep the source lines for profilers.
-    launch_bounds : (int, int), optional
-        The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
-    may_alias : bool, optional
-        Whether array parameters may overlap. False promises that no two do.
-    link_with : sequence of bytes, optional
-        LTO code of functions that the kernel calls; it is inlined.
-    block_dim : int, optional
-        How many threads every block will have, where matrix products of tiles are to be a library's.
-    products : ProductLibrary, optional
-        Where the code of matrix products comes from; without, products are loops.
-
-    Raises
-    ------
-    CompileError
-        If an operation has no form on this target, or the CUDA compilers are not installed.
-    """
-    limit = shared_limit(arch)
-    if block_dim is not None and launch_bounds is not None and block_dim > launch_bounds[0]:
-        block_dim = None  # no launch can have it
-    wanted = {} if products is None or block_dim is None else {"library": _Wanted(products, arch, block_dim)}
-    fn = cuda_form(fn, limit, may_alias=may_alias, checked=checking is not Checking.NONE, **wanted)
-    fixed = fn.threads or (block_dim if any(op.name == "buffer_product" for op in walk(fn.body)) else None)
-    if fixed:
-        launch_bounds = (fixed, launch_bounds[1] if launch_bounds else 0)
-    emit = functools.partial(
-        emit_kernel,
-        fn,
-        symbol,
-        triple=toolchain.TRIPLE,
-        data_layout=toolchain.DATA_LAYOUT,
-        fast_math=fast_math,
-        noalias=not may_alias,
-        checking=checking,
-        launch_bounds=launch_bounds,
-        lineinfo=lineinfo,
-        arch=arch,
-        block_dim=fixed,
-    )
-    kernel = emit()
-    if kernel.shared_bytes > SHARED_BYTES and not fn.dynamic_shared:
-        # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
-        fn.dynamic_shared = True
-        kernel = emit()
-    dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
-    if dynamic and kernel.shared_bytes > limit:
-        raise CompileError(
-            f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
-            f"{kernel.shared_bytes - dynamic}; a block has {limit} on {arch}",
-            loc=fn.loc,
-            remedy="use smaller tiles, or a loop over parts of them",
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        wanted = self._wanted(settings)
+        tiles = partial(lower_tiles_for_blocks, limit=self.shared_limit, may_alias=settings.may_alias)
+        passes = (
+            Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
+            Pass("composites", BLOCKS, CUDA, expand_composites),
+            # A component that nobody reads would make an atomic operation return its old value, and keep a sum from
+            # being added up in the block.
+            Pass("dce", CUDA, CUDA, eliminate),
         )
-    if products is not None and kernel.products:
-        link_with = [*link_with, *products.obtain(kernel.products)]
-    text = kernel.text
-    library = tuple(sorted(set(re.findall(rf'declare [^@]*@"?({PREFIX}\w+)', text))))
+        if settings.checking is not Checking.NONE:
+            return passes  # each access stays where the source has it
+        return (*passes, Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
 
-    def machine_code() -> tuple[str, bytes]:
-        code = toolchain.ptx(toolchain.optimise(text, arch, library, (symbol,)), arch)
-        inputs = [toolchain.ltoir(text, symbol, arch), *link_with] if link_with else [code]
-        return code, toolchain.link(inputs, arch, symbol, lineinfo=lineinfo)
+    def _wanted(self, settings: Settings) -> _Wanted | None:
+        """Which products are a library's: none where no launch can have the number of threads they are for."""
+        library, threads, bounds = settings.products, settings.block_dim, settings.launch_bounds
+        if library is None or threads is None or (bounds is not None and threads > bounds[0]):
+            return None
+        return _Wanted(library, self.name, threads)
 
-    code, cubin = interruptible(machine_code)
-    return CudaObject(
-        cubin,
-        code,
-        (symbol,),
-        kernel.shared_bytes - dynamic,
-        arch,
-        launch_bounds,
-        kernel.text,
-        library,
-        kernel.check_sites,
-        kernel.stamped,
-        kernel.sites,
-        dynamic_shared_bytes=dynamic,
-        block_dim=fixed,
-        products=kernel.products,
+    def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CudaModule:
+        fn = self.lowered(fn, settings)
+        multiplies = any(op.name == "buffer_product" for op in walk(fn.body))
+        fixed = fn.threads or (settings.block_dim if multiplies else None)
+        if fixed:
+            fewest = settings.launch_bounds[1] if settings.launch_bounds else 0
+            settings = dataclasses.replace(settings, launch_bounds=(fixed, fewest))
+        emit = partial(emit_kernel, fn, symbol, _ISA, settings, arch=self.name, block_dim=fixed)
+        kernel = emit()
+        if kernel.shared_bytes > SHARED_BYTES and not kernel.dynamic_shared_bytes:
+            # With the sums of a block its arrays are more than it has without being asked: the launch asks for them.
+            fn.dynamic_shared = True
+            kernel = emit()
+        dynamic = kernel.dynamic_shared_bytes
+        if dynamic and kernel.shared_bytes > self.shared_limit:
+            raise CompileError(
+                f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+                f"{kernel.shared_bytes - dynamic}; a block has {self.shared_limit} on {self.name}",
+                loc=fn.loc,
+                remedy="use smaller tiles, or a loop over parts of them",
+            )
+        return kernel
+
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+        kernel, arch = self.emit(fn, symbol, settings), self.name
+        library = tuple(sorted(set(_LIBRARY.findall(kernel.text))))
+        linked = settings.products.obtain(kernel.products) if settings.products and kernel.products else ()
+
+        def optimised() -> Any:
+            return toolchain.optimise(kernel.text, arch, library, (symbol,))
+
+        def machine_code() -> tuple[str, bytes]:
+            if linked:
+                text = toolchain.link([toolchain.ltoir(kernel.text, symbol, arch), *linked], arch, symbol)
+            else:
+                text = toolchain.ptx(optimised(), arch)
+            return text, toolchain.assemble(text, arch, symbol, lineinfo=settings.lineinfo)
+
+        ptx, cubin = interruptible(machine_code)
+        return Compiled(
+            cubin,
+            kernel.symbols,
+            lambda: interruptible(lambda: str(optimised())),
+            lambda: ptx,
+            kernel.sites,
+            kernel.check_sites,
+            kernel.stamped,
+            alignments=tuple(alignment(p.type) if isinstance(p.type, Array) else None for p in fn.params),
+            block_dim=kernel.block_dim,
+            gpu=_taken(cubin, ptx, kernel),
+            files={"kernel.ptx": ptx.encode()},
+        )
+
+    def products(self, fn: Function, settings: Settings) -> tuple[Product, ...]:
+        wanted = self._wanted(settings)
+        if wanted is None:
+            return ()
+        low = self.lowered(fn, settings)
+        found = [called(op, wanted.threads, self.name) for op in walk(low.body) if op.name == "buffer_product"]
+        return tuple(dict.fromkeys(found))
+
+    def source(self, fn: Function, header: Sequence[str]) -> str:
+        return to_cuda_python(self.lowered(fn, _PRINTED), header=header)
+
+    def warm_up(self) -> None:
+        toolchain.warm_up(self.name)
+
+
+def _taken(cubin: bytes, ptx: str, kernel: CudaModule) -> GpuResources:
+    taken = resources(cubin)[kernel.symbols[0]]
+    return GpuResources(
+        registers=taken.registers,
+        stack_bytes=taken.stack_bytes,
+        spill_bytes=max(0, taken.stack_bytes - declared_local_bytes(ptx)),
+        shared_bytes=taken.shared_bytes + kernel.dynamic_shared_bytes,
+        dynamic_shared_bytes=kernel.dynamic_shared_bytes,
+        products=tuple(product.symbol for product in kernel.products),
     )
-
-
-def products_of(fn: Function, arch: str, block_dim: int, library: ProductLibrary) -> tuple[Product, ...]:
-    """The products that :func:`compile_function` will ask the library for, without compiling anything."""
-    wanted = _Wanted(library, arch, block_dim)
-    low = lower_tiles_for_blocks(fn, shared_limit(arch), wanted)
-    found = [called(op, block_dim, arch) for op in walk(low.body) if op.name == "buffer_product"]
-    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -242,7 +195,6 @@ class _Wanted:
         return True
 
 
-@functools.cache
-def target_description() -> dict[str, str]:
-    """The compilers' versions: what a cache key must hold besides the program and the architecture."""
-    return {"llvmlite": llvmlite.__version__, **toolchain.versions()}
+def target(name: str) -> CudaTarget:
+    """Return the target of an architecture."""
+    return CudaTarget(name)

@@ -28,7 +28,7 @@ int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float32, float64 = np.float32, np.float64
 inf, nan = math.inf, math.nan
-smaller, larger, magnitude = builtins.min, builtins.max, builtins.abs
+magnitude = builtins.abs
 
 SATURATED = {f"saturated_{t.__name__}": t for t in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)}
 
@@ -113,23 +113,6 @@ def _mod(a: Any, b: Any) -> Any:
     return a % b if b != 0 else a * 0
 
 
-def _next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
-    if free <= 0:
-        return it + 1
-    n, s = smaller(it - cur + 1, 2147483647), larger(free, 1)
-    if s >= n:
-        return cur + 1
-    if s == 1:
-        return cur + n - 1
-    before, r = 1, 1
-    reach = s + 1
-    while reach < n:
-        before, r = reach, r + 1
-        reach = before * (s + r) // r
-    others = before * s // (s + r - 1)
-    return cur + larger(1, smaller(smaller(before, n - others), n - 1))
-
-
 _PORTABLE: dict[str, Callable[..., Any]] = {
     "select": _select,
     "hypot": _hypot,
@@ -140,7 +123,7 @@ _PORTABLE: dict[str, Callable[..., Any]] = {
     "isfinite": _isfinite,
     "floordiv": _floordiv,
     "mod": _mod,
-    "next_checkpoint": _next_checkpoint,
+    "next_checkpoint": prims.schedule,
 }
 
 

@@ -25,25 +25,36 @@ from llvmlite import ir
 
 from diffkern import abi
 from diffkern.analysis.blocks import blockwise_op, shared_bytes
-from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.lower.cuda_plan import Update, update_of
-from diffkern.targets.cpu.libm import TargetModule
 from diffkern.targets.cuda.body import CudaBody, add_element
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars
 from diffkern.targets.cuda.mathdx import Product
 from diffkern.targets.cuda.registers import WARP, shuffle_down, special, synchronize
-from diffkern.targets.emit.checks import Checking, Checks
 from diffkern.targets.emit.facts import analyse, used_values
-from diffkern.targets.emit.frame import Frame, summed_type, width
-from diffkern.targets.emit.function import not_unrolled
-from diffkern.targets.emit.memory import (
-    with_scopes,
-)
+from diffkern.targets.emit.frame import summed_type, width
+from diffkern.targets.emit.function import BodyEmitter, not_unrolled
+from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
+from diffkern.targets.emit.memory import with_scopes
 from diffkern.targets.emit.scalars import compare
-from diffkern.targets.emit.types import F32, F64, I8, I32, I64, VOID, constant, i32, i64, value_type
+from diffkern.targets.emit.types import (
+    F32,
+    F64,
+    I8,
+    I32,
+    I64,
+    VOID,
+    Isa,
+    TargetModule,
+    constant,
+    i32,
+    i64,
+    value_type,
+)
+from diffkern.targets.target import Settings
 
 _TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
 """llvmlite still spells the types of some pointers: of stack slots, globals and by-value parameters."""
@@ -59,33 +70,31 @@ _SHARED_SUMS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class CudaModule:
-    """An LLVM module as text, the shared memory of a block, what is checked while it runs, the number of sums, and the
-    matrix products that it calls."""
+class CudaModule(KernelModule):
+    """An LLVM module with a kernel for a GPU.
 
-    text: str
+    Attributes
+    ----------
+    shared_bytes : int
+        The shared memory of a block.
+    dynamic_shared_bytes : int
+        The part of it that the launch has to ask for.
+    products : tuple of Product
+        The matrix products that it calls, in program order.
+    block_dim : int or None
+        The only number of threads in a block for which the code is right; None if any is.
+    """
+
     shared_bytes: int
-    check_sites: tuple[Op, ...] = ()
-    stamped: tuple[Value, ...] = ()
-    sites: int = 0
-    products: tuple[Product, ...] = ()
+    dynamic_shared_bytes: int
+    products: tuple[Product, ...]
+    block_dim: int | None
 
 
 def emit_kernel(
-    fn: Function,
-    symbol: str,
-    *,
-    triple: str,
-    data_layout: str,
-    fast_math: bool = False,
-    noalias: bool = False,
-    checking: Checking = Checking.NONE,
-    launch_bounds: tuple[int, int] | None = None,
-    lineinfo: bool = False,
-    arch: str = "sm_90",
-    block_dim: int | None = None,
+    fn: Function, symbol: str, isa: Isa, settings: Settings, *, arch: str = "sm_90", block_dim: int | None = None
 ) -> CudaModule:
-    """Spell a kernel in LLVM.
+    """Emit the LLVM module of a kernel.
 
     Parameters
     ----------
@@ -93,37 +102,29 @@ def emit_kernel(
         A function whose composite mathematics has been expanded.
     symbol
         The name of the kernel.
-    triple, data_layout
-        Of the target.
-    fast_math
-        Give LLVM every liberty with floating point (reassociation, no NaN, no infinity).
-    noalias
-        The caller makes sure that no two array parameters overlap.
-    checking
-        Which mistakes to look for at run time.
-    launch_bounds
-        The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
-    lineinfo
-        Give the instructions the source lines they come from.
+    isa
+        What the code may use.
+    settings
+        Of the program.
     arch
         The architecture, which decides on atomic operations and products of a library.
     block_dim
         How many threads every block has, if that is known.
     """
-    module = TargetModule(symbol)
-    module.halves = True
-    module.triple, module.data_layout = triple, data_layout
-    flags: tuple[str, ...] = () if fn.unfused else ("fast",) if fast_math else ("contract",)
-    kernel = _Kernel(module, fn, symbol, flags, arch, block_dim)
-    if lineinfo and fn.loc is not None:
+    module = TargetModule(symbol, isa)
+    kernel = _Kernel(module, fn, symbol, float_flags(fn, fast_math=settings.fast_math), arch, block_dim)
+    if settings.lineinfo and fn.loc is not None:
         kernel.lines = Lines(module, kernel.function, fn.loc)
-    kernel.emit(noalias, checking)
-    if launch_bounds is not None:
-        _annotate(module, kernel.function, launch_bounds)
-    checks, sites = kernel.checks, len(kernel.facts.reduced)
+    if not settings.may_alias:
+        kernel.separate()
+    kernel.emit(settings.checking)
+    if settings.launch_bounds is not None:
+        _annotate(module, kernel.function, settings.launch_bounds)
     text = _TYPED_POINTER.sub(r"ptr\1", str(module))
-    found, stamped = ((), ()) if checks is None else (tuple(checks.sites), tuple(checks.stamps))
-    return CudaModule(text, kernel.shared_bytes, found, stamped, sites, tuple(kernel.products))
+    sites = len(kernel.facts.reduced)
+    dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
+    products = tuple(kernel.products)
+    return CudaModule(text, (symbol,), sites, *kernel.checked, kernel.shared_bytes, dynamic, products, block_dim)
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
@@ -143,17 +144,17 @@ def alignment(t: Array) -> int:
     return math.gcd(t.dtype.itemsize, 16)
 
 
-class _Kernel(Frame):
+class _Kernel(KernelFrame):
     """The kernel's function under construction."""
 
     def __init__(
         self,
-        module: ir.Module,
+        module: TargetModule,
         fn: Function,
         symbol: str,
         flags: tuple[str, ...],
-        arch: str = "sm_90",
-        block_dim: int | None = None,
+        arch: str,
+        block_dim: int | None,
     ) -> None:
         self.arch, self.block_dim = arch, block_dim
         self.products: dict[Product, None] = {}
@@ -170,7 +171,6 @@ class _Kernel(Frame):
         builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         super().__init__(module, fn, analyse(fn), builder, block, CudaScalars(builder, module, flags), GLOBAL)
         self.arrays = {p: dataclasses.replace(a, align=alignment(a.type)) for p, a in self.arrays.items()}
-        self.checks: Checks | None = None
         self.lines: Lines | None = None
         self.together = blockwise_op(fn) is not None
         self.tiled = fn.tiled
@@ -183,31 +183,31 @@ class _Kernel(Frame):
         body.arch, body.threads, body.products = self.arch, self.block_dim or 0, self.products
         return body
 
-    def emit(self, noalias: bool, checking: Checking) -> None:
+    def separate(self) -> None:
+        """Promise that no two array parameters overlap."""
+        written = {Access(op).array for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
+        nothing = self.module.add_metadata([])
+        self.arrays = {
+            p: a if p in written else dataclasses.replace(a, invariant=nothing)
+            for p, a in with_scopes(self.module, self.arrays).items()
+        }
+
+    def thread(self) -> CudaBody:
+        return self.body()
+
+    def threads(self, body: BodyEmitter) -> Iterator[None]:
+        assert isinstance(body, CudaBody)
         b = self.builder
-        if checking is not Checking.NONE:
-            self.checks = Checks(checking, self.module, b, self.header(abi.STATUS))
-        if noalias:
-            written = {Access(op).array for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
-            nothing = self.module.add_metadata([])
-            self.arrays = {
-                p: a if p in written else dataclasses.replace(a, invariant=nothing)
-                for p, a in with_scopes(self.module, self.arrays).items()
-            }
-        stacks, sums = self.stacks(), self.accumulators()
-        with self.threads() as tid:
-            body = self.body()
-            body.tid, body.sums, body.stacks, body.checks = tid, sums, stacks, self.checks
+        with self.indices() as tid:
+            body.tid = tid
             if self.together:
                 body.launch = self.in_block(tid)
             if self.fn.dynamic_shared:
                 body.dynamic_shared = self.dynamic_memory()
-            body.region(self.fn.body)
+            yield
             b.debug_metadata = None
             if self.shared_bytes:
                 synchronize(b)  # before the next round writes to the shared arrays
-        self.finish(sums)
-        b.ret_void()
 
     def dynamic_memory(self) -> Any:
         """The shared memory that the launch asks for."""
@@ -296,7 +296,7 @@ class _Kernel(Frame):
     # -- the loop over threads -----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def threads(self) -> Iterator[Sequence[Any]]:
+    def indices(self) -> Iterator[Sequence[Any]]:
         """The grid-stride loop around the code emitted inside; gives the components of the thread index."""
         b, arity = self.builder, self.fn.tid_arity
         first, stride = special(b, "ctaid.x"), special(b, "nctaid.x")
@@ -384,11 +384,6 @@ class _Kernel(Frame):
         for component, length in index:
             out = b.add(b.mul(out, length), b.zext(component, I64))
         return out
-
-    def note(self, thread: Any) -> None:
-        """Tell the checks the flattened index of the thread."""
-        if self.checks is not None:
-            self.checks.thread = thread
 
 
 __all__ = ["GLOBAL", "CudaModule", "emit_kernel"]

@@ -1,7 +1,7 @@
 """The compilers for CUDA, named here and nowhere else.
 
-LLVM's own NVPTX back end (of llvmlite) makes PTX, and nvJitLink a cubin of it. Where other LTO code is to be inlined,
-libNVVM makes LTO code of the same module and nvJitLink links the two. No driver is needed.
+LLVM's own NVPTX back end (of llvmlite) makes PTX. Where other LTO code is to be inlined, libNVVM makes LTO code of the
+same module, and nvJitLink the PTX of the two. It assembles either PTX to a cubin. No driver is needed.
 """
 
 from __future__ import annotations
@@ -143,46 +143,38 @@ def ltoir(text: str, symbol: str, arch: str) -> bytes:
         nvvm.destroy_program(program)
 
 
-def link(inputs: Sequence[str | bytes], arch: str, name: str, *, lineinfo: bool = False) -> bytes:
-    """The cubin of one PTX module (str), or of LTO code (bytes) that is optimised together."""
+def link(inputs: Sequence[bytes], arch: str, name: str) -> str:
+    """The PTX of pieces of LTO code that are optimised together."""
+    # What is linked brings thousands of constants that no kernel reads, with names of hundreds of letters.
+    options = [f"-arch={arch}", "-O3", "-lto", "-ptx", "-optimize-unused-variables"]
+    return _text(_nvjitlink(options, "LTOIR", inputs, "linked_ptx", name))
+
+
+def assemble(text: str, arch: str, name: str, *, lineinfo: bool = False) -> bytes:
+    """The cubin of a PTX module."""
+    options = [f"-arch={arch}", "-O3", *(["-lineinfo"] if lineinfo else [])]
+    return bytes(_nvjitlink(options, "PTX", [text.encode()], "linked_cubin", name))
+
+
+def _nvjitlink(options: list[str], kind: str, inputs: Sequence[bytes], result: str, name: str) -> bytearray:
+    """What nvJitLink makes of inputs of one kind: a ``linked_cubin``, or ``linked_ptx``."""
     nvjitlink = bindings("nvjitlink")
-    options = [f"-arch={arch}", "-O3"]
-    if lineinfo:
-        options.append("-lineinfo")
-    if any(isinstance(code, bytes) for code in inputs):
-        # What is linked brings thousands of constants that no kernel reads, with names of hundreds of letters.
-        options += ["-lto", "-optimize-unused-variables"]
     handle = nvjitlink.create(len(options), options)
     try:
         try:
-            for code in inputs:
-                kind = nvjitlink.InputType.PTX if isinstance(code, str) else nvjitlink.InputType.LTOIR
-                data = code.encode() if isinstance(code, str) else code
-                nvjitlink.add_data(handle, kind, data, len(data), name)
+            for data in inputs:
+                nvjitlink.add_data(handle, getattr(nvjitlink.InputType, kind), data, len(data), name)
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
             log = bytearray(nvjitlink.get_error_log_size(handle))
             nvjitlink.get_error_log(handle, log)
             raise CompileError(f"nvJitLink: {_text(log)} ({error})") from error
-        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
-        nvjitlink.get_linked_cubin(handle, cubin)
-        return bytes(cubin)
+        out = bytearray(getattr(nvjitlink, f"get_{result}_size")(handle))
+        getattr(nvjitlink, f"get_{result}")(handle, out)
+        return out
     finally:
         nvjitlink.destroy(handle)
 
 
 def _text(log: bytearray) -> str:
     return log.decode(errors="replace").rstrip("\0").strip()
-
-
-def versions() -> dict[str, str]:
-    """Versions of the installed CUDA compilers."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    out = {}
-    for name in ("nvidia-nvjitlink", "nvidia-nvvm"):
-        try:
-            out[name] = version(name)
-        except PackageNotFoundError as error:
-            raise libdevice.absent(error) from error
-    return out

@@ -18,7 +18,7 @@ from llvmlite import ir
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import STORAGE_ONLY, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.targets.emit.scalars import extremum
-from diffkern.targets.emit.types import I8, I32, I64, Builder, from_memory, i32, i64, memory_type, on_gpu, to_memory
+from diffkern.targets.emit.types import I8, I32, I64, Builder, from_memory, i32, i64, memory_type, to_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ _NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
 
 
 def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
-    if t in STORAGE_ONLY or t.kind.value == "bool" or (t.bits < 32 and on_gpu(b)):
+    if t in STORAGE_ONLY or t.kind.value == "bool" or t.bits < b.module.isa.atomic_bits:
         return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
     if t.is_float:
         if kind in _NATIVE_FLOAT:
@@ -172,7 +172,7 @@ def _compare_and_swap(
         return x if x.type == bits else b.bitcast(x, bits)
 
     # A GPU's link-time compiler has the operation on 32 and 64 bits alone: the word around the element takes part.
-    part = _Part(b, pointer, bits) if bits.width < 32 and on_gpu(b) else None
+    part = _Part(b, pointer, bits) if bits.width < b.module.isa.atomic_bits else None
     whole = I32 if part else bits
     place = part.word if part else pointer
     first = b.load(place, typ=whole)

@@ -8,7 +8,7 @@ Python twin of this table, operation by operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from llvmlite import ir
@@ -16,8 +16,8 @@ from llvmlite import ir
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, Kind, Scalar
 from diffkern.ops.table import all_ops, lookup
-from diffkern.targets.cpu.libm import math_function
 from diffkern.targets.emit.checkpoint import next_function
+from diffkern.targets.emit.libm import math_function
 from diffkern.targets.emit.types import I1, I64, Builder, constant, value_type
 
 
@@ -25,12 +25,14 @@ from diffkern.targets.emit.types import I1, I64, Builder, constant, value_type
 class ScalarEmitter:
     """Where scalar operations are appended, and with which licence for floating point.
 
-    ``contract`` lets LLVM fuse a product and a sum into one rounding; ``fast`` gives it every liberty.
+    ``contract`` lets LLVM fuse a product and a sum into one rounding; ``fast`` gives it every liberty. ``chosen_by``
+    holds the tests for equality that have decided a choice.
     """
 
     builder: Builder
     module: ir.Module
     flags: tuple[str, ...] = ("contract",)
+    chosen_by: set[Any] = field(default_factory=set)
 
     def emit(self, op: Op, args: list[Any]) -> Any:
         """The value of a scalar op's only result."""
@@ -237,7 +239,18 @@ def _against_infinity(sign: str) -> Spelling:
 
 
 def _select(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    return e.builder.select(*args)
+    """A choice; a second one by the same test for equality asks for the opposite.
+
+    Outside of vector loops LLVM carries a test that two choices share through flags and general registers to the mask
+    of an AVX-512 move, or branches: in a chain of cotangents that doubles the time. A test of its own goes straight
+    into the mask.
+    """
+    condition, x, y = args
+    if isinstance(condition, ir.FCMPInstr) and condition.op == "oeq":
+        if condition in e.chosen_by:
+            return e.builder.select(e.builder.fcmp_unordered("!=", *condition.operands), y, x)
+        e.chosen_by.add(condition)
+    return e.builder.select(condition, x, y)
 
 
 def _cast(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:

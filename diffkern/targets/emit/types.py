@@ -8,6 +8,7 @@ element that is stored as it was loaded is not rounded at all.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llvmlite import ir
@@ -27,6 +28,44 @@ VOID = ir.VoidType()
 
 Builder: TypeAlias = Any
 """An ``llvmlite.ir.IRBuilder``; llvmlite has no type annotations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Isa:
+    """What the emitter must know of the instructions of a target.
+
+    Attributes
+    ----------
+    triple, data_layout
+        In LLVM's terms.
+    fma
+        Whether there is a fused multiply-add; None: as on this machine.
+    halves
+        Whether there are conversions between float16 and float32; LLVM would call a library's functions otherwise.
+    signed_halves
+        Whether LLVM can be trusted with the sign of what is converted to float16.
+    atomic_bits
+        The narrowest integer that can be compared and swapped.
+    vector_bytes
+        How wide vectors should be.
+    """
+
+    triple: str
+    data_layout: str
+    fma: bool | None = None
+    halves: bool = False
+    signed_halves: bool = False
+    atomic_bits: int = 8
+    vector_bytes: int = 16
+
+
+class TargetModule(ir.Module):  # type: ignore[misc]
+    """A module that knows its target's instructions."""
+
+    def __init__(self, name: str, isa: Isa) -> None:
+        super().__init__(name)
+        self.isa = isa
+        self.triple, self.data_layout = isa.triple, isa.data_layout
 
 
 def value_type(t: Scalar) -> Any:
@@ -72,11 +111,6 @@ def i64(value: int) -> Any:
     return ir.Constant(I64, value)
 
 
-def on_gpu(b: Builder) -> bool:
-    """Whether code is for NVIDIA's GPUs."""
-    return str(b.module.triple).startswith("nvptx")
-
-
 def from_memory(b: Builder, t: Scalar, raw: Any) -> Any:
     """The value of an element that was loaded as ``memory_type(t)``."""
     if t == BOOL:
@@ -85,8 +119,6 @@ def from_memory(b: Builder, t: Scalar, raw: Any) -> Any:
         return raw
     if t == BFLOAT16:
         value = b.bitcast(b.shl(b.zext(raw, I32), i32(16)), F32)
-    elif on_gpu(b):
-        value = b.fpext(b.bitcast(raw, F16), F32)
     else:
         value = _half_to_float(b, raw)
     value.widened = (t, raw)
@@ -104,19 +136,14 @@ def to_memory(b: Builder, t: Scalar, value: Any) -> Any:
         return raw
     if t == BFLOAT16:
         return _float_to_bfloat(b, value)
-    if on_gpu(b):
+    if b.module.isa.signed_halves:
         return b.bitcast(b.fptrunc(value, F16), I16)
     return _float_to_half(b, value)
 
 
-def _converts_halves(b: Builder) -> bool:
-    """Whether the target has the conversions; LLVM would call a library's functions where it has not."""
-    return getattr(b.module, "halves", False)
-
-
 def _half_to_float(b: Builder, raw: Any) -> Any:
-    if _converts_halves(b):
-        return b.fpext(b.bitcast(raw, ir.HalfType()), F32)
+    if b.module.isa.halves:
+        return b.fpext(b.bitcast(raw, F16), F32)
     bits = b.zext(raw, I32)
     sign = b.shl(b.and_(bits, i32(0x8000)), i32(16))
     magnitude = b.and_(bits, i32(0x7FFF))
@@ -132,11 +159,11 @@ def _half_to_float(b: Builder, raw: Any) -> Any:
 def _float_to_half(b: Builder, value: Any) -> Any:
     bits = b.bitcast(value, I32)
     sign = b.lshr(b.and_(bits, i32(-0x80000000)), i32(16))
-    if _converts_halves(b):
+    if b.module.isa.halves:
         # Without the sign: LLVM would move the rounding into a copysign, and call a library to round the sign of a
         # double to half.
         fabs = b.module.declare_intrinsic("llvm.fabs", [F32], ir.FunctionType(F32, [F32]))
-        rounded = b.bitcast(b.fptrunc(b.call(fabs, [value]), ir.HalfType()), I16)
+        rounded = b.bitcast(b.fptrunc(b.call(fabs, [value]), F16), I16)
         return b.or_(rounded, b.trunc(sign, I16))
     magnitude = b.and_(bits, i32(0x7FFFFFFF))
     odd = b.and_(b.lshr(magnitude, i32(13)), i32(1))

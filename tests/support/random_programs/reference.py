@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.printing import executor
 from diffkern.testing.programs import leaf_values
 
@@ -29,7 +29,7 @@ def run_reference(program: RandomProgram, module: ModuleType, state: dict[str, n
             kernel = getattr(module, step.kernel)
             given = [view.of(state) for view in step.arrays]
             passed = [values[name] for name in step.values]
-            fn = frontend.lower(kernel.func, kernel.argument_types(*given, *passed))
+            fn = lowering.lower(kernel.func, kernel.argument_types(*given, *passed))
             leaves = [leaf for a in given for leaf in _leaves(a)]
             leaves += [leaf for v in passed for leaf in leaf_values(v, None)]
             executor.run(fn, leaves, step.dim)

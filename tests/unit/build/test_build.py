@@ -16,7 +16,7 @@ import diffkern as dk
 from diffkern.build import ahead as build
 from diffkern.build import ship
 from diffkern.cache.maintenance import artifacts
-from diffkern.cache.targets import NAMED, runnable
+from diffkern.platforms import NAMED, runnable
 from diffkern.runtime.native.objfile import read_symbols
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import diffkern as dk
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import SCALARS, Array, Type
 from diffkern.ir.verify import verify
@@ -51,7 +51,7 @@ def type_of(value: Any) -> Type:
 
 def lower(function: Callable[..., Any], *args: Any) -> Function:
     """Lower for the given arguments and verify."""
-    fn = frontend.lower(function, [type_of(a) for a in args])
+    fn = lowering.lower(function, [type_of(a) for a in args])
     verify(fn)
     return fn
 

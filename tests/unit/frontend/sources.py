@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import diffkern as dk
-from diffkern import frontend
 from diffkern.errors import KernelError
+from diffkern.frontend import lowering
 from diffkern.ir.nodes import Function
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, INT64, UINT8, Array, Mat, Type, Vec
@@ -54,7 +54,7 @@ def kernel_of(statements: str, **names: Any) -> Callable[..., Any]:
 
 def lower(statements: str, **names: Any) -> Function:
     """The verified IR of such a kernel."""
-    fn = frontend.lower(kernel_of(statements, **names), list(PARAMETERS.values()))
+    fn = lowering.lower(kernel_of(statements, **names), list(PARAMETERS.values()))
     verify(fn)
     return fn
 

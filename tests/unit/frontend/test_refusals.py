@@ -11,6 +11,7 @@ import pytest
 import diffkern as dk
 from diffkern import frontend
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError
+from diffkern.frontend import lowering
 from diffkern.ir.types import FLOAT32, Array
 
 from .sources import function_from, marked, mistakes
@@ -235,12 +236,12 @@ def test_missing_source() -> None:
     namespace: dict[str, Any] = {}
     exec("def kernel(x):\n    x[0] = 1.0", namespace)
     with pytest.raises(KernelSyntaxError, match="source of kernel cannot be found"):
-        frontend.lower(namespace["kernel"], [Array(FLOAT32, 1)])
+        lowering.lower(namespace["kernel"], [Array(FLOAT32, 1)])
 
 
 def test_lambda_and_star_arguments() -> None:
     with pytest.raises(KernelError, match="a lambda cannot be compiled"):
-        frontend.lower(lambda x: None, [Array(FLOAT32, 1)])
+        lowering.lower(lambda x: None, [Array(FLOAT32, 1)])
     with pytest.raises(KernelError, match="variable number of parameters"):
         frontend.signature(lambda *args: None)
 
@@ -264,7 +265,7 @@ def test_positions_are_those_of_the_file_also_in_nested_functions() -> None:
         """
     )()
     with pytest.raises(KernelError) as caught:
-        frontend.lower(kernel.func, [Array(FLOAT32, 1)])
+        lowering.lower(kernel.func, [Array(FLOAT32, 1)])
     assert caught.value.loc.line == 8
     assert marked(caught.value) == "nope"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import (
     BFLOAT16,
@@ -260,7 +260,7 @@ def test_storage_types_are_loaded_as_float32() -> None:
         i = dk.tid()
         h[i] = h[i] * 0.5 + b[i]
 
-    fn = frontend.lower(kernel, [Array(FLOAT16, 1), Array(BFLOAT16, 1)])
+    fn = lowering.lower(kernel, [Array(FLOAT16, 1), Array(BFLOAT16, 1)])
     assert all(r.type in (FLOAT32, INT32) for op in walk(fn.body) for r in op.results)
 
 

@@ -9,7 +9,7 @@ import pytest
 import diffkern as dk
 from diffkern import pipeline
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import Update, cuda_plan, settle_updates
+from diffkern.lower.cuda_plan import Update, cuda_plan, finalize_updates
 
 f1 = dk.array(dtype=float)
 
@@ -17,7 +17,7 @@ f1 = dk.array(dtype=float)
 def adjoint(kernel: dk.Kernel, accumulate: str = "plain") -> Function:
     types = kernel.argument_types()
     d = pipeline.adjoint_ir(kernel.func, types, kernel.positions([p.name for p in kernel.parameters], types), {})
-    settle_updates(d.fn, d.buffers, d.conflicts, accumulate)
+    finalize_updates(d.fn, d.buffers, d.conflicts, accumulate)
     return d.fn
 
 

@@ -213,16 +213,17 @@ def test_barriers_of_what_a_block_does_together(kernel: dk.Kernel, expected: tup
 @pytest.mark.parametrize(("kernel", "shuffles"), [(summed, True), (scanned, True), (factored, False)])
 def test_what_a_block_does_together_stays_in_registers(kernel: dk.Kernel, shuffles: bool) -> None:
     require("cuda.bindings", "nvidia")
-    from diffkern.targets.cuda import compile_function
+    from compiling import compile_function
+
     from diffkern.targets.cuda.cubin import resources
 
     types = kernel.argument_types()
     d = adjoint_ir(kernel.func, types, frozenset({0, 1}), {"target": "sm_90"})
     for fn in (forward_ir(kernel.func, types, {}), d.fn):
-        made = compile_function(fn, "together", arch="sm_90", may_alias=False)
-        assert resources(made.cubin)["together"].stack_bytes == 0
+        made = compile_function(fn, "together", "sm_90", may_alias=False)
+        assert resources(made.code)["together"].stack_bytes == 0
         if fn is not d.fn or kernel is scanned:
-            assert ("shfl.sync.up" in made.ptx) == shuffles
+            assert ("shfl.sync.up" in made.assembly()) == shuffles
 
 
 def test_tiles_beyond_a_block_are_refused_with_name_and_bytes() -> None:
@@ -248,14 +249,15 @@ def test_returned_old_values_of_atomics_are_refused() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_cubins_of_forward_and_adjoint(arch: str) -> None:
     require("cuda.bindings")
-    from diffkern.targets.cuda import compile_function
+    from compiling import compile_function
 
     types = product.argument_types()
-    forward = compile_function(forward_ir(product.func, types, {}), "forward", arch=arch)
-    assert forward.shared_bytes == 4 * (128 + 128 + 256)
+    forward = compile_function(forward_ir(product.func, types, {}), "forward", arch)
+    assert forward.gpu is not None
+    assert forward.gpu.shared_bytes == 4 * (128 + 128 + 256)
     d = adjoint_ir(product.func, types, frozenset({0, 1, 2}), {"target": arch})
-    adjoint = compile_function(d.fn, "adjoint", arch=arch)
-    assert len(adjoint.cubin) > 1000
+    adjoint = compile_function(d.fn, "adjoint", arch)
+    assert len(adjoint.code) > 1000
 
 
 @dk.kernel
@@ -267,19 +269,19 @@ def square(x: f2, y: f2):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
 def test_tiles_beyond_static_memory_are_asked_for_at_the_launch(arch: str) -> None:
     require("cuda.bindings")
-    from diffkern.targets.cuda import compile_function
+    from compiling import compile_function
 
-    made = compile_function(forward_ir(square.func, square.argument_types(), {}), "large", arch=arch)
-    assert made.dynamic_shared_bytes == 112 * 112 * 4
-    assert made.shared_bytes == 0
-    assert ".extern .shared .align 16" in made.ptx
-    assert len(made.cubin) > 1000
+    made = compile_function(forward_ir(square.func, square.argument_types(), {}), "large", arch)
+    assert made.gpu is not None
+    assert made.gpu.dynamic_shared_bytes == made.gpu.shared_bytes == 112 * 112 * 4
+    assert ".extern .shared .align 16" in made.assembly()
+    assert len(made.code) > 1000
 
 
 @pytest.mark.parametrize(("arch", "limit"), [("sm_75", 64), ("sm_86", 99), ("sm_90", 227)])
 def test_tiles_beyond_the_architecture_are_refused(arch: str, limit: int) -> None:
     require("cuda.bindings")
-    from diffkern.targets.cuda import compile_function
+    from compiling import compile_function
 
     @dk.kernel
     def huge(x: f2, y: f2):
@@ -287,4 +289,4 @@ def test_tiles_beyond_the_architecture_are_refused(arch: str, limit: int) -> Non
         dk.tile_store(y, dk.tile_transpose(table) + table)
 
     with pytest.raises(CompileError, match=rf"and a block has {limit << 10}; the largest is \w+ with 262144 bytes"):
-        compile_function(forward_ir(huge.func, huge.argument_types(), {}), "huge", arch=arch)
+        compile_function(forward_ir(huge.func, huge.argument_types(), {}), "huge", arch)

@@ -12,15 +12,15 @@ from block_corpus import BLOCKS
 from conftest import require
 from grad.build import lower
 from grad.corpus import CASES
+from support.simulated import cuda_source
 
 from diffkern import pipeline
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, is_differentiable, scalar_of, value_type
 from diffkern.kernel import Kernel
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.printing import prims
-from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name
 
@@ -62,14 +62,14 @@ def adjoint(name: str) -> Function:
     fn = lower(CASES[name])
     active = [k for k, p in enumerate(fn.params) if is_differentiable(p.type)]
     d = pipeline.differentiate(pipeline.prepare(fn), active, CASES[name].options)
-    settle_updates(d.fn, d.buffers, d.conflicts)
+    finalize_updates(d.fn, d.buffers, d.conflicts)
     return d.fn
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_golden_source(name: str) -> None:
     """Set DIFFKERN_UPDATE_GOLDEN=1 to accept new text."""
-    text = to_cuda_python(forward(name)) + "\n\n" + to_cuda_python(adjoint(name))
+    text = cuda_source(forward(name)) + "\n\n" + cuda_source(adjoint(name))
     path = GOLDEN / f"{name.partition('.')[2]}.txt"
     if os.environ.get("DIFFKERN_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
@@ -78,7 +78,7 @@ def test_golden_source(name: str) -> None:
 
 def test_the_text_depends_on_the_function_alone() -> None:
     for name in SHOWN:
-        assert to_cuda_python(adjoint(name)) == to_cuda_python(adjoint(name))
+        assert cuda_source(adjoint(name)) == cuda_source(adjoint(name))
 
 
 def numba_type(t: Type) -> Any:
@@ -107,7 +107,7 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
     from numba import cuda
 
     fn = make(name)
-    kernel = load_source(to_cuda_python(fn), function_name(fn))
+    kernel = load_source(cuda_source(fn), function_name(fn))
     signature = (cuda.types.UniTuple(cuda.types.int64, 4), *(numba_type(p.type) for p in fn.params))
     code, _ = cuda.compile(kernel.py_func, signature, device=False, output="ltoir", abi="numba", cc=(9, 0))
     assert len(code) > 1000
@@ -125,7 +125,7 @@ def test_numba_cuda_compiles_kernels_whose_threads_work_together(name: str) -> N
 
 
 def test_golden_source_with_shared_memory() -> None:
-    text = to_cuda_python(together("sum_by_halves"))
+    text = cuda_source(together("sum_by_halves"))
     path = GOLDEN / "sum_by_halves.txt"
     if os.environ.get("DIFFKERN_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
@@ -140,7 +140,7 @@ def test_every_primitive_has_a_device_function() -> None:
         "accumulate",
         "shape",
         "cast",
-        "checkpoint_split",
+        "schedule",
         "block_dim",
         "thread_index",
         "block_index",
@@ -160,14 +160,14 @@ def test_every_primitive_has_a_device_function() -> None:
 
 
 def test_sums_and_atomics_are_those_of_the_plan() -> None:
-    energy = to_cuda_python(forward("composites.spring_energy"))
+    energy = cuda_source(forward("composites.spring_energy"))
     assert energy.count("cuda.atomic.add(energy, 0, energy_sum)") == energy.count("cuda.atomic.") == 1
-    gradient = to_cuda_python(adjoint("composites.spring_energy"))
+    gradient = cuda_source(adjoint("composites.spring_energy"))
     assert gradient.count("cuda.atomic.add(ct_x,") == 6  # a gather: each end of a spring has three components
     assert "ct_rest[e] -= " in gradient
     assert "cuda.atomic.add(ct_rest" not in gradient
-    assert "cuda.atomic" not in to_cuda_python(adjoint("memory.square_in_place"))
-    assert "cuda.atomic.add(ct_x, (i, j), " in to_cuda_python(adjoint("memory.heat_2d"))  # neighbours meet
+    assert "cuda.atomic" not in cuda_source(adjoint("memory.square_in_place"))
+    assert "cuda.atomic.add(ct_x, (i, j), " in cuda_source(adjoint("memory.heat_2d"))  # neighbours meet
 
 
 def test_a_kernel_prints_either_flavour() -> None:

@@ -11,14 +11,13 @@ from grad.build import values
 from grad.corpus import CASES
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.build.specialize import Specialization
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
 from diffkern.ir.printer import to_text
 from diffkern.kernel import Kernel
 from diffkern.printing import cuda as printing
-from diffkern.targets import cpu
+from diffkern.targets.cpu import compiler as processor
 from diffkern.targets.cuda import compiler
 
 
@@ -29,8 +28,8 @@ class _SeenError(Exception):
 def seen(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, run: Callable[[], Any]) -> str:
     """The text of the function with which `run` calls `where.name`, which is not executed; or why it is refused."""
 
-    def stop(fn: Function, *_: Any, **__: Any) -> None:
-        raise _SeenError(to_text(fn))
+    def stop(*given: Any, **_: Any) -> None:
+        raise _SeenError(to_text(next(one for one in given if isinstance(one, Function))))
 
     with monkeypatch.context() as patch:
         patch.setattr(where, name, stop)
@@ -98,5 +97,5 @@ def neighbours(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 def test_of_a_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
     types = neighbours.argument_types()
     wanted = Specialization(neighbours.func, types, neighbours.options, neighbours._active(types, None))
-    printed = seen(monkeypatch, pipeline, "to_python", neighbours.adjoint_source)
-    assert printed == seen(monkeypatch, cpu, "compile_function", lambda: wanted.build("kernel"))
+    printed = seen(monkeypatch, processor, "to_python", neighbours.adjoint_source)
+    assert printed == seen(monkeypatch, processor.CpuTarget, "compile", lambda: wanted.build("kernel"))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from compiling import compile_function
 
 from diffkern import abi
 from diffkern.ir.builder import Builder
@@ -17,7 +18,6 @@ from diffkern.ir.types import INT32, Array, Scalar, Type, scalar_of, value_type
 from diffkern.ir.verify import verify
 from diffkern.printing.executor import run
 from diffkern.runtime.native.loader import load_object
-from diffkern.targets.cpu.compiler import CompiledObject, compile_function
 
 _serial = itertools.count()
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -70,8 +70,8 @@ class Compiled:
     def __init__(self, fn: Function, **options: Any) -> None:
         self.fn = fn
         symbol = f"test_{fn.name}_{next(_serial)}"
-        self.object: CompiledObject = compile_function(fn, symbol, **options)
-        addresses = load_object(self.object.object_code, self.object.symbols)
+        self.object = compile_function(fn, symbol, **options)
+        addresses = load_object(self.object.code, self.object.symbols)
         self.entries = [_ENTRY(addresses[s]) for s in self.object.symbols]
 
     def __call__(self, args: Sequence[Any], dim: int | tuple[int, ...], *, chunk: int | None = None) -> None:

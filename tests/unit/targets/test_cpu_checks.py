@@ -7,12 +7,13 @@ import struct
 
 import numpy as np
 import pytest
+from compiling import compile_function
 from cpu_harness import kernel, load, store, tids
 
 from diffkern import abi
 from diffkern.ir.types import FLOAT32, INT32, UINT64, Array
 from diffkern.runtime.native.loader import load_object
-from diffkern.targets.cpu.compiler import Checking, compile_function
+from diffkern.targets.emit.checks import Checking
 
 F1, F2 = Array(FLOAT32, 1), Array(FLOAT32, 2)
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -22,7 +23,7 @@ def run(fn, args, dims, checking=Checking.MEMORY, stamped=True):
     """Run all threads; returns the record."""
     code = compile_function(fn, f"checked_{fn.name}_{run.serial}", checking=checking)
     run.serial += 1
-    addresses = load_object(code.object_code, code.symbols)
+    addresses = load_object(code.code, code.symbols)
     position = {p: k for k, p in enumerate(fn.params)}
     stamps = [np.zeros(args[position[p]].size, np.int64) for p in code.stamped]
     record = np.zeros(abi.RECORD_STAMPS + len(stamps), np.int64)
@@ -52,12 +53,12 @@ def test_code_without_checks_has_no_trace_of_them():
     plain = compile_function(fn, "same")
     checked = compile_function(fn, "same", checking=Checking.ALL)
     again = compile_function(fn, "same", checking=Checking.NONE)
-    assert plain.object_code == again.object_code
-    assert plain.llvm_ir == again.llvm_ir
+    assert plain.code == again.code
+    assert plain.llvm_ir() == again.llvm_ir()
     assert plain.check_sites == ()
     assert plain.stamped == ()
-    assert "dk_report" not in plain.llvm_ir
-    assert "dk_report" in checked.llvm_ir
+    assert "dk_report" not in plain.llvm_ir()
+    assert "dk_report" in checked.llvm_ir()
     assert [op.name for op in checked.check_sites] == ["load", "store"]
 
 

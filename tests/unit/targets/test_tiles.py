@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from compiling import compile_function
 
 import diffkern as dk
 from diffkern.ir.nodes import walk
 from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.pipeline import adjoint_ir, forward_ir, optimise, prepare
-from diffkern.targets import cpu
 from diffkern.targets.cpu.loops import longest_loop
 
 f1 = dk.array(dtype=float)
@@ -96,9 +96,9 @@ def test_tiles_beyond_the_stack() -> None:
     padded[:, :1000] = x[1024:]
     expected = (padded.T.astype(np.float64) + 1.0) @ padded
     np.testing.assert_allclose(y[1024:], expected, rtol=1e-3, atol=1e-2)
-    code = cpu.compile_function(forward_ir(large.func, large.argument_types(), {}), "large")
-    assert "@malloc" in code.llvm_ir
-    assert "@free" in code.llvm_ir
+    code = compile_function(forward_ir(large.func, large.argument_types(), {}), "large")
+    assert "@malloc" in code.llvm_ir()
+    assert "@free" in code.llvm_ir()
 
 
 def test_memory_is_what_is_alive_not_the_sum() -> None:
@@ -140,7 +140,7 @@ def test_rows_of_tiles_are_moved_in_vectors() -> None:
         dk.tile_store(c, dk.tile_matmul(x, y) * x, offset=(i * 32, 0))
 
     fn = forward_ir(scaled.func, scaled.argument_types(*[np.zeros((64, 32), np.float32)] * 3), {})
-    code = cpu.compile_function(fn, "scaled", target_name="x86-64-v3").llvm_ir
+    code = compile_function(fn, "scaled", target="x86-64-v3").llvm_ir()
     body = code[code.index("define void @scaled(") :].partition("\n}")[0]
     assert "memcheck" not in body  # no tile overlaps another, or an array
     assert len(re.findall(r"(load|store) float\b", body)) <= 8

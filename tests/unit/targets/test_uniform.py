@@ -22,8 +22,8 @@ from diffkern.opt.placement import Placement, place
 from diffkern.pipeline import forward_ir
 from diffkern.printing.executor import run
 from diffkern.targets.cpu import kernel as llvm_kernel
-from diffkern.targets.cpu.compiler import Checking
 from diffkern.targets.cpu.uniform import MOST_QUESTIONS, uniform_questions
+from diffkern.targets.emit.checks import Checking
 from diffkern.testing import gradcheck
 
 PROGRAM = Path(kernels.__file__)

@@ -13,7 +13,7 @@ import numpy as np
 import diffkern as dk
 from diffkern.ir.nodes import Function
 from diffkern.pipeline import adjoint_ir, forward_ir
-from diffkern.targets import cpu
+from diffkern.targets import target_named
 
 
 @dk.kernel
@@ -154,7 +154,7 @@ def main() -> None:
     for kernel in (*LINES, *GRIDS, *PLAIN):
         for dtype in ("float32", "float64"):
             for fn in functions(kernel, dtype):
-                code = cpu.compile_function(fn, "k").object_code
+                code = target_named().compile(fn, "k").code
                 print(kernel.name, dtype, fn.name, hashlib.sha256(code).hexdigest())
 
 

@@ -18,15 +18,19 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_form import cuda_form
+from diffkern.ir.passes import run
 from diffkern.runtime.native.loader import load_object
+from diffkern.targets import target_named
 from diffkern.targets.cpu import object_code as target
 from diffkern.targets.cuda.kernel import emit_kernel
 from diffkern.targets.cuda.mathdx import Product
+from diffkern.targets.target import Settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
 import cpu_harness
@@ -278,16 +282,18 @@ class HostCuda:
         Number of blocks.
     threads
         Threads of a block.
-    options
-        What :func:`emit_kernel` takes.
+    arch
+        The architecture whose libraries it calls.
+    settings
+        Of the program.
     """
 
-    def __init__(self, fn: Function, grid: int = 1, threads: int = 1, **options: Any) -> None:
+    def __init__(self, fn: Function, grid: int = 1, threads: int = 1, arch: str = "sm_90", **settings: Any) -> None:
         self.grid, self.threads = grid, threads
         symbol = f"cuda_on_host_{next(_serial)}"
-        t = target.target()
-        fn = cuda_form(fn, checked="checking" in options)
-        self.module = emit_kernel(fn, symbol, triple=t.triple, data_layout=t.data_layout, **options)
+        t, given = target.machine(), Settings(**settings)
+        fn = run(target_named(arch).lowering(replace(given, may_alias=False)), clone_function(fn))
+        self.module = emit_kernel(fn, symbol, replace(t.isa, halves=True), given, arch=arch)
         text = host_text(self.module.text, symbol, self.module.products)
         code = target.object_code(target.optimise(text, 10**9, t), t)
         addresses = load_object(code, [symbol, f"{symbol}.set", f"{symbol}.meet"])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from compiling import by_nvidia, compile_function
 from conftest import require
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.targets import cuda
-from diffkern.targets.cuda import disassembler, toolchain
+from diffkern.analysis.conflicts import use_atomics
+from diffkern.targets.cuda import disassembler
 from diffkern.targets.cuda.cubin import resources
 
 require("cuda.bindings.nvjitlink", "nvidia")
@@ -47,11 +48,11 @@ def test_forward_and_adjoint_become_cubins(arch: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 def test_lto_code_links_to_the_same_kernel(arch: str) -> None:
     d = pipeline.adjoint_ir(spring.func, spring.argument_types(), frozenset({0, 2, 3}), {"target": arch})
-    pipeline.use_atomics(d.fn, d.buffers)
-    compiled = cuda.compile_function(d.fn, "adjoint", arch=arch)
-    linked = toolchain.link([compiled.ltoir], arch, "adjoint")
+    use_atomics(d.fn, d.buffers)
+    compiled = compile_function(d.fn, "adjoint", arch)
+    linked = by_nvidia(d.fn, "adjoint", arch)
     assert resources(linked).keys() == {"adjoint"}
-    own, other = resources(compiled.cubin)["adjoint"], resources(linked)["adjoint"]
+    own, other = resources(compiled.code)["adjoint"], resources(linked)["adjoint"]
     assert other.stack_bytes == own.stack_bytes == 0
     assert other.parameter_bytes == own.parameter_bytes
     assert other.shared_bytes == own.shared_bytes
@@ -66,38 +67,38 @@ def elementary(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 
 def test_fast_math_takes_the_approximate_instructions() -> None:
     fn = pipeline.forward_ir(elementary.func, elementary.argument_types(), {})
-    precise, fast = (cuda.compile_function(fn, "k", fast_math=flag) for flag in (False, True))
+    precise, fast = (compile_function(fn, "k", "sm_90", fast_math=flag) for flag in (False, True))
     for instruction in ("sin.approx", "cos.approx", "div.approx", "sqrt.approx", "ex2.approx", "lg2.approx"):
-        assert instruction in fast.ptx, instruction
-    assert "sin.approx" not in precise.ptx
-    assert ".f64" not in precise.ptx
-    assert ".local" not in precise.ptx
-    linked = toolchain.link([fast.ltoir], "sm_90", "k")
+        assert instruction in fast.assembly(), instruction
+    assert "sin.approx" not in precise.assembly()
+    assert ".f64" not in precise.assembly()
+    assert ".local" not in precise.assembly()
+    linked = by_nvidia(fn, "k", fast_math=True)
     assert resources(linked)["k"].stack_bytes == 0
 
 
 def test_lines_of_the_source_reach_the_code() -> None:
     fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
-    plain, lined = (cuda.compile_function(fn, "k", lineinfo=flag) for flag in (False, True))
+    plain, lined = (compile_function(fn, "k", "sm_90", lineinfo=flag) for flag in (False, True))
     first = spring.func.__code__.co_firstlineno
-    found = {int(n) for n in re.findall(r"\.loc\s+1 (\d+)", lined.ptx)}
+    found = {int(n) for n in re.findall(r"\.loc\s+1 (\d+)", lined.assembly())}
     assert len([line for line in found if first < line < first + 12]) >= 3
-    assert ".loc" not in plain.ptx
-    assert b"debug_line" in lined.cubin
-    assert b"debug_line" not in plain.cubin
+    assert ".loc" not in plain.assembly()
+    assert b"debug_line" in lined.code
+    assert b"debug_line" not in plain.code
 
 
 def test_launch_bounds_reach_the_code() -> None:
     fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
-    compiled = cuda.compile_function(fn, "k", launch_bounds=(256, 2))
-    assert ".maxntid 256" in compiled.ptx
-    assert ".minnctapersm 2" in compiled.ptx
-    assert toolchain.link([compiled.ltoir], "sm_90", "k")
+    compiled = compile_function(fn, "k", "sm_90", launch_bounds=(256, 2))
+    assert ".maxntid 256" in compiled.assembly()
+    assert ".minnctapersm 2" in compiled.assembly()
+    assert by_nvidia(fn, "k", launch_bounds=(256, 2))
 
 
 def test_the_same_function_gives_the_same_bytes() -> None:
     fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
-    assert cuda.compile_function(fn, "k").cubin == cuda.compile_function(fn, "k").cubin
+    assert compile_function(fn, "k", "sm_90").code == compile_function(fn, "k", "sm_90").code
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
@@ -111,10 +112,10 @@ def test_narrow_atomics_have_lto_code(dtype: type, arch: str) -> None:
         dk.atomic_add(y, x.shape[0] - 1 - i, x[i])
 
     fn = pipeline.forward_ir(scatter.func, scatter.argument_types(*[dk.array(dtype=dtype)] * 2), {"target": arch})
-    made = cuda.compile_function(fn, "scatter", arch=arch)
-    assert "atom" in made.ptx
-    assert re.search(r"\.cas\.b32", made.ptx)
-    linked = toolchain.link([made.ltoir], arch, "scatter")
+    made = compile_function(fn, "scatter", arch)
+    assert "atom" in made.assembly()
+    assert re.search(r"\.cas\.b32", made.assembly())
+    linked = by_nvidia(fn, "scatter", arch)
     (functions,) = disassembler.codes([linked])
     assert functions["scatter"].count("atomic")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 import pytest
+from compiling import compile_function
 from conftest import require
 from grad.build import lower
 from grad.corpus import CASES
@@ -14,8 +15,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import is_differentiable
-from diffkern.lower.cuda_plan import settle_updates
-from diffkern.targets import cuda
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.targets.cuda.cubin import resources
 
 require("cuda.bindings.nvjitlink", "cuda.pathfinder")
@@ -31,7 +31,7 @@ def programs(name: str) -> list[Function]:
     fn = lower(case)
     active = [i for i, p in enumerate(fn.params) if is_differentiable(p.type)]
     d = pipeline.differentiate(pipeline.prepare(fn), active, {**case.options, "target": "sm_90"})
-    settle_updates(d.fn, d.buffers, d.conflicts)
+    finalize_updates(d.fn, d.buffers, d.conflicts)
     return [pipeline.optimise(clone_function(fn)), d.fn]
 
 
@@ -40,21 +40,21 @@ def programs(name: str) -> list[Function]:
 def test_a_case_compiles(name: str) -> None:
     arch = ARCHITECTURES[zlib.crc32(name.encode()) % len(ARCHITECTURES)]
     for fn in programs(name):
-        compiled = cuda.compile_function(fn, "kernel", arch=arch, may_alias=False)
-        assert resources(compiled.cubin)["kernel"].registers > 0
+        compiled = compile_function(fn, "kernel", arch, may_alias=False)
+        assert resources(compiled.code)["kernel"].registers > 0
 
 
 @pytest.mark.parametrize("name", sorted(TOO_LARGE))
 def test_what_does_not_fit_is_refused(name: str) -> None:
     for fn in programs(name):
         with pytest.raises(CompileError, match="bytes of shared memory"):
-            cuda.compile_function(fn, "kernel")
+            compile_function(fn, "kernel", "sm_90")
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", CASES_ON_CUDA[:: len(CASES_ON_CUDA) // 4])
 def test_a_sample_compiles_for_every_architecture(name: str, arch: str) -> None:
     for fn in programs(name):
-        compiled = cuda.compile_function(fn, "kernel", arch=arch)
-        assert resources(compiled.cubin)["kernel"].registers > 0
-        assert f".target {arch}" in compiled.ptx
+        compiled = compile_function(fn, "kernel", arch)
+        assert resources(compiled.code)["kernel"].registers > 0
+        assert f".target {arch}" in compiled.assembly()

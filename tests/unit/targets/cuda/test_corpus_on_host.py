@@ -15,7 +15,7 @@ from on_host import HostCuda
 from diffkern.abi import HEADER_FORMAT
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack
 
@@ -43,7 +43,7 @@ def test_gradients_agree_with_the_cpu(name: str) -> None:
     def adjoint(fn: Function) -> OnHost:
         copy = clone_function(fn)
         count = len(vjp.adjoint.cotangents)
-        settle_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
+        finalize_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
         return OnHost(copy)
 
     point = vjp.arguments(values(case))

@@ -7,38 +7,40 @@ import re
 import pytest
 from block_corpus import BLOCKS
 from block_gradients import GRADIENTS
+from compiling import compile_function
 from conftest import require
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern import pipeline
 from diffkern.analysis.blocks import SHARED_BYTES
-from diffkern.targets import cuda
+from diffkern.targets.target import Compiled
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
 
-def compiled(name: str, arch: str = "sm_90") -> cuda.CudaObject:
+def compiled(name: str, arch: str = "sm_90") -> Compiled:
     kernel = BLOCKS[name].kernel
-    return cuda.compile_function(pipeline.forward_ir(kernel.func, kernel.argument_types(), {}), "kernel", arch=arch)
+    return compile_function(pipeline.forward_ir(kernel.func, kernel.argument_types(), {}), "kernel", arch)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_compiles(name: str, arch: str) -> None:
-    assert compiled(name, arch).cubin[:4] == b"\x7fELF"
+    assert compiled(name, arch).code[:4] == b"\x7fELF"
 
 
 def test_each_round_of_the_grid_ends_with_a_barrier() -> None:
     """One for the program's barrier, one before the next round writes to the shared array."""
     found = compiled("reversed_in_blocks")
-    assert found.ptx.count("bar.sync") == 2
-    assert found.shared_bytes == 64
-    assert ".shared .align 16 .b8" in found.ptx
+    assert found.assembly().count("bar.sync") == 2
+    assert found.gpu is not None
+    assert found.gpu.shared_bytes == 64
+    assert ".shared .align 16 .b8" in found.assembly()
 
 
 def test_atomics_on_shared_memory_stay_there() -> None:
-    ptx = compiled("histograms").ptx
+    ptx = compiled("histograms").assembly()
     assert "atom.shared" in ptx or "atom.relaxed.sys.shared" in ptx or ".shared.add" in ptx
     assert "red.relaxed.gpu.global" not in ptx
 

@@ -7,11 +7,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from compiling import compile_function
 from conftest import require
 
 import diffkern as dk
 from diffkern import pipeline
-from diffkern.targets import cuda
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -72,7 +72,7 @@ def in_a_block(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 
 def ptx_of(kernel: Any) -> str:
     fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), {"target": "sm_90"})
-    return str(cuda.compile_function(fn, "k", arch="sm_90").ptx)
+    return str(compile_function(fn, "k", "sm_90").assembly())
 
 
 def atomics(ptx: str) -> Counter[str]:

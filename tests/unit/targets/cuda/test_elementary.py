@@ -10,7 +10,7 @@ import pytest
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
-from diffkern import frontend
+from diffkern.frontend import lowering
 from diffkern.ir.types import FLOAT32, Array
 
 F1 = Array(FLOAT32, 1)
@@ -160,7 +160,7 @@ def in_a_loop_and_after(x, y):
     ("function", "reductions"), [(before_a_branch, 1), (in_a_branch_and_after, 2), (in_a_loop_and_after, 2)]
 )
 def test_an_argument_is_reduced_once_where_that_serves_all(function, reductions: int) -> None:
-    fn = frontend.lower(function, (Array(FLOAT32, 1), Array(FLOAT32, 1)))
+    fn = lowering.lower(function, (Array(FLOAT32, 1), Array(FLOAT32, 1)))
     compiled = HostCuda(fn)
     assert compiled.module.text.count('= call {float, i32} @"dk_reduce_f32"') == reductions
     x = np.linspace(0.1, 3.9, 7, dtype=np.float32)

@@ -28,7 +28,7 @@ from diffkern.targets.cuda.mathdx import Product
 require("cuda.bindings.nvjitlink", "nvidia")
 
 T = 16
-FORWARD = Product(T, T, T, "float16", "float16", "float32", 32, "sm_90")
+FORWARD = Product(T, T, T, "float16", "float16", "float32", threads=32, arch="sm_90")
 OF_A = replace(FORWARD, a="tf32", b="tf32", columns_b=True)
 OF_B = replace(FORWARD, a="tf32", b="tf32", columns_a=True)
 half = dk.array(dtype=dk.float16, ndim=2)
@@ -96,6 +96,7 @@ def test_products_are_those_that_are_wanted(made: list[Product], active: str | N
     assert set(program.manifest.resources.products) == {p.symbol for p in wanted}
     assert (program.manifest.block_dim, program.manifest.block_dim_fixed) == (32, True)
     assert "CALL" not in program.sass
+    assert toolchain.assemble(program.ptx, "sm_90", program.symbol) == program.cubin
 
 
 @pytest.mark.parametrize("who", ["kernel", "module", "config"])

@@ -13,8 +13,8 @@ from diffkern.targets.cuda.mathdx import Product
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
-HALF = Product(16, 16, 16, "float16", "float16", "float32", 32, "sm_90")
-DOUBLE = Product(16, 16, 16, "float64", "float64", "float64", 32, "sm_90")
+HALF = Product(16, 16, 16, "float16", "float16", "float32", threads=32, arch="sm_90")
+DOUBLE = Product(16, 16, 16, "float64", "float64", "float64", threads=32, arch="sm_90")
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])

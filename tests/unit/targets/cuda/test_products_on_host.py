@@ -21,7 +21,7 @@ import diffkern as dk
 from diffkern.abi import HEADER_FORMAT
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.pipeline import lower_kernel
 from diffkern.testing.gradcheck import Vjp
@@ -115,7 +115,7 @@ def on_host(vjp: Vjp) -> Vjp:
 
     def adjoint(fn: Function) -> OnHost:
         copy = clone_function(fn)
-        settle_updates(copy, copy.params[len(copy.params) - len(vjp.adjoint.cotangents) :], vjp.adjoint.conflicts)
+        finalize_updates(copy, copy.params[len(copy.params) - len(vjp.adjoint.cotangents) :], vjp.adjoint.conflicts)
         return OnHost(copy)
 
     return vjp.running(OnHost, adjoint)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from block_corpus import BLOCKS
+from compiling import compile_function
 from conftest import require
 from grad.build import lower
 from grad.corpus import CASES
@@ -17,7 +18,6 @@ from diffkern import pipeline
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import is_differentiable
-from diffkern.targets import cuda
 from diffkern.targets.cuda import toolchain
 
 require("cuda.bindings.nvjitlink", "nvidia")
@@ -33,7 +33,7 @@ def unlinked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text(fn: Function, **options: Any) -> str:
-    return cuda.compile_function(fn, "kernel", arch=TARGET, **{"may_alias": False, **options}).ptx
+    return compile_function(fn, "kernel", TARGET, **{"may_alias": False, **options}).assembly()
 
 
 def programs(fn: Function, options: Any) -> list[Function]:

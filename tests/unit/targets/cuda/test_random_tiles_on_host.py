@@ -18,11 +18,11 @@ from support.fuzz import load_module
 from support.fuzz_tiles import random_tile_kernel
 from test_tiles_on_host import OnHost, same
 
-from diffkern import frontend
 from diffkern.errors import AutodiffError
+from diffkern.frontend import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles import ranks as tile_ranks
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import together as tile_together
@@ -54,7 +54,7 @@ def agrees_with_the_cpu(vjp: Vjp, dim: Sequence[int], point: list[Any], rtol: fl
     def adjoint(fn: Function) -> OnHost:
         copy = clone_function(fn)
         count = len(vjp.adjoint.cotangents)
-        settle_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
+        finalize_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
         return OnHost(copy)
 
     blocks = vjp.running(OnHost, adjoint)
@@ -89,7 +89,7 @@ def test_random_kernels(tmp_path: Any) -> None:
         nonlocal checked
         kernel = random_tile_kernel(lambda n: data.draw(st.integers(0, n - 1)))
         fuzzed = load_module(kernel.source, str(tmp_path)).fuzzed
-        fn = widen(frontend.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments)))
+        fn = widen(lowering.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments)))
         try:
             vjp = Vjp(fn, options={**kernel.options, "target": "sm_90", "stack_bytes": 8192})
         except AutodiffError:

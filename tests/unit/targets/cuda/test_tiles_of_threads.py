@@ -13,7 +13,7 @@ from thread_tiles import ordered, softmax
 import diffkern as dk
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.pipeline import adjoint_ir, forward_ir
 
@@ -35,7 +35,7 @@ def run(fn: Function, arguments: list[Any], n: int, threads: int, grid: int = 2)
 def gradient(kernel: dk.Kernel, active: set[int], arguments: list[Any], cts: list[Any], n: int, threads: int) -> None:
     types = kernel.argument_types()
     d = adjoint_ir(kernel.func, types, frozenset(active), {"target": "sm_90", "block_dim": threads})
-    settle_updates(d.fn, d.buffers, d.conflicts)
+    finalize_updates(d.fn, d.buffers, d.conflicts)
     saved = [arguments[k] for k in d.saved]
     run(d.fn, [*arguments, *saved, *cts], n, threads)
 

@@ -17,7 +17,7 @@ import diffkern as dk
 from diffkern.abi import HEADER_FORMAT
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, walk
-from diffkern.lower.cuda_plan import settle_updates
+from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.pipeline import forward_ir
 from diffkern.testing.gradcheck import Vjp
@@ -47,7 +47,7 @@ class OnHost:
 
     def __init__(self, fn: Function) -> None:
         self.types = tuple(p.type for p in fn.params)
-        self.lowered = lower_tiles_for_blocks(fn, 1 << 17)
+        self.lowered = lower_tiles_for_blocks(clone_function(fn), 1 << 17)
         self.code = HostCuda(self.lowered, grid=2)
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
@@ -72,7 +72,7 @@ def on_both(name: str) -> tuple[Vjp, Vjp]:
     def adjoint(fn: Function) -> OnHost:
         copy = clone_function(fn)
         count = len(vjp.adjoint.cotangents)
-        settle_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
+        finalize_updates(copy, copy.params[len(copy.params) - count :], vjp.adjoint.conflicts)
         return OnHost(copy)
 
     return vjp, vjp.running(OnHost, adjoint)

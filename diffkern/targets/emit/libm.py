@@ -10,28 +10,13 @@ from diffkern import vecmath
 from diffkern.errors import CompileError
 from diffkern.ir.types import Scalar
 from diffkern.ops.table import lookup
-from diffkern.targets.emit.types import value_type
-
-
-class TargetModule(ir.Module):  # type: ignore[misc]
-    """A module that knows its target.
-
-    Attributes
-    ----------
-    fma
-        Whether the target has fused multiply-add instructions; None: as this machine.
-    halves
-        Whether it has instructions that convert between float16 and float32.
-    """
-
-    fma: bool | None = None
-    halves: bool = False
+from diffkern.targets.emit.types import TargetModule, value_type
 
 
 def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
     """The function, declared or defined in ``module``, that computes operation ``name`` on values of type ``t``."""
     if name in vecmath.NAMES:
-        fma = module.fma if isinstance(module, TargetModule) else None
+        fma = module.isa.fma if isinstance(module, TargetModule) else None
         return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", fma=fma, masked=True)
     row, ty = lookup(name), value_type(t)
     if row.library is None or not row.library.libm:

@@ -1,0 +1,86 @@
+"""Passes, and the one place that runs them.
+
+A pass takes a function, changes it in place and returns the same object. So do all transformations and lowerings of the
+compiler; who needs a function as it was clones it first (:func:`diffkern.ir.clone.clone_function`). A pass has a name,
+and says of which stage (:mod:`diffkern.ir.stages`) the function is before and after it.
+
+A pipeline is a sequence of passes. While it runs, its :class:`Context` may have each result verified against the stage
+that the pass leaves, and may be shown it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from diffkern.ir import verify as verifier
+from diffkern.ir.nodes import Function
+from diffkern.ir.stages import Stage
+
+__all__ = ["PLAIN", "Context", "Pass", "Watch", "run"]
+
+Watch = Callable[[str, Stage, Function], None]
+"""Is shown each pass's name, the stage that it leaves, and the function after it."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A step from one stage to another, or within one.
+
+    Attributes
+    ----------
+    name
+        What ``diffkern inspect --after`` calls it.
+    before, after
+        The stage of what it takes and of what it leaves.
+    function
+        What changes a function in place, and returns it.
+    """
+
+    name: str
+    before: Stage
+    after: Stage
+    function: Callable[[Function], Function]
+
+
+@dataclass(frozen=True)
+class Context:
+    """How passes are run.
+
+    Attributes
+    ----------
+    verify
+        Whether functions are verified after each pass, as they always are where ``verify.ALWAYS`` is set.
+    watch
+        What is shown every function after each pass.
+    """
+
+    verify: bool = False
+    watch: Watch | None = None
+
+    def done(self, name: str, stage: Stage, fn: Function) -> Function:
+        """Verify and show what a step has left, and return it."""
+        if self.verify or verifier.ALWAYS:
+            verifier.verify(fn, stage)
+        if self.watch is not None:
+            self.watch(name, stage, fn)
+        return fn
+
+
+PLAIN = Context()
+"""Passes run, and nothing else is done."""
+
+
+def run(passes: Sequence[Pass], fn: Function, context: Context = PLAIN) -> Function:
+    """Run passes one after the other, in place; return the function.
+
+    Raises
+    ------
+    InvalidIR
+        If the context has functions verified, and a pass leaves one that is not of its stage.
+    """
+    for step in passes:
+        if step.function(fn) is not fn:
+            raise verifier.InvalidIR(f"pass {step.name} returned another function than the one it was given")
+        context.done(step.name, step.after, fn)
+    return fn

@@ -1,0 +1,190 @@
+"""Stages: what may occur in a function where. The table that the verifier checks functions against.
+
+Each row takes what the stage before it had and says what is added and what is gone: operations by family or name, kinds
+of types, marks that passes leave on operations, modes of accumulations, and facts about the whole function. A pass
+(:mod:`diffkern.ir.passes`) names the stage that it takes and the one that it leaves.
+
+::
+
+    WRITTEN → PRIMAL → NORMAL → ADJOINT ┐          ┌ LOOPS → SERIAL → CPU
+                   └────────────────────┴→ PROGRAM ┤
+                                                   └ BLOCKS → CUDA
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from diffkern.ir.types import Array, Buffer, Mat, Scalar, Stack, Tile, Type, Vec
+from diffkern.ops.row import Diff
+from diffkern.ops.table import all_ops
+
+__all__ = [
+    "ADJOINT",
+    "BLOCKS",
+    "CPU",
+    "CUDA",
+    "LOOPS",
+    "NORMAL",
+    "PRIMAL",
+    "PROGRAM",
+    "SERIAL",
+    "STAGED_FACTS",
+    "STAGED_MARKS",
+    "STAGES",
+    "WRITTEN",
+    "Stage",
+]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What may occur in a function.
+
+    Attributes
+    ----------
+    name
+        How messages and ``diffkern inspect`` call the stage.
+    holds
+        What is true of every function in it, in one sentence.
+    ops
+        Names of operations.
+    types
+        Kinds of types that values and the fields of loop stacks have.
+    marks
+        Those of :data:`STAGED_MARKS` that operations may have as attributes.
+    modes
+        How accumulations may be made.
+    facts
+        Those of :data:`STAGED_FACTS` that the function may have.
+    """
+
+    name: str
+    holds: str
+    ops: frozenset[str]
+    types: frozenset[type[Type]]
+    marks: frozenset[str] = frozenset()
+    modes: frozenset[str] = frozenset()
+    facts: frozenset[str] = frozenset()
+
+    def within(self, other: Stage) -> bool:
+        """Whether every function of this stage is one of the other."""
+        return (
+            self.ops <= other.ops
+            and self.types <= other.types
+            and self.marks <= other.marks
+            and self.modes <= other.modes
+            and self.facts <= other.facts
+        )
+
+    def then(
+        self,
+        name: str,
+        holds: str,
+        *,
+        ops: Collection[str] = (),
+        gone: Collection[str] = (),
+        types: Collection[type[Type]] = (),
+        without: Collection[type[Type]] = (),
+        marks: Collection[str] = (),
+        modes: Collection[str] = (),
+        facts: Collection[str] = (),
+        done: Collection[str] = (),
+    ) -> Stage:
+        """The stage after this one: less operations `gone`, types `without` and facts `done`, with all the others."""
+        return replace(
+            self,
+            name=name,
+            holds=holds,
+            ops=(self.ops - set(gone)) | set(ops),
+            types=(self.types - set(without)) | set(types),
+            marks=self.marks | set(marks),
+            modes=self.modes | set(modes),
+            facts=(self.facts - set(done)) | set(facts),
+        )
+
+
+def _family(name: str) -> frozenset[str]:
+    return frozenset(row.name for row in all_ops().values() if row.family == name)
+
+
+STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled"})
+"""Attributes by which one pass tells a later one something, and which no earlier stage has."""
+
+STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "dynamic_shared"})
+"""Fields of a function by which passes tell later ones something."""
+
+_TILES, _COMPOSITES, _STACKS = _family("tile"), _family("composite"), _family("stack")
+_INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)
+_WORK_OF_BLOCKS = frozenset({"block_thread", "barrier", "lane_left", "aligned"})
+_WHOLE = frozenset({"construct", "extract"})
+
+WRITTEN = Stage(
+    "written",
+    "what the kernel says, typed; `a[i] += v` is a load, an operation and a store, noted beside the function",
+    ops=frozenset(all_ops()) - _INTERNAL,
+    types=frozenset({Scalar, Vec, Mat, Array, Tile}),
+    facts=frozenset({"updates"}),
+)
+PRIMAL = WRITTEN.then(
+    "primal",
+    "updates of elements that threads share are atomic, all others plain; barriers are reached by whole blocks",
+    facts=("threads", "unfused"),
+    done=("updates",),
+)
+NORMAL = PRIMAL.then(
+    "normal",
+    "what differentiation takes: short loops are unrolled, equal indices are one value, memory is carried in values "
+    "where that is possible, operations with a singular derivative stand in the branch that uses them, or are marked",
+    marks=("guarded",),
+)
+ADJOINT = NORMAL.then(
+    "adjoint",
+    "the primal's replay and the reverse sweep, with loop stacks; every accumulation is plain",
+    ops=_STACKS | {"accumulate", "tile_accumulate", "tile_scatter", "tile_add_at", "next_checkpoint"},
+    types=(Stack,),
+    marks=("replay",),
+    modes=("plain",),
+)
+PROGRAM = ADJOINT.then(
+    "program",
+    "what is printed and what a target takes, forward or adjoint: how each accumulation is made is decided",
+    modes=("atomic", "reduce"),
+)
+LOOPS = PROGRAM.then(
+    "loops",
+    "tiles are buffers of one thread, their operations loops",
+    ops=_family("buffer") - {"buffer_product"},
+    gone=_TILES,
+    types=(Buffer,),
+    without=(Tile,),
+    marks=("reassoc", "rolled"),
+)
+SERIAL = LOOPS.then(
+    "serial",
+    "a thread is a whole block where its threads worked together: no barrier is left",
+    gone=_WORK_OF_BLOCKS,
+)
+CPU = SERIAL.then(
+    "cpu",
+    "arithmetic is of scalars; vectors and matrices are only put together and taken apart",
+    gone=_COMPOSITES - _WHOLE,
+)
+BLOCKS = PROGRAM.then(
+    "blocks",
+    "tiles are shared arrays, their operations the work of a block's threads, with barriers",
+    ops=("buffer_product", "lane_left", "aligned"),
+    gone=_TILES,
+    without=(Tile,),
+    marks=("reassoc", "ahead"),
+    facts=("tiled", "dynamic_shared"),
+)
+CUDA = BLOCKS.then(
+    "cuda",
+    "arithmetic is of scalars, and no operation is dead; vectors and matrices are only put together and taken apart",
+    gone=_COMPOSITES - _WHOLE,
+)
+
+STAGES = (WRITTEN, PRIMAL, NORMAL, ADJOINT, PROGRAM, LOOPS, SERIAL, CPU, BLOCKS, CUDA)
+"""All stages, those that every program goes through first."""

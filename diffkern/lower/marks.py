@@ -1,0 +1,38 @@
+"""What is noted on a whole kernel before it is optimised or differentiated, as its operations may be gone afterwards.
+
+In: a kernel as the frontend leaves it. Out: the same function, in place.
+"""
+
+from __future__ import annotations
+
+from diffkern.analysis.tile_threads import threads_of
+from diffkern.ir.nodes import Function, walk
+from diffkern.ir.types import INT32
+from diffkern.ops.table import lookup
+
+__all__ = ["blocks_of_one", "mark_threads", "mark_unfused"]
+
+
+def mark_threads(fn: Function) -> Function:
+    """Note for how many threads of a block a kernel is made that have numbers of their own, in place."""
+    fn.threads = threads_of(fn)
+    return fn
+
+
+def mark_unfused(fn: Function) -> Function:
+    """Forbid to fuse a product and a sum in a kernel with an atomic minimum or maximum, in place.
+
+    The adjoint finds the winner by comparing a replayed value with the stored extremum.
+    """
+    fn.unfused = any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body))
+    return fn
+
+
+def blocks_of_one(fn: Function) -> Function:
+    """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
+    ops = list(walk(fn.body))
+    if any(lookup(op.name).family == "tile" for op in ops):
+        for op in ops:
+            if op.name == "block_dim":
+                op.name, op.attrs = "const", {"value": 1, "type": INT32}
+    return fn

@@ -1,0 +1,158 @@
+"""The lowering of tiles for blocks of threads: what is done by all of them, by each alone and by the first.
+
+A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
+program has begin and end with everything seen by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from diffkern.analysis.tile_products import TileProduct
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.types import INT32, INT64, Element, Stack, Tile, value_type
+from diffkern.lower.tiles.lowering import Lowering
+from diffkern.lower.tiles.together import Together
+from diffkern.lower.tiles.uses import Uses
+from diffkern.ops.memory import ATOMICS, STORES, WRITES
+from diffkern.ops.table import lookup
+
+__all__ = ["BlockLowering", "HasLibrary"]
+
+_FEW_BYTES = 256
+
+HasLibrary = Callable[[TileProduct], bool]
+"""Says whether a library computes a product."""
+
+
+class BlockLowering(Lowering):
+    """As for one thread, with the work dealt out to the threads of a block."""
+
+    m: Together
+    made_twice = 16
+
+    def __init__(
+        self,
+        known: Uses,
+        ops: Mapping[str, Callable[[Lowering, Op], None]],
+        together: Mapping[str, Callable[[BlockLowering, Op], None]],
+        library: HasLibrary,
+        of_threads: int = 0,
+    ) -> None:
+        super().__init__(known, ops)
+        self.ops_together = together
+        self.m = Together(self.b)
+        self.library = library
+        self.of_threads = of_threads
+
+    def threads(self) -> None:
+        """The thread in its block."""
+        b, m = self.b, self.m
+        m.mine, m.threads = b.one("block_thread"), b.one("block_dim")
+        m.thread, m.count = b.cast(m.mine, INT64), b.cast(m.threads, INT64)
+
+    def op(self, op: Op) -> None:
+        if self.m.depth:
+            super().op(op)
+        elif op.name == "block_dim":
+            self.env[op.result] = self.b.const(self.of_threads or 1, INT32)
+        elif self.of_threads and lookup(op.name).family != "tile" and not any(map(_on_tiles, _all(op))):
+            self.m.step(lambda: Lowering.op(self, op))
+        elif op.name in ("if", "for", "while"):
+            if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
+                self.m.synchronize()
+            super().op(op)
+        elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):
+            if op.results and self.is_read(op.result):
+                raise CompileError(
+                    f"the value that {op.name} returns is used in a kernel of tiles",
+                    loc=op.loc,
+                    remedy="on CUDA one thread of the block does it; use the array in a later launch",
+                )
+            self.m.alone(lambda: Lowering.op(self, op))
+        elif op.name == "load":
+            self.m.step(lambda: Lowering.op(self, op))
+        else:
+            super().op(op)
+
+    def tile_op(self, op: Op) -> None:
+        together = self.ops_together.get(op.name)
+        if together is None:
+            super().tile_op(op)
+        else:
+            together(self, op)
+
+    def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
+        """As for one thread; a few bytes are rather new than worth a barrier."""
+        if size * dtype.itemsize <= _FEW_BYTES:
+            pending = {buffer for buffer, _ in self.m.read | self.m.changed}
+            busy = [buffer for buffer in self.free if buffer in pending]
+            self.free = [buffer for buffer in self.free if buffer not in busy]
+            found = super().allocate(dtype, size, name)
+            self.free += busy
+            return found
+        return super().allocate(dtype, size, name)
+
+    def is_read(self, v: Value) -> bool:
+        return v in self.read_values
+
+    @property
+    def read_values(self) -> set[Value]:
+        return self.uses.read
+
+    def region(self, region: Region) -> Region:
+        out = super().region(region)
+        if not self.m.depth:
+            with self.b.into(out):
+                self.m.synchronize()
+        return out
+
+    def at_end(self, region: Region, moves: Any) -> None:
+        super().at_end(region, moves)
+        self.m.synchronize()
+
+    def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
+        """Each thread computes elements of the result, along rows."""
+        m, n, k = attrs["m"], attrs["n"], attrs["k"]
+        maker, builder = self.m, self.b
+        dtype = value_type(c.type.dtype)  # type: ignore[union-attr]
+
+        def cell(index: list[Value]) -> None:
+            row, column = index
+            place = maker.flat((row, column), (m, n))
+            start = builder.one("buffer_get", c, place) if attrs["add"] else builder.zero(dtype)
+
+            def term(i: Value, so_far: list[Value]) -> Sequence[Value]:
+                at = maker.flat((i, row), (k, m)) if attrs["trans_a"] else maker.flat((row, i), (m, k))
+                x = builder.one("buffer_get", a, at)
+                y = builder.one("buffer_get", b, maker.flat((i, column), (k, n)))
+                return (builder.add(so_far[0], builder.mul(x, y)),)
+
+            (total,) = maker.loop(0, k, term, (start,))
+            builder.op("buffer_set", c, place, total)
+
+        maker.grid((m, n), cell, ungrouped=True)
+
+    def has_library(self, product: TileProduct) -> bool:
+        return not self.m.depth and self.library(product)
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        def call() -> None:
+            self.b.op("buffer_product", c, a, b, **asdict(product), add=add)
+
+        self.m.together({a, b, c} if add else {a, b}, {c}, call)
+
+
+def _all(op: Op) -> Iterator[Op]:
+    """An op and those in its regions."""
+    yield op
+    for region in op.regions:
+        yield from walk(region)
+
+
+def _on_tiles(op: Op) -> bool:
+    values = (*op.operands, *op.results)
+    return lookup(op.name).family == "tile" or any(isinstance(v.type, (Tile, Stack)) for v in values)

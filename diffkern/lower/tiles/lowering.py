@@ -1,0 +1,378 @@
+"""The lowering of tiles: who has which memory, and control flow; each operation has a function of its own.
+
+In: ops of any function. Out: equivalent ops without tiles. What remains of them are buffers (memory of one thread),
+reads and writes of their elements, and matrix products of buffers, which a target emits itself.
+
+Every tile that is not computed where it is read (:mod:`uses`) has a buffer. The buffer of a tile that nobody reads
+any more is given to the next tile it suits, so memory is about what is alive at once, not the sum; an operation that
+works element by element writes into the buffer of an operand that ends there. Tiles carried by a loop have one buffer
+for the whole loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from diffkern.analysis.tile_products import TileProduct
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.types import Buffer, Element, Stack, Tile
+from diffkern.ir.views import For, If, Slot, While, is_loop, loop
+from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
+from diffkern.lower.tiles.uses import Uses
+
+
+class Lowering(Cloner):
+    """A cloner that turns tiles into buffers.
+
+    Attributes
+    ----------
+    sources
+        Where the elements of each tile come from.
+    free
+        Buffers that nobody reads any more.
+    owned
+        The buffer that belongs to a tile, and goes when the tile is read no more.
+    ops_of_tiles
+        How each operation on tiles is lowered.
+    """
+
+    made_twice = -1
+    """How many operations an element may take that is written to an array by one of two paths."""
+
+    def __init__(self, known: Uses, ops: Mapping[str, Callable[[Lowering, Op], None]]) -> None:
+        super().__init__(Builder(), {})
+        self.uses = known
+        self.ops_of_tiles = ops
+        self.m = Maker(self.b)
+        self.sources: dict[Value, Source] = {}
+        self.free: list[Value] = []
+        self.owned: dict[Value, Value] = {}
+        self.allocations = Region()
+        self.stacks: dict[Value, dict[int, Value]] = {}
+        self.here: Region = Region()
+        self.position = 0
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
+        """A buffer: a free one, or a new one."""
+        fitting = [b for b in self.free if b.type.dtype == dtype and b.type.size >= size]  # type: ignore[union-attr]
+        if fitting:
+            best = min(fitting, key=lambda b: b.type.size)  # type: ignore[union-attr]
+            self.free.remove(best)
+            return best
+        with self.b.into(self.allocations):
+            return self.b.one("buffer_new", type=Buffer(dtype, size), hint=name)
+
+    def release(self, buffer: Value) -> None:
+        self.free.append(buffer)
+
+    def give_back(self, borrowed: Value | None) -> None:
+        if borrowed is not None:
+            self.release(borrowed)
+
+    def fresh(self, v: Value) -> Stored:
+        """Memory for a tile of the function."""
+        t = v.type
+        assert isinstance(t, Tile)
+        buffer = self.allocate(t.dtype, t.size, v.name)
+        return self.keep(v, buffer)
+
+    def keep(self, v: Value, buffer: Value) -> Stored:
+        """Let a tile own a buffer."""
+        t = v.type
+        assert isinstance(t, Tile)
+        self.owned[v] = buffer
+        out = Stored(buffer, t.shape, t.dtype)
+        self.sources[v] = out
+        return out
+
+    def ends_here(self, v: Value) -> bool:
+        """Whether the current op is the last to read a tile that owns its buffer."""
+        return v in self.owned and self.uses.home.get(v) is self.here and self.uses.until(v, self.here) <= self.position
+
+    def reuse(self, result: Value, candidates: Sequence[Value], leaves: Sequence[Leaf] = ()) -> Stored | None:
+        """Give the result the buffer of an operand that ends here, unless other elements of it are still read."""
+        t = result.type
+        assert isinstance(t, Tile)
+        for v in candidates:
+            if v.type != t or not self.ends_here(v) or not isinstance(self.sources[v], Stored):
+                continue
+            buffer = self.owned[v]
+            if any(leaf.buffer is buffer and not leaf.same for leaf in leaves):
+                continue
+            del self.owned[v]
+            return self.keep(result, buffer)
+        return None
+
+    def retire(self) -> None:
+        """Free the buffers of tiles that the current op was the last to read."""
+        for v in [v for v in self.owned if self.ends_here(v)]:
+            self.release(self.owned.pop(v))
+
+    # -- tiles -------------------------------------------------------------------------------------------------------
+
+    def stored(self, v: Value) -> tuple[Stored, Value | None]:
+        """A tile in memory, and the buffer to release after use if it had to be written there."""
+        source = self.sources[v]
+        if isinstance(source, Stored):
+            return source, None
+        buffer = self.allocate(source.dtype, elements(source.shape))
+        out = Stored(buffer, source.shape, source.dtype)
+        self.fill(out, source)
+        return out, buffer
+
+    def fill(self, target: Stored, source: Source) -> None:
+        """Write all elements of a tile to memory."""
+        m = self.m
+        if source.is_flat:
+            m.cells(
+                elements(target.shape),
+                lambda i: void(self.b.op("buffer_set", target.buffer, i, source.element_at(m, i))),
+            )
+            return
+
+        def at(index: list[Value]) -> None:
+            self.b.op("buffer_set", target.buffer, m.flat(index, target.shape), source.element(m, index))
+
+        m.grid(target.shape, at)
+
+    def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
+        """A product of matrices in buffers."""
+        self.b.op("buffer_matmul", c, a, b, **attrs)
+
+    def has_library(self, product: TileProduct) -> bool:
+        """Whether a library computes a product, of factors as they lie; else it is one of rows, in one type."""
+        return False
+
+    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+        """Compute a product by the library."""
+        raise NotImplementedError
+
+    def void(self, _: object) -> None:
+        """Nothing, of whatever."""
+
+    def copy(self, target: Stored, v: Value) -> None:
+        source = self.sources[v]
+        if not (isinstance(source, Stored) and source.buffer is target.buffer):
+            self.fill(target, source)
+
+    # -- ops ---------------------------------------------------------------------------------------------------------
+
+    def region_ops(self, region: Region) -> None:
+        outer, self.here = (self.here, self.position), region
+        for k, op in enumerate(region.ops):
+            self.position = k
+            with self.b.at(op.loc):
+                self.op(op)
+            self.position = k
+            self.retire()
+        self.here, self.position = outer
+
+    def op(self, op: Op) -> None:
+        if op.name == "if" and any(isinstance(r.type, Tile) for r in op.results):
+            self.branch(op)
+        elif is_loop(op) and any(isinstance(r.type, Tile) for r in op.results):
+            self.carried(op)
+        elif op.name.startswith("tile_"):
+            self.tile_op(op)
+        elif op.name in ("stack_new", "stack_get", "stack_set") and self.with_tiles(op):
+            self.stack(op)
+        else:
+            if op.name == "const" and not isinstance(op.attrs["value"], float):
+                super().op(op)
+                self.m.known[self.env[op.result]] = int(op.attrs["value"])
+            else:
+                super().op(op)
+
+    def tile_op(self, op: Op) -> None:
+        self.ops_of_tiles[op.name](self, op)
+
+    def region(self, region: Region) -> Region:
+        copy = Region(tuple(Value(p.type, p.name) for p in region.params))
+        self.env.update(zip(region.params, copy.params, strict=True))
+        with self.b.into(copy):
+            self.region_ops(region)
+        copy.yields = self.values(region.yields)
+        return copy
+
+    # -- control flow with tiles -------------------------------------------------------------------------------------
+
+    def branch(self, op: Op) -> None:
+        targets = {r: self.fresh(r) for r in op.results if isinstance(r.type, Tile)}
+        regions = []
+        for sub in op.regions:
+            region = Region()
+            with self.b.into(region):
+                self.region_ops(sub)
+                self.at_end(sub, [(targets[r], y) for r, y in zip(op.results, sub.yields, strict=True) if r in targets])
+                region.yields = tuple(self.value(y) for y in sub.yields if not isinstance(y.type, Tile))
+            regions.append(region)
+        plain = [r for r in op.results if r not in targets]
+        found = self.b.if_(self.value(If(op).condition), regions[0], regions[1], [r.name for r in plain])
+        self.env.update(zip(plain, found, strict=True))
+
+    def at_end(self, region: Region, moves: Sequence[tuple[Stored, Value]]) -> None:
+        """Move what a region yields to its place, as if all at once; then the region's own buffers are free."""
+        outer, self.here = (self.here, self.position), region
+        self.position = len(region.ops)
+        targets = {t.buffer for t, _ in moves}
+        pending: list[tuple[Stored, Source]] = []
+        taken: list[Value] = []
+        for target, v in moves:
+            source = self.sources[v]
+            if isinstance(source, Stored) and source.buffer is target.buffer:
+                continue
+            if (
+                len(moves) > 1
+                and any(leaf.buffer in targets for leaf in source.leaves())
+                or (any(leaf.buffer is target.buffer and not leaf.same for leaf in source.leaves()))
+            ):
+                buffer = self.allocate(source.dtype, elements(source.shape))
+                aside = Stored(buffer, source.shape, source.dtype)
+                self.fill(aside, source)
+                taken.append(buffer)
+                source = aside
+            pending.append((target, source))
+        for target, source in pending:
+            self.fill(target, source)
+        for buffer in taken:
+            self.release(buffer)
+        self.retire()
+        for v in [v for v in self.owned if self.uses.home.get(v) is region]:
+            self.release(self.owned.pop(v))
+        self.here, self.position = outer
+
+    def carried(self, op: Op) -> None:
+        view = loop(op)
+        targets: list[Stored | None] = []
+        taken: set[Value] = set()
+        for v, p, r in zip(view.init, view.carried, view.results, strict=True):
+            if not isinstance(v.type, Tile):
+                targets.append(None)
+                continue
+            targets.append(self.loop_buffer(op, v, p, taken))
+            taken.add(targets[-1].buffer)  # type: ignore[union-attr]
+            assert r.type == v.type
+        self.m.synchronize()  # here: what stands in the loop does not happen where there is no trip
+        plain = [k for k, t in enumerate(targets) if t is None]
+        regions = []
+        for sub in op.regions:
+            own = view.tested if isinstance(view, While) and sub is view.test else view.carried
+            for p, t in zip(own, targets, strict=True):
+                if t is not None:
+                    self.sources[p] = t
+            # A parameter's buffer is the loop's: it ends within a trip, for the trip's own result to take its place.
+            for p, t in zip(own, targets, strict=True):
+                if t is not None and sub is view.body:
+                    self.owned[p] = t.buffer
+            scalars = tuple(Value(own[k].type, own[k].name) for k in plain)
+            self.env.update(zip([own[k] for k in plain], scalars, strict=True))
+            region = Region(scalars)
+            if isinstance(view, For):
+                index = Value(view.index.type, view.index.name)
+                self.env[view.index] = index
+                region.params = (index, *scalars)
+            with self.b.into(region):
+                held = {t.buffer for t in targets if t is not None}
+                self.trip(sub, held)
+                if sub is view.body:
+                    self.at_end(sub, [(t, y) for t, y in zip(targets, sub.yields, strict=True) if t is not None])
+                    region.yields = tuple(self.value(sub.yields[k]) for k in plain)
+                else:
+                    region.yields = self.values(sub.yields)
+                    self.at_end(sub, [])
+            self.free = [b for b in self.free if b not in held]
+            regions.append(region)
+        operands = (*self.values(view.bounds), *(self.value(view.init[k]) for k in plain))
+        names = [op.results[k].name for k in plain]
+        found = self.b.op(op.name, *operands, regions=regions, names=names)
+        self.env.update(zip([op.results[k] for k in plain], found, strict=True))
+        for r, t in zip(op.results, targets, strict=True):
+            if t is not None:
+                self.keep(r, t.buffer)
+
+    def trip(self, sub: Region, held: set[Value]) -> None:
+        """The ops of a loop's body; the loop's own buffers are never given to anything else meanwhile."""
+        outer, self.here = (self.here, self.position), sub
+        for k, op in enumerate(sub.ops):
+            self.position = k
+            with self.b.at(op.loc):
+                self.op(op)
+            self.position = k
+            self.retire()
+            self.free = [b for b in self.free if b not in held]
+        self.here, self.position = outer
+
+    def loop_buffer(self, op: Op, init: Value, param: Value, taken: set[Value]) -> Stored:
+        """The buffer of a carried tile, holding its initial value."""
+        source = self.sources[init]
+        t = init.type
+        assert isinstance(t, Tile)
+        inner = any(id(sub) in self.uses.last.get(init, {}) for sub in op.regions)
+        once = list(op.operands).count(init) == 1
+        if isinstance(source, Stored) and self.ends_here(init) and once and not inner and source.buffer not in taken:
+            del self.owned[init]
+            return Stored(source.buffer, t.shape, t.dtype)
+        target = Stored(self.allocate(t.dtype, t.size, param.name), t.shape, t.dtype)
+        self.fill(target, source)
+        return target
+
+    # -- loop stacks -------------------------------------------------------------------------------------------------
+
+    def with_tiles(self, op: Op) -> bool:
+        t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
+        assert isinstance(t, Stack)
+        return any(isinstance(f, Tile) for f in t.fields)
+
+    def stack(self, op: Op) -> None:
+        """Tiles on a loop stack have a buffer of all slots; the other fields stay on the stack."""
+        t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
+        assert isinstance(t, Stack)
+        plain = [k for k, f in enumerate(t.fields) if not isinstance(f, Tile)]
+        if op.name == "stack_new":
+            rest = Stack(tuple(t.fields[k] for k in plain), t.slots, t.level)
+            self.env[op.result] = self.b.one("stack_new", type=rest, hint=op.result.name)
+            with self.b.into(self.allocations):
+                self.stacks[op.result] = {
+                    k: self.b.one("buffer_new", type=Buffer(f.dtype, f.size * t.slots), hint="stack")
+                    for k, f in enumerate(t.fields)
+                    if isinstance(f, Tile)
+                }
+            return
+        access = Slot(op)
+        stack, slot = access.stack, self.value(access.slot)
+        if op.name == "stack_set":
+            values = [self.value(access.values[k]) for k in plain]
+            self.b.op("stack_set", self.env[stack], slot, *values)
+            for k, buffer in self.stacks[stack].items():
+                self.save(buffer, slot, self.sources[access.values[k]])
+            return
+        k = op.attrs["field"]
+        if k in plain:
+            self.env[op.result] = self.b.one("stack_get", self.env[stack], slot, field=plain.index(k))
+            return
+        target, buffer = self.fresh(op.result), self.stacks[stack][k]
+        base = self.m.b.mul(self.m.wide(slot), self.m.i64(elements(target.shape)))
+
+        def restore(i: Value) -> None:
+            value = self.b.one("buffer_get", buffer, self.b.add(base, i))
+            self.b.op("buffer_set", target.buffer, i, value)
+
+        self.m.cells(elements(target.shape), restore)
+
+    def save(self, buffer: Value, slot: Value, source: Source) -> None:
+        base = self.b.mul(self.m.wide(slot), self.m.i64(elements(source.shape)))
+
+        def at(index: list[Value]) -> None:
+            value = source.element(self.m, index)
+            self.b.op("buffer_set", buffer, self.b.add(base, self.m.flat(index, source.shape)), value)
+
+        self.m.grid(source.shape, at)
+
+
+def void(_: object) -> None:
+    """Nothing, of whatever."""

@@ -1,0 +1,237 @@
+"""What programs are made for: the contract between the compilers' targets and the cache and run time that use them.
+
+In: a name (``native``, ``x86-64-v3``, ``sm_90``), or this machine's processor. Out: a :class:`Platform`, which knows
+what tells its artifacts from those of others and which artifacts it can run, and the package that compiles for it,
+without importing it. A native artifact is for one processor with exactly its features; a named one is for every
+processor of a level, and can be shipped. GPU programs are for an architecture, ``sm_80``, and those with the same first
+digits and greater last ones.
+
+A new target is a package with a function ``target(name)`` (see :mod:`diffkern.targets.target`) and a line in
+:data:`FAMILIES`.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+__all__ = [
+    "FAMILIES",
+    "HOST",
+    "MATHDX",
+    "NAMED",
+    "NATIVE",
+    "Architecture",
+    "Family",
+    "Level",
+    "Platform",
+    "Processor",
+    "native_fields",
+    "platform_named",
+    "runnable",
+]
+
+NATIVE: Final = "native"
+"""This processor, by the compilers installed here: what the cache holds."""
+HOST: Final = "host"
+"""This processor, in a directory to be shipped: whoever loads it may have other compilers, or none."""
+MATHDX: Final = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
+"""The library that makes matrix products of tiles, and the compiler that it uses."""
+
+Fields = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Targets that one package compiles for.
+
+    Attributes
+    ----------
+    name : str
+        Under which their readable source is asked for.
+    package : str
+        Where their compiler is.
+    platform : type
+        What runs their programs.
+    names : str
+        A regular expression of their names.
+    printed : str
+        The one for which source is printed: it decides on how much memory a block has.
+    compilers : tuple of str
+        The distributions that choose the code besides diffkern.
+    settings : tuple of str
+        Environment variables that do.
+    """
+
+    name: str
+    package: str
+    platform: type[Platform]
+    names: str
+    printed: str
+    compilers: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Platform(ABC):
+    """What programs are made for.
+
+    Attributes
+    ----------
+    name : str
+        As it is given: ``native``, ``sm_90``.
+    family : Family
+        Whose compiler makes them.
+    gpu : bool
+        Whether a GPU's driver runs the programs; else this process does.
+    object_name : str
+        The name of the file with the machine code.
+    """
+
+    name: str
+    family: Family
+    gpu: ClassVar[bool]
+    object_name: ClassVar[str]
+
+    @abstractmethod
+    def fields(self, host_cpu: Callable[[], tuple[str, str]], *, shipped: bool) -> Fields:
+        """Return what tells its artifacts from those of other platforms.
+
+        Parameters
+        ----------
+        host_cpu : callable
+            Returns LLVM's name of this machine's processor and its features.
+        shipped : bool
+            Whether they are for machines that may have other compilers, or none.
+        """
+
+    @abstractmethod
+    def by_compilers_here(self, *, shipped: bool) -> bool:
+        """Whether artifacts depend on the compilers that are installed here."""
+
+    def runs(self) -> list[str]:
+        """Return the platforms whose shipped programs this one runs too, best first; none where the host decides."""
+        return []
+
+
+class Processor(Platform):
+    """A processor, or a level of processors on this operating system."""
+
+    gpu = False
+    object_name = "kernel.o"
+
+    def fields(self, host_cpu: Callable[[], tuple[str, str]], *, shipped: bool) -> Fields:
+        if self.name in (NATIVE, HOST):
+            return native_fields(host_cpu())
+        machine = NAMED[self.name].machine if self.name in NAMED else _machine()
+        return [("platform", _system(machine).encode()), ("target", self.name.encode())]
+
+    def by_compilers_here(self, *, shipped: bool) -> bool:
+        return self.name == NATIVE or (self.name != HOST and not shipped)
+
+
+class Architecture(Platform):
+    """An architecture of GPUs, whose name ends with the digits of its version."""
+
+    gpu = True
+    object_name = "kernel.cubin"
+
+    def fields(self, host_cpu: Callable[[], tuple[str, str]], *, shipped: bool) -> Fields:
+        own = [("target", self.name.encode())]
+        return [*own, ("shipped", b"for machines with any compilers")] if shipped else own
+
+    def by_compilers_here(self, *, shipped: bool) -> bool:
+        return not shipped
+
+    def runs(self) -> list[str]:
+        """Return the architectures with the same major version and a minor one that is no greater."""
+        return [f"{self.name[:-1]}{minor}" for minor in range(int(self.name[-1]), -1, -1)]
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of processors.
+
+    Attributes
+    ----------
+    machine : str
+        Its architecture: ``x86_64`` or ``aarch64``.
+    cpu : str
+        LLVM's name.
+    needs : tuple of str
+        Features beyond those of every processor of the architecture, as LLVM calls them.
+    fma : bool
+        Whether it has fused multiply-add instructions.
+    """
+
+    machine: str
+    cpu: str
+    needs: tuple[str, ...]
+    fma: bool
+
+
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+
+NAMED: Final[dict[str, Level]] = {
+    "x86-64-v4": Level("x86_64", "x86-64-v4", _V4, True),
+    "x86-64-v3": Level("x86_64", "x86-64-v3", _V3, True),
+    "x86-64-v2": Level("x86_64", "x86-64-v2", _V2, False),
+    "aarch64": Level("aarch64", "generic", (), True),
+}
+"""Levels of processors by name; of one architecture the best first."""
+
+_CPU = ("llvmlite", "numba")
+_NUMBA = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # with these it compiles for another processor
+_CUDA = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
+
+FAMILIES: tuple[Family, ...] = (
+    Family("cpu", "diffkern.targets.cpu", Processor, "|".join((NATIVE, HOST, *NAMED)), NATIVE, _CPU, _NUMBA),
+    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, ("DIFFKERN_NVRTC",)),
+)
+"""The registry of targets."""
+
+
+def platform_named(name: str) -> Platform:
+    """Return a platform by the name of the target.
+
+    Raises
+    ------
+    KeyError
+        If no family has such a target.
+    """
+    for family in FAMILIES:
+        if re.fullmatch(family.names, name):
+            return family.platform(name, family)
+    raise KeyError(name)
+
+
+def native_fields(host_cpu: tuple[str, str]) -> Fields:
+    """Return the fields of this machine's own artifacts, of LLVM's name of the processor and its features."""
+    cpu, features = host_cpu
+    return [("platform", _system(_machine()).encode()), ("cpu", cpu.encode()), ("features", features.encode())]
+
+
+def runnable(host_cpu: Callable[[], tuple[str, str]]) -> list[str]:
+    """Return the levels of processors whose artifacts this machine can run, best first."""
+    machine = _machine()
+    candidates = [name for name, level in NAMED.items() if level.machine == machine]
+    if not any(NAMED[name].needs for name in candidates):
+        return candidates
+    has = {feature[1:] for feature in host_cpu()[1].split(",") if feature.startswith("+")}
+    return [name for name in candidates if has.issuperset(NAMED[name].needs)]
+
+
+def _machine() -> str:
+    name = platform.machine().lower()
+    return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def _system(machine: str) -> str:
+    return f"{sys.platform} {machine} {sys.byteorder} {sys.maxsize.bit_length() + 1}"

@@ -1,0 +1,35 @@
+"""What the rest of the run time asks of GPUs: see :func:`diffkern.runtime.gpu.gpu`."""
+
+from __future__ import annotations
+
+from diffkern.runtime.cuda import context, exchange, memory, program, stream, transfer
+
+__all__ = ["Gpu"]
+
+
+class Gpu:
+    """The run time on GPUs under one name."""
+
+    Device = context.CudaDevice
+    device = staticmethod(context.device)
+    devices = staticmethod(context.devices)
+    watch = staticmethod(context.watch)
+
+    Stream = stream.CudaStream
+    Event = stream.CudaEvent
+
+    View = memory.View
+    allocate = staticmethod(memory.allocate)
+    allocate_pinned = staticmethod(memory.allocate_pinned)
+
+    add = staticmethod(transfer.add)
+    assign = staticmethod(transfer.assign)
+    copy = staticmethod(transfer.copy)
+    download = staticmethod(transfer.download)
+    download_view = staticmethod(transfer.download_view)
+
+    imported = staticmethod(exchange.imported)
+    let_wait = staticmethod(exchange.let_wait)
+    over_address = staticmethod(exchange.over_address)
+
+    executable = staticmethod(program.executable)

@@ -1,0 +1,192 @@
+"""What a target is: the way from IR to machine code for one kind of processor.
+
+In: a function as differentiation or the optimiser leaves it. Out: a :class:`Compiled`. Its counterpart at run time,
+which tells its artifacts from those of others and says what can run them, is a :class:`diffkern.platforms.Platform`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from diffkern.ad.loops import StackBudget
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.passes import Context, Pass, run
+from diffkern.manifest import Conflict, GpuResources
+from diffkern.targets.emit.checks import Checking
+from diffkern.targets.emit.kernel import KernelModule
+
+if TYPE_CHECKING:
+    from diffkern.targets.cuda.mathdx import Product
+
+__all__ = ["USUAL", "Compiled", "ProductLibrary", "Settings", "Target"]
+
+
+@dataclass(frozen=True)
+class ProductLibrary:
+    """Where the code of matrix products of tiles comes from.
+
+    Attributes
+    ----------
+    obtain : callable
+        Gives the LTO code of each of some products.
+    required : bool
+        Whether a product that the library does not have is an error; else it is loops.
+    """
+
+    obtain: Callable[[Sequence[Product]], Sequence[bytes]]
+    required: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a program depends on besides its function and its target.
+
+    Attributes
+    ----------
+    fast_math : bool
+        Let the compiler reassociate and assume that no value is NaN or infinite. Without it only a product and a sum
+        may be fused, and sums into uniform addresses have no fixed order within a chunk.
+    checking : Checking
+        Which errors the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
+    may_alias : bool
+        Whether array parameters may overlap. False promises to a GPU's program that no two do.
+    lineinfo : bool
+        Keep the source lines for profilers of GPUs.
+    launch_bounds : (int, int), optional
+        The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
+    block_dim : int, optional
+        How many threads every block will have, where matrix products of tiles are to be a library's.
+    products : ProductLibrary, optional
+        Where the code of matrix products comes from; without, products are loops.
+    """
+
+    fast_math: bool = False
+    checking: Checking = Checking.NONE
+    may_alias: bool = True
+    lineinfo: bool = False
+    launch_bounds: tuple[int, int] | None = None
+    block_dim: int | None = None
+    products: ProductLibrary | None = None
+
+    @property
+    def context(self) -> Context:
+        """How passes are run: what checks itself is made of verified functions."""
+        return Context(verify=self.checking is not Checking.NONE)
+
+
+USUAL = Settings()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    code : bytes
+        The machine code as a file: a relocatable object, or a cubin.
+    symbols : tuple of str
+        The kernel's function, then ``<symbol>_finish`` if a launch on a processor has partial sums.
+    llvm_ir : callable
+        Returns the optimised LLVM code as text.
+    assembly : callable
+        Returns the assembly as text: a processor's, or the PTX that the cubin was made of.
+    sites : int
+        Sums into uniform addresses: 8-byte partial sums that each chunk writes, or that each block adds to memory.
+    check_sites : tuple of Op
+        What is checked while running; the number of a site is its position here.
+    stamped : tuple of Value
+        The array parameters in which the writing threads are noted, in the order of the record.
+    alignments : tuple of (int or None)
+        For each parameter the bytes of which an array's address has to be a multiple; None if any address will do.
+    block_dim : int or None
+        The only number of threads in a block for which the code is right; None if any is.
+    gpu : GpuResources or None
+        What it takes of a GPU.
+    files : mapping of str to bytes
+        What else came of it and is kept, by file name.
+    """
+
+    code: bytes
+    symbols: tuple[str, ...]
+    llvm_ir: Callable[[], str]
+    assembly: Callable[[], str]
+    sites: int
+    check_sites: tuple[Op, ...]
+    stamped: tuple[Value, ...]
+    alignments: tuple[int | None, ...]
+    block_dim: int | None = None
+    gpu: GpuResources | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """What can be compiled for.
+
+    Attributes
+    ----------
+    name : str
+        As in the key: ``native``, ``x86-64-v3``, ``sm_90``.
+    simt : bool
+        Whether the threads of a block run at one time. Else a block is a loop, or where it works on tiles one thread.
+    shared_bytes : int or None
+        Bytes of shared memory that a kernel has without asking; None without a limit.
+    """
+
+    name: str
+    simt: ClassVar[bool]
+    shared_bytes: ClassVar[int | None]
+
+    @abstractmethod
+    def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
+        """Return the memory for the states of loops: the target's own, or bytes or slots that a kernel is given."""
+
+    @abstractmethod
+    def settle(
+        self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
+    ) -> tuple[Conflict, ...]:
+        """Set the modes of an adjoint's accumulations, in place; return what the run time is left to take care of."""
+
+    @abstractmethod
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        """Return the passes from a program to the form that is emitted."""
+
+    def lowered(self, fn: Function, settings: Settings) -> Function:
+        """Return a copy of a program in the form that is emitted."""
+        return run(self.lowering(settings), clone_function(fn), settings.context)
+
+    @abstractmethod
+    def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> KernelModule:
+        """Return what the compiler is given for a function, which is not changed.
+
+        Raises
+        ------
+        CompileError
+            If an operation has no form on this target.
+        """
+
+    @abstractmethod
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+        """Compile a function; the same function, symbol and settings give the same bytes in every process.
+
+        Raises
+        ------
+        CompileError
+            As :meth:`emit`, and if a compiler is not installed.
+        """
+
+    @abstractmethod
+    def source(self, fn: Function, header: Sequence[str]) -> str:
+        """Return a program, which is not changed, as readable Python."""
+
+    def products(self, fn: Function, settings: Settings) -> tuple[Product, ...]:
+        """Return the products that :meth:`compile` will ask the library for, without compiling anything."""
+        return ()
+
+    def warm_up(self) -> None:  # noqa: B027
+        """Load what compiling needs, so that processes forked from this one have it."""
