@@ -57,7 +57,7 @@ def sine(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 
 made = dk.compile(sine, target="sm_90")
 fn = forward_ir(sine.func, sine.argument_types(), {"target": "sm_90"})
-code = toolchain.ltoir(target_named("sm_90").emit(fn, "sine").text, "sine", "sm_90")
+code = toolchain.ltoir(target_named("sm_90").emit(fn, "sine").module, "sine", "sm_90")
 assert len(libdevice.bitcode()) > 100_000 and len(made.cubin) > 1000 and len(code) > 1000
 assert "EXIT" in made.sass
 if sys.argv[3] == "mathdx":
