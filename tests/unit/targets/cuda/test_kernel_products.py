@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from conftest import require
-from product_kernel import NAME, kernel_text
+from llvmlite import ir
+from product_kernel import kernel_module
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
@@ -49,10 +50,10 @@ def product(a: half, b: half, c: f2):
 @functools.cache
 def stand_in(p: Product) -> bytes:
     """Code that defines the function of a product, which does nothing."""
-    text = kernel_text(p).replace(NAME, f"of_{p.symbol}")
-    (declared,) = [line for line in text.splitlines() if line.startswith("declare") and p.symbol in line]
-    body = declared.replace("declare", "define") + "{\n  ret void\n}"
-    return toolchain.ltoir(text.replace(declared, body), f"of_{p.symbol}", p.arch)
+    name = f"of_{p.symbol}"
+    module = kernel_module(p, name=name)
+    ir.IRBuilder(module.globals[p.symbol].append_basic_block("entry")).ret_void()
+    return toolchain.ltoir(module, name, p.arch)
 
 
 @pytest.fixture
