@@ -117,7 +117,7 @@ def test_arrays_outlive_their_driver(driver):
 
 def test_reason_is_looked_up_once(monkeypatch):
     looked = []
-    monkeypatch.setattr("diffkern.runtime.cuda.bindings.find", lambda: looked.append(1) or "there is none today")
+    monkeypatch.setattr(drivers, "find", lambda: looked.append(1) or "there is none today")
     monkeypatch.setattr(drivers, "_looked", False)
     monkeypatch.setattr(drivers, "_driver", None)
     monkeypatch.setattr(drivers, "_reason", "")
