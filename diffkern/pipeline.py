@@ -178,7 +178,8 @@ def differentiate(
     return Derivative(adjoint, tuple(conflicts))
 
 
-def settle(d: Derivative, variant: Variant = FORWARD) -> Derivative:
+def settle(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
-    target = target_named(variant.target)
-    return replace(d, conflicts=target.settle(d.fn, d.buffers, d.conflicts, variant.accumulate))
+    conflicts = target_named(variant.target).settle(d.fn, d.buffers, d.conflicts, variant.accumulate)
+    context.done("accumulations", PROGRAM, d.fn)
+    return replace(d, conflicts=conflicts)
