@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from diffkern.ad.derivative import Derivative
 from diffkern.ad.report import describe
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.tile_threads import threads_of
@@ -26,7 +27,7 @@ from diffkern.lower.tiles.serial import has_tiles
 from diffkern.manifest import Manifest
 from diffkern.opt.reference import values_by_reference
 from diffkern.options import FORWARD, Variant
-from diffkern.pipeline import Derivative, differentiate, lower_kernel, optimise, prepare, settle
+from diffkern.pipeline import differentiate, lower_kernel, optimise, prepare, settle
 from diffkern.printing.python import to_python
 from diffkern.program import Program, adjoint_manifest, checks, forward_manifest
 from diffkern.targets import target_named
