@@ -119,12 +119,18 @@ def function(
 ) -> OpDef:
     """The row of an elementary function of floats, which libm and libdevice have under its name.
 
-    Without ``twin`` generated Python computes it in double precision.
+    Without ``twin`` generated Python calls ``host``, in double precision: infinite where that overflows, NaN outside of
+    its domain.
     """
     arity = len(partials)
 
     def in_double(*args: Any) -> Any:
-        return type(args[0])(host(*args))
+        try:
+            return type(args[0])(host(*map(float, args)))
+        except ArithmeticError:
+            return type(args[0])(math.inf)
+        except ValueError:
+            return type(args[0])(math.nan)
 
     return OpDef(
         name, "scalar", arity, same("floats" if arity > 1 else "a float", kinds=FLOATS), py=_call(name, arity),

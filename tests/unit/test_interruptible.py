@@ -194,7 +194,7 @@ def test_the_main_thread_runs_llvmlites_finalizers_alone(monkeypatch, tmp_path):
         tape.backward(grads={y: np.ones(4, np.float32)})
         made = compile_function(pipeline.optimise(pipeline.forward_ir(waves.func, waves.argument_types(), {})), "waves")
         text, assembly = made.llvm_ir(), made.assembly()
-        loaded = assemble.load_text('define i32 @"three"() { ret i32 3 }', ["three"], ())
+        loaded = assemble.load_native(lambda: 'define i32 @"three"() { ret i32 3 }', (), ["three"], ())
     finally:
         sys.settrace(previous)
     assert called == set()

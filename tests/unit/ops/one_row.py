@@ -21,6 +21,7 @@ import diffkern as dk
 from diffkern import pipeline
 from diffkern.ad.rules import RULES
 from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.printing import prims
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted
@@ -130,6 +131,8 @@ def _agree(primal: type, vjp: Vjp) -> None:
 def readable_source() -> None:
     assert "exp10(x[i])" in powers.source()
     assert "import exp10" in powers.adjoint_source()
+    assert prims.exp10(np.float32(1e5)) == np.inf
+    assert isinstance(prims.exp10(np.float32(2.0)), np.float32)
     _agree(Interpreted, _vjp())
 
 
