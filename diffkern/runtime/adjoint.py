@@ -22,7 +22,7 @@ from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import Copy
 from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import Plan, cut
+from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import type_of_key
 
@@ -84,7 +84,7 @@ class AdjointLaunch:
         shared = check_aliases(kernel, launch, cotangents)
         self.plan = self._plan(shared)
         try:
-            self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.config)
+            self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.blocks)
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
         if self.executable.device is not None and not self._copies(cotangents):
@@ -152,7 +152,7 @@ class AdjointLaunch:
         sizes = {index: ct._data.size for index, ct in cotangents.items()}
         active = frozenset(cotangents)
         self.executable, plan = choose(
-            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shapes, sizes, shared, launch.config
+            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shapes, sizes, shared, launch.blocks
         )
         return plan
 
@@ -177,7 +177,7 @@ def choose(
     shapes: Mapping[int, tuple[int, ...]],
     sizes: Mapping[int, int],
     shared: bool = False,
-    config: tuple[int, int] | None = None,
+    blocks: Blocks = USUAL,
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint, and the program for it: the one that accumulates plainly, or with atomics.
 
@@ -194,7 +194,7 @@ def choose(
         Of each cotangent, by parameter, the shape and the number of scalars.
     shared : bool, optional
         Whether cotangents share memory, or one of them several times the same element.
-    config : tuple of int, optional
+    blocks : Blocks, optional
         Threads of a block and limit of blocks, of which the first counts where threads work together.
     """
     derivative = plain.derivative
@@ -203,7 +203,7 @@ def choose(
         return chosen, Plan(cut(dims, chosen.cost))
     if plain.blockwise:
         chosen = atomic() if shared else plain
-        return chosen, Plan(chosen.cut(dims, config))
+        return chosen, Plan(chosen.cut(dims, blocks))
     key = (dims, shared, (*shapes.values(),))
     found = plain.plans.get(key)
     if found is None:

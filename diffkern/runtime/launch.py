@@ -11,6 +11,7 @@ from diffkern.runtime.device import placed
 from diffkern.runtime.extents import several, whole_number
 from diffkern.runtime.packed import Launchable, PackedLaunch, check_kernel, dispatch, refusal, run
 from diffkern.runtime.record import Launch, launch_or_record
+from diffkern.runtime.schedule import Blocks
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -93,7 +94,7 @@ def launch(
             check_kernel(kernel)
             return launch_or_record(
                 kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
-                "any" if device is None else placed(device), _config(block_dim, max_blocks),
+                "any" if device is None else placed(device), _blocks(block_dim, max_blocks),
             )  # fmt: skip
         if given and (adj_inputs or adj_outputs):
             raise LaunchError(
@@ -105,8 +106,7 @@ def launch(
         else:
             check_kernel(kernel)
             place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
-            config = _config(block_dim, max_blocks)
-            dispatch(PackedLaunch(kernel, dim, args, place, config), record_tape, stream)
+            dispatch(PackedLaunch(kernel, dim, args, place, _blocks(block_dim, max_blocks)), record_tape, stream)
         return None
     except KernelError as error:
         raise shortened(error)  # noqa: B904 - the same error
@@ -169,11 +169,11 @@ def _check_lists(kernel: Launchable, inputs: Any, outputs: Any, first: str = "in
             )
 
 
-def _config(block_dim: Any, max_blocks: Any) -> tuple[int, int] | None:
-    """Return the shape of a GPU's grid that was asked for, None where nothing was."""
-    threads, most = whole_number(0 if block_dim is None else block_dim), whole_number(max_blocks)
-    if threads is None or most is None:
+def _blocks(block_dim: Any, max_blocks: Any) -> Blocks:
+    """Return what a launch says of its blocks."""
+    threads, most = None if block_dim is None else whole_number(block_dim), whole_number(max_blocks)
+    if (threads is None and block_dim is not None) or most is None:
         raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
-    if block_dim is not None and threads < 1:
+    if threads is not None and threads < 1:
         raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}")
-    return None if not threads and not most else (threads, most)
+    return Blocks(threads, most if most > 0 else None)

@@ -19,6 +19,7 @@ from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.type_keys import key_on
@@ -63,8 +64,8 @@ class Launchable(Protocol):
         """Return what the kernel means now."""
         ...
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
-        """Return the forward program for argument types, built if need be; 0 is the usual number of threads."""
+    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
+        """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
         ...
 
     def update_of_all_threads(self, program: Executable) -> Loc | None:
@@ -76,7 +77,7 @@ class Launchable(Protocol):
         keys: tuple[str, ...],
         active: frozenset[int],
         accumulate: Accumulate,
-        block_dim: int = 0,
+        block_dim: int | None = None,
         of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
@@ -105,7 +106,7 @@ class PackedLaunch:
     """
 
     __slots__ = (
-        "_leaves", "arrays", "config", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
+        "_leaves", "arrays", "blocks", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
     )  # fmt: skip
 
     def __init__(
@@ -114,19 +115,19 @@ class PackedLaunch:
         dim: Any,
         args: Sequence[Any],
         place: CudaDevice | Literal["any"] | None = "any",
-        config: tuple[int, int] | None = None,
+        blocks: Blocks = USUAL,
         of: Generation | None = None,
     ) -> None:
         self.kernel = kernel
         self.generation = of or kernel.current()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
-        self.config = config
+        self.blocks = blocks
         self.executable = self._program(self.keys)
         if place != "any" or (current.device is not None and self.executable.device is None):
             self._move_to(current.device if place == "any" else place, place != "any")
         self.dim = several(dim)
-        self.geometry = _geometry(kernel, self.executable, self.dim, config)
+        self.geometry = _geometry(kernel, self.executable, self.dim, blocks)
         check_shapes(kernel, self.executable, self.geometry, self.parts)
         check_writable(kernel, self.executable, self.arrays)
         if self.executable.device is not None:
@@ -152,18 +153,13 @@ class PackedLaunch:
             self.executable = self._program(keys)
 
     def _program(self, keys: tuple[str, ...]) -> Executable:
-        if self.config is None:
-            return self.generation.programs.get(keys) or self.kernel.forward(keys, 0, self.generation)
-        return self.kernel.forward(keys, self.config[0], self.generation)
+        block_dim = self.blocks.block_dim
+        found = self.generation.programs.get(keys) if block_dim is None else None
+        return found or self.kernel.forward(keys, block_dim, self.generation)
 
     def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
         """Return the adjoint of the program that it runs."""
-        return self.kernel.adjoint(self.keys, active, accumulate, self.block_dim, self.generation)
-
-    @property
-    def block_dim(self) -> int:
-        """Threads of a block; 0 for the usual number."""
-        return 0 if self.config is None else self.config[0]
+        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation)
 
     def copy(self) -> PackedLaunch:
         """Return the same launch with arguments of its own."""
@@ -197,7 +193,7 @@ class PackedLaunch:
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self._program(keys)
-        geometry = _geometry(self.kernel, executable, self.dim, self.config)
+        geometry = _geometry(self.kernel, executable, self.dim, self.blocks)
         check_writable(self.kernel, executable, arrays)
         if executable.device is not None:
             executable.check(b"".join([*self.parts[: span.start], *packed, *self.parts[span.stop :]]))
@@ -212,7 +208,7 @@ class PackedLaunch:
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
         dim = several(dim)
-        geometry = _geometry(self.kernel, self.executable, dim, self.config)
+        geometry = _geometry(self.kernel, self.executable, dim, self.blocks)
         check_shapes(self.kernel, self.executable, geometry, self.parts)
         self.geometry, self.dim = geometry, dim
 
@@ -338,9 +334,9 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
             )
 
 
-def _geometry(kernel: Launchable, executable: Executable, dim: Any, config: tuple[int, int] | None = None) -> Any:
+def _geometry(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Any:
     try:
-        return executable.geometry(dim, config)
+        return executable.geometry(dim, blocks)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
     except OneThreadError as error:

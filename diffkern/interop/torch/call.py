@@ -154,7 +154,7 @@ class Forward:
 
     def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
         """Return the adjoint of the program that runs."""
-        return self.kernel.adjoint(self.keys, active, accumulate, 0, self.generation)
+        return self.kernel.adjoint(self.keys, active, accumulate, None, self.generation)
 
     def run(self, args: Sequence[Any]) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes]]:
         """Return the results, and the bytes of what was passed by value."""

@@ -254,16 +254,6 @@ def test_loops_over_unsigned_integers() -> None:
         pipeline.differentiate(pipeline.prepare(Function("f", (x, n), b.region, tid_arity=1)), [0])
 
 
-def test_backward_can_be_switched_off() -> None:
-    def f(x):
-        i = dk.tid()
-        x[i] = x[i] * 2.0
-
-    fn = pipeline.prepare(lowering.lower(f, [D1]))
-    with pytest.raises(AutodiffError, match="enable_backward"):
-        pipeline.differentiate(fn, [0], {"enable_backward": False})
-
-
 # -- pieces ------------------------------------------------------------------------------------------------------------
 
 
@@ -439,8 +429,7 @@ def test_forms_of_statements(function: Kernel, slots: int | None) -> None:
     fn = lowering.lower(function, [D1, D1, INT32])
     rng = np.random.default_rng(5)
     args = [rng.uniform(0.4, 1.3, 4), rng.uniform(0.4, 1.3, 4), 5]
-    options = {} if slots is None else {"stack_slots": slots}
-    check_function(fn, (4,), args, engine=Interpreted, options=options, float32=False)
+    check_function(fn, (4,), args, engine=Interpreted, slots=slots, float32=False)
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 7, 40])
@@ -458,7 +447,7 @@ def test_checkpoints_for_any_number_of_trips(trips: int, slots: int) -> None:
 
     fn = lowering.lower(f, [D1, D1, INT32])
     args = [np.array([0.3, 0.9]), np.array([0.2, -0.6]), trips]
-    few = Vjp(fn, Interpreted, options={"stack_slots": slots})
+    few = Vjp(fn, Interpreted, slots=slots)
     many = Vjp(fn, Interpreted)
     weights = {0: np.zeros(2), 1: np.ones(2)}
     a, b = few.gradients((2,), args, weights), many.gradients((2,), args, weights)

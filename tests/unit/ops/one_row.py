@@ -18,8 +18,8 @@ import typing_stub
 from support.simulated import Simulated
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.ad.rules import RULES
+from diffkern.compilation import Compilation
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.printing import prims
 from diffkern.testing import gradcheck
@@ -111,7 +111,7 @@ CHECKS["rule_is_a_function"] = rule_is_a_function  # of a package with the rule
 
 
 def _vjp() -> Vjp:
-    return Vjp(pipeline.forward_ir(powers.func, powers.argument_types(), {}))
+    return Vjp(Compilation(powers.func, powers.argument_types()).forward)
 
 
 def _agree(primal: type, vjp: Vjp) -> None:
