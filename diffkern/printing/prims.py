@@ -157,11 +157,6 @@ def vecmat(v: Any, m: Any) -> Any:
     return np.array([dot(v, m[:, c]) for c in range(m.shape[1])], v.dtype)
 
 
-def transpose(m: Any) -> Any:
-    """Rows and columns exchanged."""
-    return m.T.copy()
-
-
 def trace(m: Any) -> Any:
     """Sum of the diagonal."""
     return _sum(m[k, k] for k in range(m.shape[0]))
