@@ -10,6 +10,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -28,19 +29,20 @@ from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.lang.text import take_text
-from diffkern.manifest import DEFAULT_BLOCK_DIM
+from diffkern.options import KernelOptions, Variant, describe, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
-from diffkern.runtime.config import check_mode, config
+from diffkern.runtime.config import config
 from diffkern.runtime.device import placed
 from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.gpu import gpu
-from diffkern.runtime.launch import run
 from diffkern.runtime.module_options import module_option
+from diffkern.runtime.packed import run
 from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 
 if TYPE_CHECKING:
+    from diffkern.compilation import Compilation
     from diffkern.frontend.canonical import Capture, Meaning
     from diffkern.runtime.cuda.program import CudaExecutable
 
@@ -64,32 +66,18 @@ class Kernel(ByPath):
         Its name.
     """
 
-    def __init__(
-        self,
-        func: Callable[..., Any],
-        enable_backward: bool | None = None,
-        stack_bytes: int | None = None,
-        mode: str | None = None,
-        enable_mathdx_gemm: bool | None = None,
-        block_dim: int | None = None,
-        launch_bounds: int | tuple[int, int] | None = None,
-    ) -> None:
+    def __init__(self, func: Callable[..., Any], **options: Any) -> None:
         check_function(func, "@dk.kernel")
-        for option, value in (("enable_backward", enable_backward), ("enable_mathdx_gemm", enable_mathdx_gemm)):
-            if value is not None and type(value) is not bool:
-                raise MisuseError(f"{option} is True or False, not {value!r}")
-        if stack_bytes is not None and (type(stack_bytes) is not int or not 0 < stack_bytes < 2**31):
-            raise MisuseError(f"stack_bytes is a positive number of bytes, not {stack_bytes!r}")
-        self._mode = None if mode is None else check_mode(mode)
+        for name in options:
+            if name not in names("kernel"):
+                raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
+        own = KernelOptions(**options)
         take_text(func)
         functools.update_wrapper(self, func)
+        self.options = own
         self.func = func
         self.name = self.key = func.__name__
-        self._enable_backward = enable_backward
-        self._enable_mathdx_gemm = enable_mathdx_gemm
-        self._own_options: dict[str, Any] = {} if stack_bytes is None else {"stack_bytes": stack_bytes}
-        self._own_options.update(_of_blocks(block_dim, launch_bounds))
-        self._current = Generation(0, self.options, self.enable_mathdx_gemm)
+        self._current = Generation(0, self.variant, self.enable_mathdx_gemm)
         self.programs = self._current.programs
         # What the function takes from its surroundings, as of the last look: compared at every launch.
         self._captures: list[Capture] = []
@@ -124,25 +112,25 @@ class Kernel(ByPath):
     @property
     def enable_backward(self) -> bool:
         """Whether it may be differentiated: by its own option, else its module's, else ``dk.config``."""
-        for option in (self._enable_backward, module_option(self.func.__module__, "enable_backward")):
-            if option is not None:
-                return option
-        return config.enable_backward
+        return bool(self._nearest("enable_backward"))
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:
         """Whether matrix products of tiles on a GPU are libmathdx's: by its own option, its module's, ``dk.config``."""
-        for option in (self._enable_mathdx_gemm, module_option(self.func.__module__, "enable_mathdx_gemm")):
+        return self._nearest("enable_mathdx_gemm")
+
+    def _nearest(self, name: str) -> bool | None:
+        """Return an option of the kernel, else of its module, else of ``dk.config``."""
+        for option in (getattr(self.options, name), module_option(self.func.__module__, name)):
             if option is not None:
-                return option
-        return config.enable_mathdx_gemm
+                return bool(option)
+        found: bool | None = getattr(config, name)
+        return found
 
     @property
     def block_dim(self) -> int:
         """Threads of a block where a launch does not say: its own option, else 256 or as many as are allowed."""
-        most = self._own_options.get("launch_bounds", (DEFAULT_BLOCK_DIM, 0))[0]
-        found: int = self._own_options.get("block_dim", min(DEFAULT_BLOCK_DIM, most))
-        return found
+        return self.options.usual_block_dim
 
     @_computed_once
     def parameters(self) -> tuple[Parameter, ...]:
@@ -161,10 +149,9 @@ class Kernel(ByPath):
         )
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The options that have a say in the compiled code."""
-        debug = (self._mode or config.mode) == "debug"
-        return {**self._own_options, "mode": "debug"} if debug else dict(self._own_options)
+    def variant(self) -> Variant:
+        """Its forward program for the CPU, as the options and ``dk.config`` are."""
+        return Variant(self.options, mode=self.options.mode or config.mode)
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
@@ -223,7 +210,7 @@ class Kernel(ByPath):
         """Adjoint programs of what the kernel means now."""
         return self._current.adjoints
 
-    def forward(self, keys: tuple[str, ...], block_dim: int = 0, of: Generation | None = None) -> Executable:
+    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
         """Return the forward program for argument types, built if need be.
 
         Parameters
@@ -231,20 +218,20 @@ class Kernel(ByPath):
         keys : tuple of str
             Types of the arguments.
         block_dim : int, optional
-            Threads of a block, 0 for the usual number.
+            Threads of a block; the usual number by default.
         of : Generation, optional
             What the kernel meant, if that is not what it means now.
         """
         with self._lock:
-            generation = of or self._current
-            found = self._known(generation, generation.programs, keys, block_dim)
+            generation, threads = of or self._current, block_dim or self.block_dim
+            found = self._known(generation, generation.programs, keys, threads)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(generation, keys, block_dim, types)
+                found = self._load(generation, generation.variant, keys, threads, types)
                 self._check_extents(keys, found)
                 if self._meaning is None:
                     self._notice_changes()
-                self._keep(generation, generation.programs, keys, block_dim, found)
+                self._keep(generation, generation.programs, keys, threads, found)
             return found
 
     def _check_extents(self, keys: tuple[str, ...], program: Executable) -> None:
@@ -261,12 +248,12 @@ class Kernel(ByPath):
         keys: tuple[str, ...],
         active: frozenset[int],
         accumulate: Literal["plain", "atomic"] = "plain",
-        block_dim: int = 0,
+        block_dim: int | None = None,
         of: Generation | None = None,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`."""
         if not self.enable_backward:
-            own = self._enable_backward is not None
+            own = self.options.enable_backward is not None
             elsewhere = "enable_backward is off for its module or in dk.config"
             why = "it was made with enable_backward=False" if own else elsewhere
             raise KernelError(
@@ -274,16 +261,17 @@ class Kernel(ByPath):
                 remedy="leave that option out, or launch it with record_tape=False",
             )
         key = (keys, active, accumulate)
-        generation = of or self._current
-        found = self._known(generation, generation.adjoints, key, block_dim)
+        generation, threads = of or self._current, block_dim or self.block_dim
+        found = self._known(generation, generation.adjoints, key, threads)
         if found is not None:
             return found
         with self._lock:
-            found = self._known(generation, generation.adjoints, key, block_dim)
+            found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(generation, keys, block_dim, types, active, accumulate)
-                self._keep(generation, generation.adjoints, key, block_dim, found)
+                variant = replace(generation.variant, active=active, accumulate=accumulate)
+                found = self._load(generation, variant, keys, threads, types)
+                self._keep(generation, generation.adjoints, key, threads, found)
             return found
 
     def _known(
@@ -291,9 +279,9 @@ class Kernel(ByPath):
     ) -> Executable | None:
         """Return a program that there is for blocks of so many threads."""
         found = programs.get(key)
-        if found is not None and _serves(found, block_dim or self.block_dim):
+        if found is not None and _serves(found, block_dim):
             return found
-        return generation.sized.get((key, block_dim or self.block_dim))
+        return generation.sized.get((key, block_dim))
 
     def _keep(
         self, generation: Generation, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable
@@ -306,16 +294,15 @@ class Kernel(ByPath):
     def _load(
         self,
         generation: Generation,
+        variant: Variant,
         keys: tuple[str, ...],
         block_dim: int,
         types: tuple[Argument, ...],
-        active: frozenset[int] | None = None,
-        accumulate: Literal["plain", "atomic"] = "plain",
     ) -> Executable:
         """Return a program for where its arrays are."""
 
         def specialization() -> Specialization:
-            return Specialization(self.function_of(generation), types, generation.options, active, accumulate)
+            return Specialization(self.function_of(generation), types, variant)
 
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
@@ -326,7 +313,7 @@ class Kernel(ByPath):
         assert device is not None
 
         def on_device() -> Specialization:
-            return specialization().for_block(block_dim or self.block_dim, generation.library, device.target)
+            return specialization().for_block(block_dim, generation.library, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
@@ -337,19 +324,17 @@ class Kernel(ByPath):
 
     def update_of_all_threads(self, program: Executable) -> Loc | None:
         """Return where all threads of a launch of a program change one element that they have read, if they do."""
-        from diffkern.pipeline import update_of_all_threads
-
         known: list[tuple[Any, Executable]] = [*self.programs.items()]
         known += [(keys, one) for (keys, _), one in self._current.sized.items()]
         keys = next((keys for keys, one in known if one is program), None)
-        return None if keys is None else update_of_all_threads(self.func, self._checked_types(keys), self.options)
+        return None if keys is None else self._compilation(self._checked_types(keys)).update_of_all_threads()
 
     def forget_programs(self) -> None:
         """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""
         with self._lock:
             before = self._current
             before.meaning = self._meaning
-            self._current = Generation(before.number + 1, self.options, self.enable_mathdx_gemm)
+            self._current = Generation(before.number + 1, self.variant, self.enable_mathdx_gemm)
             self.programs = self._current.programs
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
@@ -378,18 +363,21 @@ class Kernel(ByPath):
         target : {"cpu", "cuda"}, optional
             What one thread does, or a numba-cuda kernel, which runs in numba's CUDA simulator as it stands.
         """
-        from diffkern.pipeline import forward_source
+        return self._compilation(self.argument_types(*types), target).source()
 
-        return forward_source(self.func, self.argument_types(*types), self._printed(target))
+    def _compilation(
+        self, types: tuple[Argument, ...], target: str = "cpu", active: frozenset[int] | None = None
+    ) -> Compilation:
+        """Return the way of a program that is looked at: for a GPU with the threads of a block."""
+        from diffkern.compilation import Compilation
 
-    def _printed(self, target: str) -> dict[str, Any]:
-        """Return the options for source that is shown: for a GPU with the threads of a block."""
         family = next((f for f in platforms.FAMILIES if f.name == target), None)
         if family is None:
             known = " or ".join(repr(f.name) for f in platforms.FAMILIES)
             raise MisuseError(f"source is printed for target {known}, not {target!r}")
-        options = {**self.options, "target": family.printed}
-        return {**options, "threads": self.block_dim} if family.platform.gpu else options
+        threads = self.block_dim if family.platform.gpu else None
+        variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
+        return Compilation(self.func, types, variant)
 
     @brief
     def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
@@ -404,26 +392,20 @@ class Kernel(ByPath):
         target : {"cpu", "cuda"}, optional
             As in :meth:`source`.
         """
-        from diffkern.pipeline import adjoint_source
-
         known = self.argument_types(*types)
-        return adjoint_source(self.func, known, self._active(known, active), self._printed(target))
+        return self._compilation(known, target, self._active(known, active)).source()
 
     @brief
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
         """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
-        from diffkern.pipeline import adjoint_report
-
         known = self.argument_types(*types)
-        return adjoint_report(self.func, known, self._active(known, active), self.options)
+        return self._compilation(known, active=self._active(known, active)).report()
 
     @brief
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
-        from diffkern.pipeline import ir_text
-
         known = self.argument_types(*types)
-        return ir_text(self.func, known, adjoint, self._active(known, active), self.options)
+        return self._compilation(known, active=self._active(known, active) if adjoint else None).text()
 
     def argument_types(self, *given: Any) -> tuple[Argument, ...]:
         """Return the types of the arguments; parameters as in :meth:`source`."""
@@ -499,26 +481,6 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return type_of_key(parameter.convert_leaves(value)[0])
 
 
-def _of_blocks(block_dim: Any, launch_bounds: Any) -> dict[str, Any]:
-    """Return the options that say how many threads a block has and may have, checked."""
-    found: dict[str, Any] = {}
-    if launch_bounds is not None:
-        pair = isinstance(launch_bounds, (tuple, list))
-        bounds = tuple(launch_bounds) if pair else (launch_bounds, 0)
-        if len(bounds) != 2 or any(type(n) is not int for n in bounds) or not 1 <= bounds[0] <= 1024 or bounds[1] < 0:
-            raise MisuseError(
-                "launch_bounds is the most threads of a block, 1 to 1024, or that and the fewest blocks of a "
-                f"multiprocessor, not {launch_bounds!r}"
-            )
-        found["launch_bounds"] = bounds
-    if block_dim is not None:
-        most = found.get("launch_bounds", (1024, 0))[0]
-        if type(block_dim) is not int or not 1 <= block_dim <= most:
-            raise MisuseError(f"block_dim is a number of threads from 1 to {most}, not {block_dim!r}")
-        found["block_dim"] = block_dim
-    return found
-
-
 @overload
 def kernel(func: Callable[..., Any]) -> Kernel: ...
 
@@ -529,23 +491,14 @@ def kernel(
     *,
     enable_backward: bool | None = None,
     stack_bytes: int | None = None,
-    mode: str | None = None,
+    mode: Literal["release", "debug"] | None = None,
     enable_mathdx_gemm: bool | None = None,
     block_dim: int | None = None,
     launch_bounds: int | tuple[int, int] | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
-def kernel(
-    func: Callable[..., Any] | None = None,
-    *,
-    enable_backward: bool | None = None,
-    stack_bytes: int | None = None,
-    mode: str | None = None,
-    enable_mathdx_gemm: bool | None = None,
-    block_dim: int | None = None,
-    launch_bounds: int | tuple[int, int] | None = None,
-) -> Any:
+def kernel(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
 
     Parameters
@@ -553,28 +506,15 @@ def kernel(
     func : callable
         The function. Its parameters are annotated with ``dk.array(dtype=…, ndim=…)`` or a scalar or vector type, or
         take the type of what is passed.
-    enable_backward : bool, optional
-        Whether the kernel may be differentiated; by default what :func:`set_module_options` says for its module, or
-        else ``dk.config.enable_backward``.
-    stack_bytes : int, optional
-        Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.
-    mode : {"release", "debug"}, optional
-        Whether the programs check indices, integer divisions and stores while they run; ``dk.config.mode`` by default.
-    enable_mathdx_gemm : bool, optional
-        Whether matrix products of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False); by
-        default what :func:`set_module_options` says for its module, or else ``dk.config.enable_mathdx_gemm``.
-    block_dim : int, optional
-        Threads of a block where a launch does not say, in calls from JAX and PyTorch too; 256 by default, or as many as
-        `launch_bounds` allows.
-    launch_bounds : int or (int, int), optional
-        The most threads that a block of a GPU will have, and the fewest blocks that are to fit one multiprocessor (0:
-        no wish): the compiler gives each thread registers accordingly.
+    {options}
 
     Returns
     -------
     Kernel
     """
-    options = (enable_backward, stack_bytes, mode, enable_mathdx_gemm, block_dim, launch_bounds)
     if func is None:
-        return lambda f: Kernel(f, *options)
-    return Kernel(func, *options)
+        return lambda f: Kernel(f, **options)
+    return Kernel(func, **options)
+
+
+describe(kernel)

@@ -22,7 +22,7 @@ from diffkern.ir.types import SHARED, Array
 from diffkern.manifest import Checks, Conflict, Manifest, Parameter, Shared, Site, Stamp
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 
-__all__ = ["Program", "adjoint_manifest", "certain_facts", "checks", "forward_manifest"]
+__all__ = ["Program", "adjoint_manifest", "checks", "forward_manifest"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,21 @@ class Program:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def forward_manifest(fn: Function, types: Sequence[Argument]) -> Manifest:
-    """The facts of a forward program; `types` are those of the kernel's arguments."""
+def forward_manifest(fn: Function, types: Sequence[Argument], forward: Function, is_debug: bool) -> Manifest:
+    """The facts of a forward program.
+
+    Parameters
+    ----------
+    fn
+        The program's function.
+    types
+        Types of the kernel's arguments.
+    forward
+        The function before values became references.
+    is_debug
+        Whether the program looks at each access itself; a launch is not checked for them before it runs then.
+    """
+    common = update_by_all(forward)
     arguments, whole, read = _arguments(types), overwritten_whole(fn), _shapes_read(fn)
     return Manifest(
         tid_arity=fn.tid_arity,
@@ -61,40 +74,33 @@ def forward_manifest(fn: Function, types: Sequence[Argument]) -> Manifest:
             for k, p in enumerate(fn.params)
         ),
         **_accessed(fn),
+        accesses=() if is_debug else certain_extents(forward),
+        alone=None if common is None else common.operands[0].name,
         blockwise=is_simt(fn),
     )
 
 
 def adjoint_manifest(
-    primal: Function, a: Adjoint, conflicts: Sequence[Conflict], types: Sequence[Argument]
+    fn: Function, types: Sequence[Argument], primal: Function, adjoint: Adjoint, conflicts: Sequence[Conflict]
 ) -> Manifest:
     """The facts of an adjoint program; there is a conflict for each cotangent."""
     arguments = _arguments(types)
     roles: list[tuple[Literal["param", "saved", "cotangent"], int, Conflict | None]] = [
         *(("param", k, None) for k in range(len(primal.params))),
-        *(("saved", k, None) for k in a.saved),
-        *(("cotangent", k, conflict) for k, conflict in zip(a.cotangents, conflicts, strict=True)),
+        *(("saved", k, None) for k in adjoint.saved),
+        *(("cotangent", k, conflict) for k, conflict in zip(adjoint.cotangents, conflicts, strict=True)),
     ]
     return Manifest(
-        tid_arity=a.fn.tid_arity,
-        cost=float(thread_cost(a.fn)),
+        tid_arity=fn.tid_arity,
+        cost=float(thread_cost(fn)),
         params=tuple(
             Parameter(p.name, str(p.type), role, of, arguments[of], conflict=conflict)
-            for p, (role, of, conflict) in zip(a.fn.params, roles, strict=True)
+            for p, (role, of, conflict) in zip(fn.params, roles, strict=True)
         ),
         **_accessed(primal),
-        post=tuple(k for k in a.final if isinstance(a.fn.params[k].type, Array)),
-        blockwise=is_simt(a.fn),
+        post=tuple(k for k in adjoint.final if isinstance(fn.params[k].type, Array)),
+        blockwise=is_simt(fn),
     )
-
-
-def certain_facts(fn: Function, debug: bool) -> dict[str, Any]:
-    """What a launch of a kernel is checked for before it runs; a debug program looks at each access itself."""
-    common = update_by_all(fn)
-    return {
-        "accesses": () if debug else certain_extents(fn),
-        "alone": None if common is None else common.operands[0].name,
-    }
 
 
 def checks(fn: Function, kernel: str, sites: Iterable[Op], stamped: Iterable[Value]) -> Checks:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,11 +124,10 @@ class InTurns:
                 return
 
 
-def for_gpu(kernel: Kernel, options: Mapping[str, Any] | None = None) -> Vjp:
+def for_gpu(kernel: Kernel, slots: int | None = None) -> Vjp:
     """A kernel and its adjoint in float64 as they are for a GPU, to be run by one of the engines."""
-    given = {**kernel.options, **(options or {})}
-    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), given)
-    vjp = Vjp(widen(fn), _nothing, options={**given, "target": "sm_90"})
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), kernel.variant)
+    vjp = Vjp(widen(fn), _nothing, variant=replace(kernel.variant, target="sm_90"), slots=slots)
     finalize_updates(vjp.adjoint.fn, vjp.adjoint.buffers, vjp.adjoint.conflicts)
     return vjp
 

@@ -18,5 +18,12 @@ def by_nvidia(fn: Function, symbol: str, arch: str = "sm_90", **settings: Any) -
     """The cubin of a function that NVIDIA's compilers make, as of one that calls a library."""
     from diffkern.targets.cuda import toolchain
 
-    text = target_named(arch).emit(fn, symbol, Settings(**settings)).text
-    return toolchain.assemble(toolchain.link([toolchain.ltoir(text, symbol, arch)], arch, symbol), arch, symbol)
+    return toolchain.assemble(toolchain.link([lto_code(fn, symbol, arch, **settings)], arch, symbol), arch, symbol)
+
+
+def lto_code(fn: Function, symbol: str, arch: str = "sm_90", **settings: Any) -> bytes:
+    """The LTO code of a function for a GPU."""
+    from diffkern.targets.cuda import toolchain
+    from diffkern.targets.cuda.compiler import CudaTarget
+
+    return toolchain.ltoir(CudaTarget(arch).emit(fn, symbol, Settings(**settings)).module, symbol, arch)

@@ -15,6 +15,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Tile
+from diffkern.ir.views import Part
 from diffkern.opt.dce import eliminate_region
 
 Env = dict[Value, Value]
@@ -68,8 +69,10 @@ def reverse_sort(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activi
 def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> None:
     """Add to one element of a tile's cotangent."""
     ct = cts.take(op.result)
-    threads = op.attrs.get("threads")
-    if ct is not None and activity.active(op.operands[0]) and threads is not None:
-        cts.add(op.operands[0], cts.b.one("tile_fill", ct, type=op.operands[0].type, threads=threads))
-    elif ct is not None and activity.active(op.operands[0]):
-        cts.add_at(op.operands[0], [env[v] for v in op.operands[1:]], ct)
+    tile, threads = Part(op).tile, op.attrs.get("threads")
+    if ct is None or not activity.active(tile):
+        return
+    if threads is not None:
+        cts.add(tile, cts.b.one("tile_fill", ct, type=tile.type, threads=threads))
+    else:
+        cts.add_at(tile, [env[v] for v in Part(op).index], ct)

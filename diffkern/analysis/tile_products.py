@@ -18,10 +18,19 @@ _HALVES = ("float16", "bfloat16")
 
 @dataclass(frozen=True, slots=True)
 class TileProduct:
-    """``c = a @ b``, ``m x k`` times ``k x n``, a factor transposed where it lies column by column.
+    """A matrix product ``c = a @ b``.
 
-    ``a`` and ``b`` are the type both factors are multiplied in, see :func:`factor_type`; ``c`` is the one the product
-    is summed in, float64 or float32, whatever it is kept in afterwards.
+    Attributes
+    ----------
+    m, n, k
+        Sizes: ``m x k`` times ``k x n``.
+    a, b
+        The type both factors are multiplied in, see :func:`factor_type`. ``tf32`` is float32 that is rounded to 10 bits
+        in the product.
+    c
+        The type the product is summed in, float64 or float32, whatever it is kept in afterwards.
+    columns_a, columns_b
+        Whether a factor lies column by column, as the transpose of a row-major tile does.
     """
 
     m: int
@@ -30,8 +39,8 @@ class TileProduct:
     a: str
     b: str
     c: str
-    columns_a: bool
-    columns_b: bool
+    columns_a: bool = False
+    columns_b: bool = False
 
 
 def tile_products(fn: Function) -> list[TileProduct]:

@@ -22,7 +22,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any, overload
 
@@ -39,6 +39,7 @@ from diffkern.errors import CompileError, KernelError, MisuseError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
+from diffkern.options import KernelOptions
 from diffkern.platforms import HOST, NAMED, NATIVE, platform_named
 from diffkern.runtime.native.pool import processors
 
@@ -48,9 +49,7 @@ __all__ = [
 ]  # fmt: skip
 
 _Fields = list[tuple[str, bytes]]
-_OPTIONS = (
-    "block_dim", "enable_mathdx_gemm", "fast_math", "launch_bounds", "lineinfo", "may_alias", "mode", "stack_bytes",
-)  # fmt: skip
+_OPTIONS = tuple(sorted({"may_alias", *(f.name for f in fields(KernelOptions))} - {"enable_backward"}))
 _CPU = "cpu"  # this processor, as NATIVE
 _index = struct.Struct("=i")
 _BAR = 30
@@ -189,10 +188,12 @@ def _compile_one(
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
     wish = kernel.enable_mathdx_gemm if library is None else library
     gpu = platform_named(target).gpu
-    own = {"may_alias": False, **options} if gpu else {**options, "may_alias": True}
+    may_alias = bool(options.pop("may_alias", False)) or not gpu
+    own = replace(kernel.options, **options)
+    variant = replace(kernel.variant, options=own, mode=own.mode or kernel.variant.mode, may_alias=may_alias)
 
     def made(chosen: frozenset[int] | None) -> Compiled:
-        specialization = Specialization(kernel.func, known, kernel.options, chosen).with_options(**own)
+        specialization = Specialization(kernel.func, known, replace(variant, active=chosen))
         return compile_for(specialization.for_block(threads, wish) if gpu else specialization, target)
 
     if not adjoint:
@@ -278,11 +279,11 @@ def specializations(
     kernel: Kernel, types: Sequence[Any], adjoint: bool, active: Sequence[str] | None
 ) -> list[Specialization]:
     known = kernel.argument_types(*types)
-    found = [Specialization(kernel.func, known, kernel.options)]
+    found = [Specialization(kernel.func, known, kernel.variant)]
     if adjoint and kernel.enable_backward:
         chosen = arrays_with_gradients(known) if active is None else kernel.positions(active, known)
         if chosen:
-            found.append(Specialization(kernel.func, known, kernel.options, chosen))
+            found.append(found[0].with_variant(active=chosen))
     return found
 
 
@@ -315,7 +316,9 @@ def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> 
     """Make what is missing, as far as other processes can; what fails there is left to the caller."""
     missing = [one for one in work if not one.is_done()]
     _make_products(missing, processes, progress)
-    missing.sort(key=lambda one: one.specialization.active is None)  # adjoints take longer; they are not to be last
+    missing.sort(
+        key=lambda one: one.specialization.variant.active is None
+    )  # adjoints take longer; they are not to be last
     count = min(len(missing), processes or processors())
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
@@ -343,7 +346,7 @@ def _make_products(work: Sequence[Work], processes: int | None, progress: bool |
 
 def _warm_up(targets: Iterable[str]) -> None:
     """Load the compilers before forking, so that it is done once."""
-    import diffkern.pipeline  # noqa: F401
+    import diffkern.compilation  # noqa: F401
     from diffkern.targets import target_named as compiler_for
 
     for target in targets:

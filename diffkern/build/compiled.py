@@ -52,7 +52,7 @@ class Compiled:
     def __init__(self, specialization: Specialization, target: str, entry: Entry, seconds: float) -> None:
         self.kernel = specialization.pyfunc.__name__
         self.target = "cpu" if target == NATIVE else target
-        self.adjoint = specialization.active is not None
+        self.adjoint = specialization.variant.active is not None
         self.symbol = entry.symbols[0]
         self.object_code = entry.object_code
         self.source = entry.source
@@ -116,7 +116,7 @@ class CompiledForCPU(Compiled):
     def asm(self) -> str:
         """The assembly; the program is compiled once more for it."""
         target = NATIVE if self.target == "cpu" else self.target
-        program = self._specialization.build(self.symbol, target, assembly=True)
+        program = self._specialization.compilation(target).build(self.symbol, assembly=True)
         return program.files["kernel.s"].decode()
 
     @property
@@ -176,7 +176,7 @@ class CompiledForGPU(Compiled):
     @property
     def may_alias(self) -> bool:
         """Whether it is for launches in which an array that is written overlaps another one, instead of for others."""
-        return bool(self._specialization.options.get("may_alias", True))
+        return self._specialization.variant.may_alias
 
     @property
     def registers(self) -> int:

@@ -125,7 +125,7 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
     found = [wanted.for_arrays_apart(), wanted] if platform_named(target).gpu else [wanted]
     if programs == "least":
         return found[:1]
-    return found if wanted.active is None else [*found, *(one.with_atomics() for one in found)]
+    return found if wanted.variant.active is None else [*found, *(one.with_atomics() for one in found)]
 
 
 def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
@@ -136,14 +136,14 @@ def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
     from diffkern.elementwise import find  # not at every import of diffkern
 
     found = []
-    every = [leaf for s in wanted if s.active is None for t in s.types for _, leaf in leaves(t)]
+    every = [leaf for s in wanted if s.variant.active is None for t in s.types for _, leaf in leaves(t)]
     for element, ndim in dict.fromkeys((t.dtype, t.ndim) for t in every if isinstance(t, Array)):
         for name in ("copy", "add") if is_differentiable(Array(element, ndim)) else ("copy",):
             kernel = find(name, ndim)
             layouts = [(goal, source) for goal in "CA" for source in "CA"]
             for goal, source in layouts[1:] if name == "copy" else layouts:
                 types = (Array(element, ndim, goal), Array(element, ndim, source))
-                found.append(Specialization(kernel.func, types, kernel.options).for_arrays_apart())
+                found.append(Specialization(kernel.func, types, kernel.variant).for_arrays_apart())
     return found
 
 

@@ -8,7 +8,6 @@ neither it nor numba.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import sys
@@ -16,9 +15,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
@@ -28,6 +27,7 @@ from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.callers import warn
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
+from diffkern.options import FORWARD, Variant
 from diffkern.platforms import HOST, NATIVE, native_fields, platform_named, runnable
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
@@ -36,7 +36,7 @@ from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
 from diffkern.runtime.program import Executable
 
 if TYPE_CHECKING:
-    from diffkern.program import Program
+    from diffkern.compilation import Compilation
     from diffkern.targets.cuda.mathdx import Product
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "load",
     "load_entry",
     "load_stored",
+    "obtain_products",
     "runnable_targets",
 ]
 
@@ -63,8 +64,9 @@ _directories: list[Store] = []
 _lock = free_in_child(threading.Lock())
 
 
+@dataclass(frozen=True)
 class Specialization:
-    """One program of one kernel.
+    """One program of one kernel; its target is given when it is compiled.
 
     Parameters
     ----------
@@ -72,34 +74,17 @@ class Specialization:
         The kernel's Python function.
     types : tuple of Argument
         Types of its arguments.
-    options : mapping
-        The kernel's options.
-    active : frozenset of int or None
-        None for the forward; else the parameters to differentiate for.
-    accumulate : {"plain", "atomic"}
-        How the adjoint adds to cotangents.
+    variant : Variant
+        Which of the programs for these types, with the kernel's options.
     """
 
-    def __init__(
-        self,
-        pyfunc: Callable[..., Any],
-        types: tuple[Argument, ...],
-        options: Mapping[str, Any],
-        active: frozenset[int] | None = None,
-        accumulate: Literal["plain", "atomic"] = "plain",
-    ) -> None:
-        self.pyfunc = pyfunc
-        self.types = types
-        self.options = options
-        self.active = active
-        self.accumulate = accumulate
+    pyfunc: Callable[..., Any]
+    types: tuple[Argument, ...]
+    variant: Variant = FORWARD
 
-    def with_options(self, **options: Any) -> Specialization:
-        """Return the same program compiled with other options."""
-        own = {**self.options, **options}
-        if own.get("may_alias", False):
-            del own["may_alias"]  # as if nothing had been said: one program has one key
-        return Specialization(self.pyfunc, self.types, own, self.active, self.accumulate)
+    def with_variant(self, **changes: Any) -> Specialization:
+        """Return another program of the kernel."""
+        return replace(self, variant=replace(self.variant, **changes))
 
     def for_block(self, threads: int, library: bool | None, target: str = NATIVE) -> Specialization:
         """Return the program for blocks of so many threads, if it depends on that; else itself.
@@ -119,10 +104,10 @@ class Specialization:
         from diffkern.frontend.canonical import may_make_tiles_of_threads, may_multiply_tiles
 
         multiplies = library is not False and may_multiply_tiles(self.pyfunc)
-        made = self.with_options(block_dim=threads) if may_make_tiles_of_threads(self.pyfunc) else self
+        made = self.with_variant(block_dim=threads) if may_make_tiles_of_threads(self.pyfunc) else self
         if not multiplies:
             return made
-        called = self.with_options(block_dim=threads, mathdx_gemm="required" if library else "wanted")
+        called = self.with_variant(block_dim=threads, library="required" if library else "wanted")
         if library is None and not has_mathdx():
             shipped = any(_shipped_entry(one.fields(), target) for one in (called.for_arrays_apart(), called))
             return called if shipped else made
@@ -130,60 +115,59 @@ class Specialization:
 
     def with_atomics(self) -> Specialization:
         """Return the adjoint that adds to cotangents atomically wherever threads of any launch may meet."""
-        return Specialization(self.pyfunc, self.types, self.options, self.active, "atomic")
+        return self.with_variant(accumulate="atomic")
 
     def for_arrays_apart(self) -> Specialization:
         """Return the program for launches on a GPU in which no array that is written overlaps another one.
 
         It is what nearly all launches run; the program without this option is made when arrays do overlap.
         """
-        return self.with_options(may_alias=False)
+        return self.with_variant(may_alias=False)
 
     def fields(self) -> list[tuple[str, bytes]]:
         """Return everything that has a say in the code besides the target, in a fixed order."""
         from diffkern.frontend.canonical import fingerprint, positions
 
-        direction = "forward" if self.active is None else f"adjoint {sorted(self.active)} {self.accumulate}"
+        active, accumulate = self.variant.active, self.variant.accumulate
+        direction = "forward" if active is None else f"adjoint {sorted(active)} {accumulate}"
         fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
-        fields.append(("options", json.dumps(dict(self.options), sort_keys=True).encode()))
+        fields.append(("options", self.variant.key()))
         fields.extend(fingerprint(self.pyfunc))
-        if self.options.get("mode") == "debug":
+        if self.variant.is_debug:
             fields.extend(positions(self.pyfunc))  # its errors say where
         fields.append(("diffkern", compiler_digest()))
         return fields
 
-    def build(self, symbol: str, target: str = NATIVE, assembly: bool = False) -> Program:
-        """Compile for a target, with the assembly beside the object code if that is wanted."""
-        from diffkern.pipeline import build_adjoint, build_forward
+    def compilation(self, target: str) -> Compilation:
+        """Return its way through the compiler, for a target."""
+        from diffkern.compilation import Compilation
 
-        options = {**self.options, "target": target, "assembly": assembly, "obtain": _obtain}
-        if self.active is None:
-            return build_forward(self.pyfunc, self.types, symbol, options)
-        return build_adjoint(self.pyfunc, self.types, self.active, self.accumulate, symbol, options)
+        return Compilation(self.pyfunc, self.types, replace(self.variant, target=target))
 
     def products(self, target: str) -> tuple[Product, ...]:
         """Return the matrix products that its program for a GPU takes from a library, without making them."""
-        if not self.options.get("mathdx_gemm"):
-            return ()
-        from diffkern.pipeline import products_for_gpu
+        return self.compilation(target).products(obtain_products) if self.variant.library else ()
 
-        options = {**self.options, "target": target, "obtain": _obtain}
-        return products_for_gpu(self.pyfunc, self.types, self.active, options)
+    @property
+    def direction(self) -> str:
+        """``forward`` or ``adjoint``."""
+        return "forward" if self.variant.active is None else "adjoint"
 
     @property
     def title(self) -> str:
         """What it is, for messages and lists."""
         types = ", ".join(map(str, self.types))
-        return f"{'forward' if self.active is None else 'adjoint'} of {self.pyfunc.__qualname__}({types})"
+        return f"{self.direction} of {self.pyfunc.__qualname__}({types})"
 
     def title_for(self, target: str) -> str:
         """What it is, with what tells it from the other programs of the kernel for the target."""
-        more = [", arrays may overlap"] if platform_named(target).gpu and self.options.get("may_alias", True) else []
-        more += [", with atomics"] if self.accumulate == "atomic" else []
+        more = [", arrays may overlap"] if platform_named(target).gpu and self.variant.may_alias else []
+        more += [", with atomics"] if self.variant.accumulate == "atomic" else []
         return self.title + "".join(more)
 
 
-def _obtain(products: Sequence[Product]) -> list[bytes]:
+def obtain_products(products: Sequence[Product]) -> list[bytes]:
+    """Return the code of matrix products, from the cache or made."""
     from diffkern.build.products import codes
 
     return codes(products)
@@ -288,7 +272,7 @@ def build_entry(
     """
     started = time.perf_counter()
     symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
-    program = specialization.build(symbol, NATIVE if target == HOST else target)
+    program = specialization.compilation(NATIVE if target == HOST else target).build(symbol, obtain_products)
     title = specialization.title_for(target)
     manifest = replace(program.manifest, title=title, target=target)
     ingredients = _readable([*fields, *_target_fields(target, shipped)])
@@ -308,7 +292,7 @@ def _symbol(specialization: Specialization, name: str, target: str) -> str:
     if not platform_named(target).gpu:
         return f"dk_{name[:32]}"
     readable = re.sub("[^0-9A-Za-z_]", "_", specialization.pyfunc.__name__)
-    return f"{readable}_{'forward' if specialization.active is None else 'adjoint'}_{name[:16]}"
+    return f"{readable}_{specialization.direction}_{name[:16]}"
 
 
 def cache_directory() -> Path:
@@ -421,12 +405,12 @@ def runnable_targets() -> tuple[str, ...]:
 @functools.cache
 def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]]:
     platform = platform_named(target)
-    fields = platform.fields(_host_cpu, shipped=shipped)
-    if platform.by_compilers_here(shipped=shipped):
-        family = platform.family
-        versions = [*distribution_versions(family.compilers), *_settings(family.settings)]
-        fields += [(name, value.encode()) for name, value in versions]
-    return fields
+
+    def compilers() -> list[tuple[str, bytes]]:
+        found = [*distribution_versions(platform.family.compilers), *_settings(platform.family.settings)]
+        return [(name, value.encode()) for name, value in found]
+
+    return platform.key_fields(_host_cpu, compilers, shipped=shipped)
 
 
 def _settings(names: Iterable[str]) -> list[tuple[str, str]]:

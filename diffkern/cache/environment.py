@@ -21,7 +21,9 @@ __all__ = ["compiler_digest", "distribution_versions", "has_mathdx"]
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
     "abi.py",
+    "compilation.py",
     "manifest.py",
+    "options.py",
     "pipeline.py",
     "platforms.py",
     "program.py",

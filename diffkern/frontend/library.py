@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from diffkern.frontend import arith, blocks, branch, coerce, views
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
-from diffkern.frontend.literals import INTEGER_ROUNDING, fold
+from diffkern.frontend.literals import fold
 from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ops.table import all_ops
@@ -76,28 +76,24 @@ def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
     return Val(cx.b.cast(scalar.value, WEAK_FLOAT))
 
 
-def _unary(op: str) -> Handler:
+def _of_floats(op: str) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-        return Val(cx.b.one(op, as_float(cx, args[0], node, f"the argument of {op}").value))
+        what = f"the argument of {op}" if len(args) == 1 else f"an argument of {op}"
+        first, *others = (as_float(cx, a, node, what) for a in args)
+        if not others:
+            return Val(cx.b.one(op, first.value))
+        return Val(cx.b.one(op, *coerce.unify(cx, first, others[0], node, op)))
 
     return handler
 
 
-def _float_pair(op: str) -> Handler:
-    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-        a, b = (as_float(cx, a, node, f"an argument of {op}") for a in args)
-        return Val(cx.b.one(op, *coerce.unify(cx, a, b, node, op)))
-
-    return handler
-
-
-def _to_int(op: str) -> Handler:
+def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {op}")
         if not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
             if isinstance(arg, Val):
                 return arg
-            return Const(INTEGER_ROUNDING[op](arg.value))
+            return Const(of_literal(arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
         return Val(cx.b.cast(cx.b.one(op, x.value), T.INT32))
 
@@ -208,17 +204,17 @@ def _of_rows() -> Iterator[tuple[str, _Row]]:
     """The built-ins that are functions of floats, and those that are operators."""
     for op, row in all_ops().items():
         if row.built_in is not None and row.built_in.of_floats:
-            yield op, (row.arity, _unary(op) if row.arity == 1 else _float_pair(op))
+            yield op, (row.arity, _of_floats(op))
         elif row.built_in is not None and row.family == "scalar" and row.arity == 2 and not row.chooses:
             yield row.built_in.name or op, (2, _operator(op))
 
 
 _TABLE: Final[Mapping[str, _Row]] = {
     **dict(_of_rows()),
-    "int_floor": (1, _to_int("floor")),
-    "int_ceil": (1, _to_int("ceil")),
-    "int_trunc": (1, _to_int("trunc")),
-    "int_round": (1, _to_int("rint")),
+    "int_floor": (1, _to_int("floor", math.floor)),
+    "int_ceil": (1, _to_int("ceil", math.ceil)),
+    "int_trunc": (1, _to_int("trunc", math.trunc)),
+    "int_round": (1, _to_int("rint", round)),
     "sign": (1, _sign),
     "step": (1, _step),
     "nonzero": (1, _nonzero),

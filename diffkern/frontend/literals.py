@@ -6,8 +6,7 @@ In: the name of a built-in and literals. Out: a literal, or None for a function 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from diffkern.frontend.context import Context
@@ -15,18 +14,11 @@ from diffkern.frontend.terms import Const, Term
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.ops.table import all_ops
 
-__all__ = ["INTEGER_ROUNDING", "fold"]
+__all__ = ["fold"]
 
 
 _OF_ANY_NUMBER: Final = frozenset({"sign", "step", "nonzero"})
 """Functions whose result has the type of the argument."""
-
-INTEGER_ROUNDING: Final[Mapping[str, Callable[[float], int]]] = {
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-    "rint": round,
-}
 
 
 def fold(cx: Context, name: str, terms: Sequence[Term], node: ast.AST) -> Const | None:

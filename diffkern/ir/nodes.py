@@ -9,11 +9,12 @@
 A function is a tree of regions. Values are defined once, by an op's results or a region's params, and are visible in
 the rest of that region and in the regions nested in it. Control flow is three ops:
 
-``if``     operands ``(cond,)``; regions ``(then, else)`` without params; results = what the taken region yields.
-``for``    operands ``(lo, hi, step, *init)``; region ``(i, *carried) -> carried'``; results = the last carried.
-           Trips: ``max(0, ceil((hi - lo) / step))``, known at entry. A zero step makes zero trips.
-``while``  operands ``init``; regions ``cond(*carried) -> (bool,)`` and ``body(*carried) -> carried'``.
+``if``     operands ``(cond,)``; regions ``(then, orelse)`` without params; results = what the taken region yields.
+``for``    operands ``(start, stop, step, *init)``; region ``(i, *carried) -> carried'``; results = the last carried.
+           Trips: ``max(0, ceil((stop - start) / step))``, known at entry. A zero step makes zero trips.
+``while``  operands ``init``; regions ``test(*carried) -> (bool,)`` and ``body(*carried) -> carried'``.
 
+Their parts have names in ``diffkern.ir.views``.
 The only effects are on arrays (load, store, atomic, accumulate) and on loop stacks of the reverse sweep.
 Which ops exist, their types and effects is the table in ``diffkern.ops``.
 """

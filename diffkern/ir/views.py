@@ -11,7 +11,7 @@ from typing import TypeAlias
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ops.memory import LOADS
 
-__all__ = ["Access", "For", "If", "Loop", "Slot", "While", "control", "is_loop", "loop"]
+__all__ = ["Access", "For", "If", "Loop", "Part", "Slot", "While", "control", "is_loop", "loop"]
 
 
 class _View:
@@ -208,6 +208,26 @@ class Access(_View):
         """For each index of an element whether it may be negative and counts from the end."""
         wrap: tuple[bool, ...] = self.op.attrs["wrap"]
         return wrap
+
+
+class Part(_View):
+    """A part or an element of a tile: taken out, put in or added to."""
+
+    __slots__ = ()
+
+    @property
+    def tile(self) -> Value:
+        return self.op.operands[0]
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        """One integer per axis; of a part, where it begins."""
+        return self.op.operands[1 if self.op.name in ("tile_view", "tile_extract") else 2 :]
+
+    @property
+    def value(self) -> Value:
+        """What is put in or added."""
+        return self.op.operands[1]
 
 
 class Slot(_View):

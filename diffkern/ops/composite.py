@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from diffkern.ir.types import Composite, Mat, Scalar, Type, Vec
-from diffkern.ops.row import BuiltIn, OpDef, Singular, TypeRuleError
+from diffkern.ops.row import BuiltIn, Infer, OpDef, Singular, TypeRuleError, call
 from diffkern.ops.scalar import DIVISOR
 
 Attrs = Mapping[str, Any]
@@ -40,10 +40,10 @@ def _square(t: Type) -> Mat:
     return m
 
 
-def _same(types: Sequence[Type]) -> Composite:
-    if types[0] != types[1]:
-        raise TypeRuleError(f"needs operands of one type, not {types[0]} and {types[1]}")
-    return _composite(types[0])
+def _same(a: Type, b: Type) -> Composite:
+    if a != b:
+        raise TypeRuleError(f"needs operands of one type, not {a} and {b}")
+    return _composite(a)
 
 
 def _element(t: Type, dtype: Scalar) -> None:
@@ -103,27 +103,11 @@ def _scale(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (t,)
 
 
-def _elementwise(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    return (_same(types),)
-
-
-def _dot(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    return (_same(types).dtype,)
-
-
 def _cross(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    t = _same(types)
+    t = _same(*types)
     if _vec(t).length != 3:
         raise TypeRuleError(f"needs vectors of length 3, not {t}")
     return (t,)
-
-
-def _norm(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    return (_composite(types[0]).dtype,)
-
-
-def _normalize(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    return (_vec(types[0]),)
 
 
 def _matmul(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -153,18 +137,22 @@ def _outer(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (Mat(v.dtype, v.length, w.length),)
 
 
-def _transpose(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    m = _mat(types[0])
-    return (Mat(m.dtype, m.cols, m.rows),)
+def _of(result: Callable[..., Type]) -> Infer:
+    """The type rule of a result that follows from the operands' types alone."""
+    return lambda types, attrs: (result(*types),)
 
 
-def _square_to_scalar(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    return (_square(types[0]).dtype,)
+def _built_in(name: str, infer: Infer, doc: str, signature: str, *, returns: str = "Any", **facts: Any) -> OpDef:
+    arity = len(signature.split(", "))
+    built_in = BuiltIn(doc, signature, returns=returns)
+    return OpDef(name, "composite", arity, infer, py=call(name, arity), built_in=built_in, **facts)
 
 
-def _inverse(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    return (_square(types[0]),)
-
+_elementwise: Final = _of(_same)
+_dot: Final = _of(lambda a, b: _same(a, b).dtype)
+_transpose: Final = _of(lambda m: Mat(_mat(m).dtype, m.cols, m.rows))
+_norm: Final = _of(lambda v: _composite(v).dtype)
+_of_square: Final = _of(lambda m: _square(m).dtype)
 
 ROWS: Final = (
     OpDef("construct", "composite", None, _construct, attrs={"type": Composite}, cost=0.0, linear=True),
@@ -174,56 +162,25 @@ ROWS: Final = (
     OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})", linear=True),
     OpDef("scale", "composite", 2, _scale, py="{0} * {1}", neutral=1, by_component=True),
     OpDef("unscale", "composite", 2, _scale, py="{0} / {1}", neutral=1, by_component=True, singular=DIVISOR),
-    OpDef(
-        "cw_mul", "composite", 2, _elementwise, py="cw_mul({0}, {1})", twin=operator.mul,
-        built_in=BuiltIn("The product, component by component.", "a, b"), by_component=True,
+    _built_in(
+        "cw_mul", _elementwise, "The product, component by component.", "a, b", twin=operator.mul, by_component=True,
     ),
-    OpDef(
-        "cw_div", "composite", 2, _elementwise, py="cw_div({0}, {1})", twin=operator.truediv,
-        built_in=BuiltIn("The quotient, component by component.", "a, b"), by_component=True, singular=DIVISOR,
+    _built_in(
+        "cw_div", _elementwise, "The quotient, component by component.", "a, b", twin=operator.truediv,
+        by_component=True, singular=DIVISOR,
     ),
     # the Frobenius product on matrices
-    OpDef(
-        "dot", "composite", 2, _dot, py="dot({0}, {1})",
-        built_in=BuiltIn("The scalar product of two vectors.", "a, b", returns="float"),
-    ),
-    OpDef(
-        "cross", "composite", 2, _cross, py="cross({0}, {1})",
-        built_in=BuiltIn("The vector product of two vectors of length 3.", "a, b"),
-    ),
-    OpDef(
-        "length", "composite", 1, _norm, py="length({0})",
-        built_in=BuiltIn("The Euclidean norm of a vector.", "a", returns="float"), least=0, singular=Singular(),
-    ),
-    OpDef(
-        "length_sq", "composite", 1, _norm, py="length_sq({0})",
-        built_in=BuiltIn("The square of the Euclidean norm.", "a", returns="float"), least=0,
-    ),
-    OpDef(
-        "normalize", "composite", 1, _normalize, py="normalize({0})",
-        built_in=BuiltIn("a / length(a); zero for the zero vector.", "a"), singular=Singular(),
-    ),
+    _built_in("dot", _dot, "The scalar product of two vectors.", "a, b", returns="float"),
+    _built_in("cross", _cross, "The vector product of two vectors of length 3.", "a, b"),
+    _built_in("length", _norm, "The Euclidean norm of a vector.", "a", returns="float", least=0, singular=Singular()),
+    _built_in("length_sq", _norm, "The square of the Euclidean norm.", "a", returns="float", least=0),
+    _built_in("normalize", _of(_vec), "a / length(a); zero for the zero vector.", "a", singular=Singular()),
     OpDef("matmul", "composite", 2, _matmul, py="matmul({0}, {1})"),
     OpDef("matvec", "composite", 2, _matvec, py="matvec({0}, {1})"),
     OpDef("vecmat", "composite", 2, _vecmat, py="vecmat({0}, {1})"),
-    OpDef(
-        "outer", "composite", 2, _outer, py="outer({0}, {1})", twin=np.outer,
-        built_in=BuiltIn("The matrix with component (i, j) = a[i] * b[j].", "a, b"),
-    ),
-    OpDef(
-        "transpose", "composite", 1, _transpose, py="transpose({0})",
-        built_in=BuiltIn("The transposed matrix.", "m"), linear=True,
-    ),
-    OpDef(
-        "trace", "composite", 1, _square_to_scalar, py="trace({0})",
-        built_in=BuiltIn("The sum of the diagonal.", "m", returns="float"), linear=True,
-    ),
-    OpDef(
-        "determinant", "composite", 1, _square_to_scalar, py="determinant({0})",
-        built_in=BuiltIn("The determinant of a square matrix.", "m", returns="float"),
-    ),
-    OpDef(
-        "inverse", "composite", 1, _inverse, py="inverse({0})",
-        built_in=BuiltIn("The inverse of a square matrix.", "m"), singular=Singular(),
-    ),
+    _built_in("outer", _outer, "The matrix with component (i, j) = a[i] * b[j].", "a, b", twin=np.outer),
+    _built_in("transpose", _transpose, "The transposed matrix.", "m", linear=True),
+    _built_in("trace", _of_square, "The sum of the diagonal.", "m", returns="float", linear=True),
+    _built_in("determinant", _of_square, "The determinant of a square matrix.", "m", returns="float"),
+    _built_in("inverse", _of(_square), "The inverse of a square matrix.", "m", singular=Singular()),
 )  # fmt: skip

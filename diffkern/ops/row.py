@@ -222,5 +222,10 @@ class OpDef:
                 raise TypeRuleError(f"takes {want} as attribute {name!r}, not {value!r}")
 
 
+def call(name: str, arity: int) -> str:
+    """The Python spelling of an operation that is a call."""
+    return f"{name}({', '.join(f'{{{k}}}' for k in range(arity))})"
+
+
 class TypeRuleError(Exception):
     """Operand types do not fit an operation; the message says what fits."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Element, Kind, Mat, Scalar, Stack, Type, Vec
-from diffkern.ops.row import BuiltIn, Comparison, Diff, Infer, Library, OpDef, Singular, TypeRuleError
+from diffkern.ops.row import BuiltIn, Comparison, Diff, Infer, Library, OpDef, Singular, TypeRuleError, call
 
 
 def _scalar(t: Type) -> Scalar:
@@ -119,40 +119,45 @@ def function(
 ) -> OpDef:
     """The row of an elementary function of floats, which libm and libdevice have under its name.
 
-    Without ``twin`` generated Python computes it in double precision.
+    Without ``twin`` generated Python calls ``host``, in double precision: infinite where that overflows, NaN outside of
+    its domain.
     """
-    arity = len(partials)
 
     def in_double(*args: Any) -> Any:
-        return type(args[0])(host(*args))
+        try:
+            return type(args[0])(host(*map(float, args)))
+        except ArithmeticError:
+            return type(args[0])(math.inf)
+        except ValueError:
+            return type(args[0])(math.nan)
 
-    return OpDef(
-        name, "scalar", arity, same("floats" if arity > 1 else "a float", kinds=FLOATS), py=_call(name, arity),
-        twin=twin or in_double, library=Library(libm=name, libdevice=name, fast=fast),
-        built_in=BuiltIn(doc, signature, host, "float", of_floats=True),
+    return _of_floats(
+        name, doc, host, arity=len(partials), signature=signature, twin=twin or in_double,
+        library=Library(libm=name, libdevice=name, fast=fast),
         cost=10.0, elementary=True, ways=math.inf, least=least, partials=partials, singular=singular,
     )  # fmt: skip
 
 
-def _call(name: str, arity: int) -> str:
-    return f"{name}({', '.join(f'{{{k}}}' for k in range(arity))})"
-
-
-def _root(name: str, doc: str, host: Callable[..., Any], twin: Callable[..., Any], partial: str, **facts: Any) -> OpDef:
-    """A root, which instructions compute."""
-    return OpDef(
-        name, "scalar", 1, same("a float", kinds=FLOATS), py=_call(name, 1), twin=twin,
-        built_in=BuiltIn(doc, "x", host, "float", of_floats=True),
-        elementary=True, partials=(partial,), singular=AT_ZERO, **facts,
-    )  # fmt: skip
+def _of_floats(
+    name: str,
+    doc: str,
+    host: Callable[..., Any],
+    *,
+    arity: int = 1,
+    infer: Infer | None = None,
+    signature: str = "",
+    returns: str = "float",
+    **facts: Any,
+) -> OpDef:
+    """The row of a built-in function of floats."""
+    infer = infer or same("floats" if arity > 1 else "a float", kinds=FLOATS)
+    built_in = BuiltIn(doc, signature or ("x, y" if arity > 1 else "x"), host, returns, of_floats=True)
+    return OpDef(name, "scalar", arity, infer, py=call(name, arity), built_in=built_in, **facts)
 
 
 def _rounding(name: str, doc: str, twin: Callable[..., Any]) -> OpDef:
-    return OpDef(
-        name, "scalar", 1, same("a float", kinds=FLOATS), diff=Diff.ZERO, py=_call(name, 1), twin=twin,
-        library=Library(llvm=name, libdevice=name),
-        built_in=BuiltIn(doc, "x", lambda x: float(twin(x)), "float", of_floats=True),
-    )  # fmt: skip
+    library = Library(llvm=name, libdevice=name)
+    return _of_floats(name, doc, lambda x: float(twin(x)), diff=Diff.ZERO, twin=twin, library=library)
 
 
 def _half_away(x: Any) -> Any:
@@ -184,9 +189,14 @@ def _shift(name: str, sign: str, host: Callable[..., Any]) -> OpDef:
 
 
 def _question(name: str, doc: str, host: Callable[..., Any], twin: Callable[..., Any]) -> OpDef:
+    return _of_floats(name, doc, host, infer=_test, returns="bool", diff=Diff.ZERO, twin=twin)
+
+
+def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
+    doc = f"The {word}; of vectors, component by component; of one vector, its {word} component."
     return OpDef(
-        name, "scalar", 1, _test, diff=Diff.ZERO, py=_call(name, 1), twin=twin,
-        built_in=BuiltIn(doc, "x", host, "bool", of_floats=True),
+        name, "scalar", 2, same("numbers", kinds=NUMERIC), py=call(name, 2), built_in=BuiltIn(doc, "a, b, ...", fold),
+        ways=4.0, fold=fold, chooses=True, linear=True,
     )  # fmt: skip
 
 
@@ -239,22 +249,8 @@ ROWS: Final = (
         "sign", "scalar", 1, same("a signed number", kinds=SIGNED), diff=Diff.ZERO, py="sign({0})", twin=np.sign,
         ways=4.0,
     ),
-    OpDef(
-        "min", "scalar", 2, same("numbers", kinds=NUMERIC), py="min({0}, {1})",
-        built_in=BuiltIn(
-            "The smallest; of vectors, component by component; of one vector, its smallest component.",
-            "a, b, ...", builtins.min,
-        ),
-        ways=4.0, fold=builtins.min, chooses=True, linear=True,
-    ),
-    OpDef(
-        "max", "scalar", 2, same("numbers", kinds=NUMERIC), py="max({0}, {1})",
-        built_in=BuiltIn(
-            "The largest; of vectors, component by component; of one vector, its largest component.",
-            "a, b, ...", builtins.max,
-        ),
-        ways=4.0, fold=builtins.max, chooses=True, linear=True,
-    ),
+    _extremum("min", "smallest", builtins.min),
+    _extremum("max", "largest", builtins.max),
     OpDef(
         "pow", "scalar", 2, same("floats", kinds=FLOATS), py="pow({0}, {1})", twin=np.power,
         library=Library(libm="pow", libdevice="pow", fast="fast_pow"),
@@ -268,39 +264,28 @@ ROWS: Final = (
         "0 if abs(x) + abs(y) == 0 else y/(x*x + y*y)", "0 if abs(x) + abs(y) == 0 else -x/(x*x + y*y)",
         singular=Singular(((1e-200, 1e-200),)), signature="y, x",
     ),
-    OpDef(
-        "hypot", "scalar", 2, same("floats", kinds=FLOATS), py="hypot({0}, {1})",
-        twin=lambda x, y: np.sqrt(x * x + y * y),
-        built_in=BuiltIn("sqrt(x*x + y*y).", "x, y", math.hypot, "float", of_floats=True),
-        least=0, partials=("0 if r == 0 else x/r", "0 if r == 0 else y/r"),
+    _of_floats(
+        "hypot", "sqrt(x*x + y*y).", math.hypot, arity=2, twin=lambda x, y: np.sqrt(x * x + y * y), least=0,
+        partials=("0 if r == 0 else x/r", "0 if r == 0 else y/r"),
     ),
-    OpDef(
-        "copysign", "scalar", 2, same("floats", kinds=FLOATS), py="copysign({0}, {1})", twin=np.copysign,
+    _of_floats(
+        "copysign", "x with the sign of y.", math.copysign, arity=2, twin=np.copysign,
         library=Library(llvm="copysign", libdevice="copysign"),
-        built_in=BuiltIn("x with the sign of y.", "x, y", math.copysign, "float", of_floats=True),
     ),
-    _root(
-        "sqrt", "Square root.", math.sqrt, np.sqrt, "0.5/r",
-        library=Library(llvm="sqrt", libdevice="sqrt"), cost=4.0, least=0,
+    _of_floats(
+        "sqrt", "Square root.", math.sqrt, twin=np.sqrt, library=Library(llvm="sqrt", libdevice="sqrt"),
+        cost=4.0, elementary=True, least=0, partials=("0.5/r",), singular=AT_ZERO,
     ),
-    _root(
-        "rsqrt", "One over the square root.", lambda x: 1.0 / math.sqrt(x), lambda x: type(x)(1) / np.sqrt(x),
-        "-0.5*r/x", library=Library(libdevice="rsqrt"), cost=10.0,
+    _of_floats(
+        "rsqrt", "One over the square root.", lambda x: 1.0 / math.sqrt(x), twin=lambda x: type(x)(1) / np.sqrt(x),
+        library=Library(libdevice="rsqrt"), cost=10.0, elementary=True, partials=("-0.5*r/x",), singular=AT_ZERO,
     ),
-    function(
-        "cbrt", "Cube root.", lambda x: float(np.cbrt(x)), np.cbrt, "1/(3*r*r)", singular=AT_ZERO,
-    ),
-    function(
-        "exp", "e to the power x.", math.exp, np.exp, "r", singular=OVERFLOWING, fast="fast_exp", least=0,
-    ),
-    function(
-        "exp2", "2 to the power x.", lambda x: 2.0**x, np.exp2, f"{LN2}*r", singular=OVERFLOWING, least=0,
-    ),
+    function("cbrt", "Cube root.", lambda x: float(np.cbrt(x)), np.cbrt, "1/(3*r*r)", singular=AT_ZERO),
+    function("exp", "e to the power x.", math.exp, np.exp, "r", singular=OVERFLOWING, fast="fast_exp", least=0),
+    function("exp2", "2 to the power x.", lambda x: 2.0**x, np.exp2, f"{LN2}*r", singular=OVERFLOWING, least=0),
     function("expm1", "exp(x) - 1, accurate near 0.", math.expm1, np.expm1, "r + 1", singular=OVERFLOWING),
     function("log", "Natural logarithm.", math.log, np.log, "1/x", singular=AT_ZERO, fast="fast_log"),
-    function(
-        "log2", "Logarithm to base 2.", math.log2, np.log2, f"1/({LN2}*x)", singular=AT_ZERO, fast="fast_log2",
-    ),
+    function("log2", "Logarithm to base 2.", math.log2, np.log2, f"1/({LN2}*x)", singular=AT_ZERO, fast="fast_log2"),
     function(
         "log10", "Logarithm to base 10.", math.log10, np.log10, f"1/({LN10}*x)", singular=AT_ZERO, fast="fast_log10",
     ),
@@ -318,12 +303,8 @@ ROWS: Final = (
     function("cosh", "Hyperbolic cosine.", math.cosh, np.cosh, "sinh(x)", singular=OVERFLOWING, least=1),
     function("tanh", "Hyperbolic tangent.", math.tanh, np.tanh, "(1 - r)*(1 + r)", singular=None),
     function("asinh", "Inverse hyperbolic sine.", math.asinh, np.arcsinh, "rsqrt(1 + x*x)", singular=None),
-    function(
-        "acosh", "Inverse hyperbolic cosine.", math.acosh, np.arccosh, "rsqrt((x - 1)*(x + 1))", singular=AT_ENDS,
-    ),
-    function(
-        "atanh", "Inverse hyperbolic tangent.", math.atanh, np.arctanh, "1/((1 - x)*(1 + x))", singular=AT_ENDS,
-    ),
+    function("acosh", "Inverse hyperbolic cosine.", math.acosh, np.arccosh, "rsqrt((x - 1)*(x + 1))", singular=AT_ENDS),
+    function("atanh", "Inverse hyperbolic tangent.", math.atanh, np.arctanh, "1/((1 - x)*(1 + x))", singular=AT_ENDS),
     function("erf", "Error function.", math.erf, None, f"{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
     function("erfc", "Complementary error function.", math.erfc, None, f"-{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
     _rounding("floor", "The largest integer not above x, as a float.", np.floor),

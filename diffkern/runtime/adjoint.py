@@ -17,12 +17,12 @@ from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_array
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.copies import Copies
-from diffkern.runtime.launch import Launch, Launchable
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.operation import Copy
+from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import Plan, cut
+from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import type_of_key
 
@@ -48,7 +48,7 @@ class AdjointLaunch:
 
     Parameters
     ----------
-    launch : Launch
+    launch : PackedLaunch
         The forward launch.
     cotangents : mapping of int to array
         The cotangent of each active parameter: of the same shape as the array, of one element for a value.
@@ -62,7 +62,7 @@ class AdjointLaunch:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: PackedLaunch,
         cotangents: Mapping[int, array],
         saved: Mapping[int, array] | None = None,
         contents: Mapping[int, array] | None = None,
@@ -84,7 +84,7 @@ class AdjointLaunch:
         shared = check_aliases(kernel, launch, cotangents)
         self.plan = self._plan(shared)
         try:
-            self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.config)
+            self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.blocks)
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
         if self.executable.device is not None and not self._copies(cotangents):
@@ -152,7 +152,7 @@ class AdjointLaunch:
         sizes = {index: ct._data.size for index, ct in cotangents.items()}
         active = frozenset(cotangents)
         self.executable, plan = choose(
-            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shapes, sizes, shared, launch.config
+            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shapes, sizes, shared, launch.blocks
         )
         return plan
 
@@ -177,7 +177,7 @@ def choose(
     shapes: Mapping[int, tuple[int, ...]],
     sizes: Mapping[int, int],
     shared: bool = False,
-    config: tuple[int, int] | None = None,
+    blocks: Blocks = USUAL,
 ) -> tuple[Executable, Plan]:
     """Return how to run an adjoint, and the program for it: the one that accumulates plainly, or with atomics.
 
@@ -194,7 +194,7 @@ def choose(
         Of each cotangent, by parameter, the shape and the number of scalars.
     shared : bool, optional
         Whether cotangents share memory, or one of them several times the same element.
-    config : tuple of int, optional
+    blocks : Blocks, optional
         Threads of a block and limit of blocks, of which the first counts where threads work together.
     """
     derivative = plain.derivative
@@ -203,7 +203,7 @@ def choose(
         return chosen, Plan(cut(dims, chosen.cost))
     if plain.blockwise:
         chosen = atomic() if shared else plain
-        return chosen, Plan(chosen.cut(dims, config))
+        return chosen, Plan(chosen.cut(dims, blocks))
     key = (dims, shared, (*shapes.values(),))
     found = plain.plans.get(key)
     if found is None:
@@ -248,7 +248,7 @@ def run_adjoint(
 
 
 def match_cotangents(
-    launch: Launch, n_inputs: int, n_outputs: int, adj_inputs: Sequence[Any], adj_outputs: Sequence[Any]
+    launch: PackedLaunch, n_inputs: int, n_outputs: int, adj_inputs: Sequence[Any], adj_outputs: Sequence[Any]
 ) -> list[array | None]:
     """Return for each leaf the gradient given by hand, checked, or None where none is given."""
     kernel = launch.kernel
@@ -259,7 +259,7 @@ def match_cotangents(
     return [None if v is None else cotangent(launch, i, v) for i, v in enumerate(spread(launch, given))]
 
 
-def with_own(launch: Launch, given: Sequence[array | None]) -> dict[int, array]:
+def with_own(launch: PackedLaunch, given: Sequence[array | None]) -> dict[int, array]:
     """Return the cotangents of a launch: those given, and the arguments' own gradients.
 
     Raises
@@ -283,7 +283,7 @@ def with_own(launch: Launch, given: Sequence[array | None]) -> dict[int, array]:
     return cotangents
 
 
-def check_aliases(kernel: Launchable, launch: Launch, cotangents: Mapping[int, array]) -> bool:
+def check_aliases(kernel: Launchable, launch: PackedLaunch, cotangents: Mapping[int, array]) -> bool:
     """Return whether cotangents share memory with each other.
 
     Raises
@@ -306,7 +306,7 @@ def check_aliases(kernel: Launchable, launch: Launch, cotangents: Mapping[int, a
     return False
 
 
-def _whole_ranges(launch: Launch, cotangents: Mapping[int, array]) -> list[tuple[int, int]]:
+def _whole_ranges(launch: PackedLaunch, cotangents: Mapping[int, array]) -> list[tuple[int, int]]:
     """Return where arguments and cotangents lie: of an array of structs the whole, as its fields lie in each other."""
     found: dict[tuple[int, bool, int], tuple[int, int]] = {}
     for index, leaf in enumerate(launch.leaves):
@@ -316,7 +316,7 @@ def _whole_ranges(launch: Launch, cotangents: Mapping[int, array]) -> list[tuple
     return list(found.values())
 
 
-def _explain_overlaps(kernel: Launchable, launch: Launch, cotangents: Mapping[int, array]) -> bool:
+def _explain_overlaps(kernel: Launchable, launch: PackedLaunch, cotangents: Mapping[int, array]) -> bool:
     names = [leaf.name for leaf in launch.leaves]
     writes = launch.executable.writes
     # Of a struct come all fields, also those that the kernel does not touch.
@@ -353,7 +353,7 @@ def _padded(kernel: Launchable, label: str, values: Sequence[Any], of: str, coun
     return values or (None,) * count
 
 
-def spread(launch: Launch, given: Sequence[Any]) -> list[Any]:
+def spread(launch: PackedLaunch, given: Sequence[Any]) -> list[Any]:
     """Return for each leaf of a launch the gradient that is given for it, from those for each argument.
 
     For an array of structs that is an array of the same structs; for a struct by value an array of one struct, or a
@@ -377,7 +377,7 @@ def spread(launch: Launch, given: Sequence[Any]) -> list[Any]:
     return out
 
 
-def _of_field(launch: Launch, leaf: Leaf, value: Any) -> array | None:
+def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
     if isinstance(value, Mapping):
         found: array | None = value.get(".".join(leaf.path))
         return found
@@ -398,7 +398,7 @@ def _of_field(launch: Launch, leaf: Leaf, value: Any) -> array | None:
     )
 
 
-def cotangent(launch: Launch, index: int, given: Any) -> array:
+def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
     """Check one gradient against the argument it belongs to."""
     leaf = launch.leaves[index]
     where = f"kernel {launch.kernel.name!r}, parameter {leaf.name!r}"

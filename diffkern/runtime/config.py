@@ -12,12 +12,10 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
-from diffkern.errors import MisuseError
+from diffkern.options import Mode, checked
 from diffkern.runtime.native import pool
 
-__all__ = ["MODES", "Config", "config"]
-
-MODES = ("release", "debug")
+__all__ = ["Config", "config"]
 
 
 class _HoldsPrograms(Protocol):
@@ -55,7 +53,7 @@ class Config:
         self.enable_backward = True
         self._cache_dir: Path | None = None
         self._kernels: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
-        self._mode = check_mode(os.environ.get("DIFFKERN_MODE", "").strip() or "release")
+        self._mode: Mode = checked("mode", os.environ.get("DIFFKERN_MODE", "").strip() or "release")
         wish = os.environ.get("DIFFKERN_ENABLE_MATHDX_GEMM", "").strip()
         self._enable_mathdx_gemm = None if not wish else wish != "0"
 
@@ -70,13 +68,13 @@ class Config:
             self.verbose = False
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         """Which programs kernels run: ``"release"``, or ``"debug"`` with checks."""
         return self._mode
 
     @mode.setter
-    def mode(self, value: str) -> None:
-        if check_mode(value) != self._mode:
+    def mode(self, value: Mode) -> None:
+        if checked("mode", value) != self._mode:
             self._mode = value
             self.forget_programs()
 
@@ -127,19 +125,6 @@ class Config:
     def __repr__(self) -> str:
         shown = f"mode={self.mode!r} verbose={self.verbose} cache_dir={self._cache_dir} num_threads={self.num_threads}"
         return f"<dk.config {shown}>"
-
-
-def check_mode(value: str) -> str:
-    """Return the name of a mode.
-
-    Raises
-    ------
-    MisuseError
-        If it is none.
-    """
-    if not isinstance(value, str) or value not in MODES:
-        raise MisuseError(f"mode is 'release' or 'debug', not {value!r}")
-    return value
 
 
 config = Config()

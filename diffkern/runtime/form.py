@@ -9,9 +9,9 @@ from __future__ import annotations
 from diffkern.abi import HEADER_SIZE
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
-from diffkern.runtime.launch import Launch
 from diffkern.runtime.native.replay import PYTHON, Plan
 from diffkern.runtime.operation import memories
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 
 __all__ = ["Form"]
@@ -37,7 +37,7 @@ class Form:
     __slots__ = ("adjoint", "block", "given", "launch", "offsets", "plan", "program", "steps")
 
     def __init__(
-        self, launch: Launch, adjoint: AdjointLaunch | None, given: list[array | None], flags: int = 0
+        self, launch: PackedLaunch, adjoint: AdjointLaunch | None, given: list[array | None], flags: int = 0
     ) -> None:
         self.launch, self.adjoint, self.given = launch, adjoint, given
         operation = launch if adjoint is None else adjoint

@@ -1,14 +1,15 @@
 """What a kernel meant at one time: a launch keeps it, so that its derivative is that of the program that ran.
 
-In: a kernel's options. Out: a place for the programs made with them and with what the kernel captured, as long as that
+In: a kernel's variant. Out: a place for the programs made with them and with what the kernel captured, as long as that
 is so; and, once the kernel means something else, what it meant, for programs of that time that are still to be made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from diffkern.options import Variant
 from diffkern.runtime.program import Executable
 
 __all__ = ["AdjointKey", "Generation"]
@@ -23,8 +24,8 @@ class Generation:
     ----------
     number : int
         Which it is of its kernel's.
-    options : mapping
-        The options that have a say in the compiled code.
+    variant : Variant
+        Its forward program for the CPU, with the options; the others follow from it.
     library : bool or None
         Whether matrix products of tiles on a GPU are libmathdx's.
 
@@ -43,12 +44,12 @@ class Generation:
     """
 
     __slots__ = (
-        "__weakref__", "adjoints", "function", "library", "meaning", "number", "options", "programs", "sized",
+        "__weakref__", "adjoints", "function", "library", "meaning", "number", "programs", "sized", "variant",
     )  # fmt: skip
 
-    def __init__(self, number: int, options: Mapping[str, Any], library: bool | None) -> None:
+    def __init__(self, number: int, variant: Variant, library: bool | None) -> None:
         self.number = number
-        self.options = dict(options)
+        self.variant = variant
         self.library = library
         self.programs: dict[tuple[str, ...], Executable] = {}
         self.adjoints: dict[AdjointKey, Executable] = {}

@@ -11,9 +11,9 @@ from typing import Protocol
 from diffkern.errors import KernelError, LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
-from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Assign, Copy, Operation
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 
 __all__ = ["ChangeStep", "CopyStep", "Cotangents", "LaunchStep", "OverwriteStep", "Step"]
@@ -51,7 +51,7 @@ class LaunchStep:
         Parameters whose contents after the launch were changed where the tape could not see it.
     """
 
-    def __init__(self, launch: Launch, number: int, active: frozenset[int]) -> None:
+    def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int]) -> None:
         self.launch = launch
         self.number = number
         self.active = active

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from diffkern.options import checked, names
 from diffkern.runtime.config import config
 
 __all__ = ["get_module_options", "module_option", "set_module_options"]
 
-_KNOWN = ("enable_backward", "enable_mathdx_gemm")
 _options: dict[str, dict[str, bool]] = {}
 
 
@@ -24,8 +24,7 @@ def set_module_options(options: Mapping[str, bool], module: ModuleType | None = 
     Parameters
     ----------
     options : mapping
-        ``enable_backward``: whether its kernels may be differentiated. ``enable_mathdx_gemm``: whether matrix products
-        of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False). Kernels made with one of these
+        ``enable_backward`` and ``enable_mathdx_gemm``, as :func:`kernel` has them. Kernels made with one of these
         options keep their own.
     module : module, optional
         The module; the caller's by default.
@@ -36,10 +35,9 @@ def set_module_options(options: Mapping[str, bool], module: ModuleType | None = 
         If there is no such option, or its value is not True or False.
     """
     for name, value in options.items():
-        if name not in _KNOWN:
-            raise ValueError(f"a module has no option {name!r}; it has {', '.join(_KNOWN)}")
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} is True or False, not {value!r}")
+        if name not in names("module"):
+            raise ValueError(f"a module has no option {name!r}; it has {', '.join(names('module'))}")
+        checked(name, value)
     _options.setdefault(_name(module), {}).update(options)
     if "enable_mathdx_gemm" in options:
         config.forget_programs()

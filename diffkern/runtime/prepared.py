@@ -29,10 +29,10 @@ from diffkern.runtime.array import array
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
-from diffkern.runtime.launch import Launch, check_shapes, dispatch
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Step
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import perform
+from diffkern.runtime.packed import PackedLaunch, check_shapes, dispatch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import attention
 from diffkern.runtime.stream import Stream
@@ -46,7 +46,7 @@ class Prepared:
 
     Parameters
     ----------
-    launch : Launch
+    launch : PackedLaunch
         The forward launch; its parts are changed with the parameters.
     adjoint : AdjointLaunch, optional
         Its adjoint, if that is what runs.
@@ -62,7 +62,7 @@ class Prepared:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: PackedLaunch,
         adjoint: AdjointLaunch | None = None,
         given: Sequence[array | None] | None = None,
         stream: Stream | None = None,
@@ -90,7 +90,7 @@ class Prepared:
         self.plan = self._form.plan
 
     @property
-    def launch(self) -> Launch:
+    def launch(self) -> PackedLaunch:
         """The forward launch, with the parameters of now."""
         if self.plan.flags & STALE:
             self._complete()
@@ -122,7 +122,7 @@ class Prepared:
             raise
 
     @property
-    def operation(self) -> Launch | AdjointLaunch:
+    def operation(self) -> PackedLaunch | AdjointLaunch:
         """What runs."""
         launch = self.launch
         return launch if self.adjoint is None else self.adjoint
@@ -450,11 +450,11 @@ class Prepared:
         adjoint = None if self.adjoint is None else self._adjoint_of(launch, self.adjoint.cotangents)
         self._take(launch, adjoint, self._form.given)
 
-    def _adjoint_of(self, launch: Launch, cotangents: dict[int, array] | Any) -> AdjointLaunch:
+    def _adjoint_of(self, launch: PackedLaunch, cotangents: dict[int, array] | Any) -> AdjointLaunch:
         assert self.adjoint is not None
         return AdjointLaunch(launch, cotangents, self.adjoint.saved, self.adjoint.contents)
 
-    def _take(self, launch: Launch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
+    def _take(self, launch: PackedLaunch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
         # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.
         form = Form(launch, adjoint, given, 0 if self.stream is None else STREAM)
         self._settle()

@@ -19,7 +19,7 @@ from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step
-from diffkern.runtime.schedule import Cut, Plan, cut, cut_blocks, normalize_dim
+from diffkern.runtime.schedule import USUAL, Blocks, Cut, Plan, cut, cut_blocks, normalize_dim
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -124,8 +124,8 @@ class Executable:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
         return self.manifest.params[index].name
 
-    def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
-        """Return how a launch over `dim` is cut; of `config` the threads of a block count where they work together.
+    def geometry(self, dim: Any, blocks: Blocks = USUAL) -> Geometry:
+        """Return how a launch over `dim` is cut; the threads of a block count where they work together.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Executable:
             If it does not have the axes that the kernel asks for.
         """
         if self.blockwise:
-            return self.prepared(self._cut_of(dim, config))
+            return self.prepared(self._cut_of(dim, blocks))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
         found = self.geometries.get(key)
@@ -146,13 +146,13 @@ class Executable:
             self.geometries[key] = found
         return found
 
-    def _cut_of(self, dim: Any, config: tuple[int, int] | None = None) -> Cut:
+    def _cut_of(self, dim: Any, blocks: Blocks = USUAL) -> Cut:
         dims = normalize_dim(dim)
         check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
-        return self.cut(dims, config)
+        return self.cut(dims, blocks)
 
-    def cut(self, dims: tuple[int, ...], config: tuple[int, int] | None = None) -> Cut:
+    def cut(self, dims: tuple[int, ...], blocks: Blocks = USUAL) -> Cut:
         """Return the chunks of a launch, whole blocks where threads work together.
 
         Raises
@@ -162,11 +162,11 @@ class Executable:
         """
         if not self.blockwise:
             return cut(dims, self.cost)
-        block_dim = (config[0] if config else 0) or self.block_dim
+        block_dim = blocks.block_dim or self.block_dim
         return cut_blocks(dims, self.manifest.tid_arity, block_dim, self.cost)
 
-    def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
-        """Return a cut with the header of its argument block; `config` is for GPUs."""
+    def prepared(self, c: Cut, blocks: Blocks = USUAL) -> Geometry:
+        """Return a cut with the header of its argument block; `blocks` is for GPUs."""
         return c.n, c.chunk, _header(_STATUS_ADDRESS, *c.dims, c.chunk, 0), c.chunks
 
     def check(self, arguments: bytes) -> None:

@@ -15,10 +15,10 @@ from diffkern.ir.types import value_type
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
 from diffkern.runtime.array import array
 from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.launch import Launch as PackedLaunch
-from diffkern.runtime.launch import Launchable
 from diffkern.runtime.operation import perform
+from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.prepared import Prepared, from_ctype
+from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.stream import Stream
 from diffkern.runtime.uncopied import Uncopied
 
@@ -212,12 +212,12 @@ def launch_or_record(
     record_tape: bool,
     stream: Stream | None,
     place: Any = "any",
-    config: tuple[int, int] | None = None,
+    blocks: Blocks = USUAL,
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
         raise MisuseError(f"stream must be a dk.Stream, not {stream!r}")
-    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, config)
+    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, blocks)
     if not adjoint:
         if adj_inputs or adj_outputs:
             raise LaunchError(

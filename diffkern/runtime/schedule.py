@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
-    "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
+    "USUAL", "Blocks", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
     "normalize_dim", "plan_adjoint",
 ]  # fmt: skip
 
@@ -26,6 +26,25 @@ MAX_GROUPS = 32
 _CHUNK_WORK = 20_000.0
 _ROUNDING = 64  # chunks begin on cache lines of the elements they write
 _LIMIT = 2**31
+
+
+class Blocks(NamedTuple):
+    """What a launch says of its blocks; None where it does not say.
+
+    Attributes
+    ----------
+    block_dim
+        Threads of a block.
+    max_blocks
+        The most blocks of a GPU's grid.
+    """
+
+    block_dim: int | None = None
+    max_blocks: int | None = None
+
+
+USUAL = Blocks()
+"""A launch that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)

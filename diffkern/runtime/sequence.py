@@ -21,10 +21,9 @@ from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
 from diffkern.runtime.hazards import waits
-from diffkern.runtime.launch import Launch as PackedLaunch
-from diffkern.runtime.launch import dispatch
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Step
 from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
+from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.prepared import Prepared
 from diffkern.runtime.record import Launch
 from diffkern.runtime.scope import Scope

@@ -24,10 +24,10 @@ from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
-from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import Memory, watch
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.repeat import Collector, Repeat, Seed
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
@@ -66,7 +66,7 @@ class Tape(Scope, Uncopied):
         self._written: set[Memory] = set()
         # What is being recorded, and behind how many launches: an interrupt leaves it here, and what the tape knows is
         # incomplete then.
-        self._unfinished: tuple[Launch | str, int] | None = None
+        self._unfinished: tuple[PackedLaunch | str, int] | None = None
         # Whether anything that was recorded reads an array that has a gradient.
         self._reached = False
         self._arrays: dict[int, array] = {}
@@ -83,7 +83,7 @@ class Tape(Scope, Uncopied):
 
     # -- recording, called by launches and arrays --------------------------------------------------------------------
 
-    def record_launch(self, launch: Launch) -> None:
+    def record_launch(self, launch: PackedLaunch) -> None:
         """Run a launch and keep what its adjoint will need."""
         self._unfinished = launch, self._launches
         try:
@@ -93,7 +93,7 @@ class Tape(Scope, Uncopied):
             raise
         self._unfinished = None
 
-    def _record_launch(self, launch: Launch) -> None:
+    def _record_launch(self, launch: PackedLaunch) -> None:
         executable, arrays = launch.executable, launch.arrays
         for held in arrays:
             if held is not None:
@@ -248,7 +248,7 @@ class Tape(Scope, Uncopied):
         """Whether an array has a cotangent in the reverse sweep."""
         return held._memory in self._varied or held._memory in self._owners
 
-    def _reaches(self, launch: Launch) -> bool:
+    def _reaches(self, launch: PackedLaunch) -> bool:
         """Whether a launch has to do with what arrays with a gradient held when the tape began."""
         for index in launch.executable.reads:
             held = launch.arrays[index]
@@ -256,7 +256,7 @@ class Tape(Scope, Uncopied):
                 return True
         return any(self._leaves_some(launch, index) for index in launch.executable.writes)
 
-    def _leaves_some(self, launch: Launch, index: int) -> bool:
+    def _leaves_some(self, launch: PackedLaunch, index: int) -> bool:
         """Whether an array with a gradient may keep elements that it had before a launch which writes to it."""
         held = launch.arrays[index]
         if held is None or held._memory not in self._owners:
@@ -264,7 +264,7 @@ class Tape(Scope, Uncopied):
         axes = launch.executable.manifest.params[index].whole
         return not (axes == len(launch.dims) and held.shape == launch.dims and _is_all(held))
 
-    def _active(self, launch: Launch) -> frozenset[int]:
+    def _active(self, launch: PackedLaunch) -> frozenset[int]:
         """Return the parameters to differentiate for: what varies, and what is written from it or over it."""
         executable, arrays = launch.executable, launch.arrays
         active: set[int] = set()
@@ -571,7 +571,7 @@ def _root(held: array) -> array:
     return held
 
 
-def _interrupted(what: Launch | str, launches: int) -> LaunchError:
+def _interrupted(what: PackedLaunch | str, launches: int) -> LaunchError:
     if isinstance(what, str):
         place = f"{what} behind launch {launches} on the tape"
     else:

@@ -32,8 +32,9 @@ from diffkern.kernel import Kernel
 from diffkern.manifest import Conflict
 from diffkern.ops.memory import WRITES
 from diffkern.opt.widen import widen
+from diffkern.options import FORWARD, Variant
 from diffkern.runtime.grid_checks import check_axes, check_extents, named
-from diffkern.runtime.launch import check_kernel
+from diffkern.runtime.packed import check_kernel
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.differences import Differences, Estimate
 from diffkern.testing.programs import Compiled, Program, as_argument, as_double, leaf_values, zeros_for
@@ -151,14 +152,15 @@ class Vjp:
         fn: Function,
         engine: Engine = Compiled,
         active: frozenset[int] | None = None,
-        options: pipeline.Options | None = None,
+        variant: Variant = FORWARD,
+        slots: int | None = None,
     ) -> None:
         self.fn = pipeline.prepare(fn)
         can = frozenset(i for i, p in enumerate(fn.params) if is_differentiable(p.type))
         self.active = can if active is None else active
         self.types = tuple(p.type for p in fn.params)
         self.names = fn.param_names
-        self.adjoint = pipeline.differentiate(self.fn, self.active, options or {})
+        self.adjoint = pipeline.differentiate(self.fn, self.active, variant, slots)
         self._forward = pipeline.optimise(clone_function(fn))
         self.primal_program = engine(self._forward)
         self.adjoint_program = engine(self.adjoint.fn)
@@ -303,7 +305,7 @@ def gradcheck(
     """
     check_kernel(kernel)
     given = (*inputs, *outputs)
-    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.options)
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.variant)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
     if not math.prod(dims):
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: dim={dim!r} runs no thread")
@@ -313,7 +315,7 @@ def gradcheck(
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     _check_grid(kernel.name, fn, dims, args)
     engine = partial(Compiled, block_dim=block_dim)
-    report = check_function(fn, dims, args, engine=engine, options=kernel.options, tolerances=tolerances)
+    report = check_function(fn, dims, args, engine=engine, variant=kernel.variant, tolerances=tolerances)
     if device is not None:
         found = compare_devices(kernel, dims, given, device, rtol32, seed, block_dim)
         if found is not None:
@@ -344,7 +346,8 @@ def check_function(
     args: Sequence[Any],
     *,
     engine: Engine = Compiled,
-    options: pipeline.Options | None = None,
+    variant: Variant = FORWARD,
+    slots: int | None = None,
     float32: bool = True,
     tolerances: Tolerances | None = None,
 ) -> GradcheckReport:
@@ -360,8 +363,8 @@ def check_function(
         One argument per parameter.
     engine
         What makes a function executable: object code by default.
-    options
-        Kernel options, such as ``stack_slots``.
+    variant, slots
+        The program that is checked, and how many states a loop keeps.
     float32
         Whether to compare the gradient in the function's own types as well.
     tolerances
@@ -375,10 +378,10 @@ def check_function(
         If the function cannot be differentiated.
     """
     tol = tolerances or Tolerances()
-    wide = Vjp(widen(clone_function(fn)), engine, options=options)
+    wide = Vjp(widen(clone_function(fn)), engine, variant=variant, slots=slots)
     report = check_vjp(wide, dim, [as_double(p.type, a) for p, a in zip(fn.params, args, strict=True)], tol)
     if float32 and any(p.type != t for p, t in zip(fn.params, wide.types, strict=True)):
-        worst = compare_precisions(Vjp(fn, engine, options=options), wide, dim, args, tol)
+        worst = compare_precisions(Vjp(fn, engine, variant=variant, slots=slots), wide, dim, args, tol)
         report = replace(report, float32_worst=worst)
     return report
 

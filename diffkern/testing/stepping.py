@@ -63,7 +63,7 @@ def run_in_python(
     """
     given = [np.array(a.numpy()) if isinstance(a, array) else a for a in (*inputs, *outputs)]
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
-    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*inputs, *outputs), kernel.options)
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*inputs, *outputs), kernel.variant)
     if cotangents is None:
         fn = pipeline.optimise(fn)
 
@@ -74,7 +74,7 @@ def run_in_python(
 
         return _debugged([fn], forward) if debug else forward()
 
-    vjp = Vjp(fn, Interpreted, options=kernel.options)
+    vjp = Vjp(fn, Interpreted, variant=kernel.variant)
     names = list(vjp.names)
     unknown = [name for name in cotangents if name not in names]
     if unknown:

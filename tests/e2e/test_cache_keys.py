@@ -8,6 +8,7 @@ import pytest
 import diffkern as dk
 from diffkern.build.specialize import Specialization, artifact_key
 from diffkern.ir.types import FLOAT32, FLOAT64, Array, Mat, Vec
+from diffkern.options import KernelOptions, Variant
 
 FACTOR = 1.0
 
@@ -25,11 +26,8 @@ def thrice(v):
 def keys(kernel, *types, **options):
     """The keys of the forward and of the adjoint."""
     known = kernel.argument_types(*types)
-    both = (None, frozenset({0}))
-    return {
-        artifact_key(Specialization(kernel.func, known, {**kernel.options, **options}, active).fields(), "native")
-        for active in both
-    }
+    variants = (Variant(KernelOptions(**options), active=active) for active in (None, frozenset({0})))
+    return {artifact_key(Specialization(kernel.func, known, variant).fields(), "native") for variant in variants}
 
 
 def kernel_of(c):
@@ -91,7 +89,7 @@ def test_shapes_of_vectors_and_matrices_count():
         Vec(FLOAT64, 2),
     ]
     arrays = [Array(t, ndim, layout) for t in shapes for ndim in (1, 2) for layout in "AC"]
-    every = {artifact_key(Specialization(copy.func, (t, t), {}).fields(), "native") for t in arrays}
+    every = {artifact_key(Specialization(copy.func, (t, t)).fields(), "native") for t in arrays}
     assert len(every) == len(arrays)
 
 
@@ -130,5 +128,5 @@ def test_a_closure_variable_changed_after_the_first_launch_is_noticed():
 
 
 def test_targets_count():
-    fields = Specialization(calls(twice).func, calls(twice).argument_types(), {}).fields()
+    fields = Specialization(calls(twice).func, calls(twice).argument_types()).fields()
     assert len({artifact_key(fields, t) for t in ("native", "host", "x86-64-v3", "x86-64-v4", "aarch64")}) == 5

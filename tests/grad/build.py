@@ -21,7 +21,7 @@ def lower(case: Case) -> Function:
 
 def widened_vjp(fn: Function, case: Case) -> Vjp:
     """Primal and adjoint of a case in float64."""
-    return Vjp(widen(clone_function(fn)), options=case.options)
+    return Vjp(widen(clone_function(fn)), **case.options)
 
 
 def values(case: Case) -> list[Any]:

@@ -31,7 +31,7 @@ class Case:
     arguments
         By parameter name: a value, or a function that makes it from a random generator.
     options
-        Kernel options, such as ``stack_slots``.
+        Kernel options, such as ``slots``.
     expect
         By parameter name, a gradient that is known exactly (where differences cannot tell, at a kink).
     rtol32

@@ -95,7 +95,7 @@ def matrix_power(m: m2, v: v2, y: v2, n: int):
     y[i] = w
 
 
-@case(2, x=signed(2, 3), y=zeros(2, 3), n=5, options={"stack_slots": 2})
+@case(2, x=signed(2, 3), y=zeros(2, 3), n=5, options={"slots": 2})
 def vec_carried_two_slots(x: v3, y: v3, n: int):
     i = dk.tid()
     v = x[i]

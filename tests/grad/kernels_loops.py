@@ -173,7 +173,7 @@ def long_contraction(x: f1, y: f1, n: int):
     y[i] = s
 
 
-@case(1, x=signed(1), y=zeros(1), n=300, options={"stack_slots": 2})
+@case(1, x=signed(1), y=zeros(1), n=300, options={"slots": 2})
 def long_two_slots(x: f1, y: f1, n: int):
     i = dk.tid()
     s = 0.5
@@ -182,7 +182,7 @@ def long_two_slots(x: f1, y: f1, n: int):
     y[i] = s
 
 
-@case(2, x=signed(2, 9), y=zeros(2), n=9, options={"stack_slots": 2})
+@case(2, x=signed(2, 9), y=zeros(2), n=9, options={"slots": 2})
 def product_two_slots(x: f2, y: f1, n: int):
     i = dk.tid()
     p = 1.0
@@ -191,7 +191,7 @@ def product_two_slots(x: f2, y: f1, n: int):
     y[i] = p
 
 
-@case(2, x=signed(2, 5), y=zeros(2), n=5, m=4, options={"stack_slots": 2})
+@case(2, x=signed(2, 5), y=zeros(2), n=5, m=4, options={"slots": 2})
 def nested_two_slots(x: f2, y: f1, n: int, m: int):
     i = dk.tid()
     s = 0.7
@@ -203,7 +203,7 @@ def nested_two_slots(x: f2, y: f1, n: int, m: int):
     y[i] = s
 
 
-@case(2, x=values(2, lo=3.0, hi=7.0), y=zeros(2), options={"stack_slots": 2})
+@case(2, x=values(2, lo=3.0, hi=7.0), y=zeros(2), options={"slots": 2})
 def while_two_slots(x: f1, y: f1):
     i = dk.tid()
     v = x[i]
@@ -214,7 +214,7 @@ def while_two_slots(x: f1, y: f1):
     y[i] = s
 
 
-@case(2, x=values(2, lo=0.9, hi=1.1), y=zeros(2), n=40, options={"stack_slots": 1})
+@case(2, x=values(2, lo=0.9, hi=1.1), y=zeros(2), n=40, options={"slots": 1})
 def one_slot(x: f1, y: f1, n: int):
     i = dk.tid()
     s = x[i]

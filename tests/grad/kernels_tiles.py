@@ -413,7 +413,7 @@ def matrix_power_in_a_loop(a: f3, y: f3, n: int):
     dk.tile_store(y[i], p)
 
 
-@case(1, options={"stack_slots": 2}, a=signed(3, 3), y=zeros(3, 3), n=5)
+@case(1, options={"slots": 2}, a=signed(3, 3), y=zeros(3, 3), n=5)
 def few_slots(a: f2, y: f2, n: int):
     t = dk.tile_load(a, shape=(3, 3))
     p = t

@@ -31,8 +31,8 @@ CASES = {**GRADIENTS, **{name: _corpus(name) for name in BLOCKS if name != "hist
 @functools.cache
 def differentiated(name: str) -> Vjp:
     kernel = CASES[name].kernel
-    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), kernel.options)
-    return Vjp(widen(fn), options=kernel.options)
+    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), kernel.variant)
+    return Vjp(widen(fn), variant=kernel.variant)
 
 
 def arguments(vjp: Vjp, launch: Launch) -> list[Any]:

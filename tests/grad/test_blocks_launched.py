@@ -12,6 +12,7 @@ from block_gradients import GRADIENTS
 import diffkern as dk
 from diffkern import pipeline
 from diffkern.opt.widen import widen
+from diffkern.options import Variant
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
 
@@ -65,7 +66,7 @@ def test_a_number_by_value_and_a_record() -> None:
 def test_gradients_that_are_not_wanted_cost_nothing() -> None:
     """With only one factor active the other one has no shared cotangents."""
     kernel = GRADIENTS["product_of_tiles"].kernel
-    fn = widen(pipeline.lower_kernel(kernel.func, kernel.argument_types(), {}))
+    fn = widen(pipeline.lower_kernel(kernel.func, kernel.argument_types()))
     vjp = Vjp(fn, lambda fn: None, active=frozenset({1, 2}))  # type: ignore[arg-type,return-value]
     names = {op.result.name for op in vjp.adjoint.fn.body.ops if op.name == "shared_new"}
     assert names == {"left", "ct_right"}
@@ -82,11 +83,11 @@ def test_gradcheck_takes_the_size_of_a_block() -> None:
 # -- refused -----------------------------------------------------------------------------------------------------------
 
 
-def refused(function: Any, message: str, line: str, **options: Any) -> None:
+def refused(function: Any, message: str, line: str, target: str = "native") -> None:
     kernel = dk.kernel(function)
-    fn = pipeline.prepare(pipeline.lower_kernel(kernel.func, kernel.argument_types(), {}))
+    fn = pipeline.prepare(pipeline.lower_kernel(kernel.func, kernel.argument_types()))
     with pytest.raises(dk.AutodiffError, match=message) as caught:
-        pipeline.differentiate(fn, range(len(fn.params)), options)
+        pipeline.differentiate(fn, range(len(fn.params)), Variant(target=target))
     assert line in str(caught.value)
     assert "help:" in str(caught.value)
 

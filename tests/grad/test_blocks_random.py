@@ -32,16 +32,15 @@ def kernel_of(seed: int, directory: Path) -> dk.Kernel:
 @pytest.mark.parametrize("seed", [4, 28, 39])
 def test_gradients(seed: int, tmp_path: Path) -> None:
     kernel = kernel_of(seed, tmp_path)
-    options = {"stack_slots": 2} if seed % 2 else {}
     size = 2 * THREADS
     given = [np.random.default_rng(seed).uniform(-1, 1, size), np.zeros(size), np.zeros(size, np.int32), np.int32(2)]
     cpu = Vjp(
-        widen(pipeline.lower_kernel(kernel.func, kernel.argument_types(), {})),
+        widen(pipeline.lower_kernel(kernel.func, kernel.argument_types())),
         lambda fn: Compiled(fn, THREADS),
-        options=options,
+        slots=2 if seed % 2 else None,
     )
     check_vjp(cpu, (size,), given, Tolerances(max_elements=size))
-    gpu = for_gpu(kernel, options).running(*(lambda fn: InTurns(fn, THREADS, seed=seed),) * 2)
+    gpu = for_gpu(kernel, 2 if seed % 2 else None).running(*(lambda fn: InTurns(fn, THREADS, seed=seed),) * 2)
     weights = cpu.weights(given, np.random.default_rng(1))
     expected = cpu.gradients((size,), given, weights)
     for i, found in gpu.gradients((size,), given, weights).items():

@@ -33,7 +33,7 @@ def test_case(name: str) -> None:
         assert not report.kinks, report
     for parameter, expected in case.expect.items():
         check_exactly(vjp, case, point, parameter, expected)
-    own = Vjp(fn, options=case.options)
+    own = Vjp(fn, **case.options)
     compare_precisions(own, vjp, case.dim, own.arguments(values(case)), Tolerances(rtol32=case.rtol32))
     if name not in TOO_LONG_FOR_PYTHON:
         check_python_and_conflicts(vjp, case, point)

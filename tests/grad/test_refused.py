@@ -24,7 +24,7 @@ CASES = [pytest.param(*entry, id=entry[0].__name__) for entry in REFUSED]
 def test_refused(function: Callable[..., Any], message: str, arguments: dict[str, Any]) -> None:
     fn = lowering.lower(function, Kernel(function).argument_types(*arguments.values()))
     with pytest.raises(AutodiffError, match=message) as caught:
-        pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)), {})
+        pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)))
     error = caught.value.errors[0]
     lines, first = inspect.getsourcelines(function)
     (marked,) = [first + k for k, line in enumerate(lines) if "# refused" in line]

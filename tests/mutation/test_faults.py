@@ -72,7 +72,7 @@ def prepared(name: str) -> Prepared:
     """A case, and its gradients where they are known to be right."""
     case = CASES[name]
     fn = lower(case) if name in NARROW else widen(lower(case))
-    vjp = Vjp(fn, Interpreted, options=case.options)
+    vjp = Vjp(fn, Interpreted, **case.options)
     primal = Compiled(pipeline.optimise(widen(clone_function(fn))))
     point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, values(case), strict=True)])
     weights = vjp.weights(point, np.random.default_rng(5))
@@ -95,7 +95,7 @@ def run_subset() -> None:
         case, good = CASES[name], prepared(name)
         collector = ClashCollector()
         try:
-            vjp = Vjp(good.fn, Interpreted, options=case.options)
+            vjp = Vjp(good.fn, Interpreted, **case.options)
             found = _interpreted(vjp, good.primal, collector).gradients(case.dim, good.point, good.weights)
         except (AutodiffError, InvalidIR, KeyError, IndexError, AssertionError) as error:
             raise NoticedError(f"{name}: {type(error).__name__}: {error}") from error
@@ -111,7 +111,7 @@ def run_subset() -> None:
         if function.__name__ in REFUSALS:
             fn = lowering.lower(function, Kernel(function).argument_types(*arguments.values()))
             try:
-                pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)), {})
+                pipeline.differentiate(pipeline.prepare(fn), range(len(fn.params)))
             except AutodiffError:
                 continue
             raise NoticedError(f"{function.__name__} is not refused")

@@ -73,7 +73,7 @@ def check(kernel: RandomKernel, tally: Tally, directory: str) -> None:
     fuzzed = load_module(kernel.source, directory).fuzzed
     fn = lowering.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments))
     try:
-        derived = Vjp(widen(fn), Interpreted, options=kernel.options)
+        derived = Vjp(widen(fn), Interpreted, **kernel.options)
     except AutodiffError as error:
         tally.refuse(error)
         return

@@ -197,7 +197,7 @@ def test_no_two_threads_meet_in_a_plain_update(
     def run(source: str, seed: int) -> None:
         fuzzed = load_module(source, directory).fuzzed
         types = fuzzed.argument_types(*_narrow(_arguments(seed)))
-        settled = widen(pipeline.lower_kernel(fuzzed.func, types, {}))
+        settled = widen(pipeline.lower_kernel(fuzzed.func, types))
         atomics = sum(op.name == "atomic" for op in walk(settled.body))
         outcome["atomic" if atomics else "plain"] += 1
         collector = ClashCollector()

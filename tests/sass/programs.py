@@ -10,9 +10,10 @@ from typing import Any
 from corpus import SAMPLES, Sample
 from grad.build import values
 
-from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.kernel import Kernel
 from diffkern.manifest import Manifest
+from diffkern.options import Variant
 from diffkern.program import Program as CompiledProgram
 from diffkern.targets.cuda import disassembler, sass
 
@@ -61,8 +62,5 @@ def read(wanted: Iterable[tuple[Sample, str, Mapping[str, Any]]]) -> tuple[Progr
 
 def _compile(sample: Sample, direction: str, options: Mapping[str, Any]) -> CompiledProgram:
     types = Kernel(sample.function).argument_types(*values(sample.case))
-    options = {**sample.options, **options}
-    if direction == "forward":
-        return pipeline.build_forward(sample.function, types, "kernel", options)
-    active = frozenset(range(len(types)))
-    return pipeline.build_adjoint(sample.function, types, active, "plain", "kernel", options)
+    active = None if direction == "forward" else frozenset(range(len(types)))
+    return Compilation(sample.function, types, Variant(active=active, **options), **sample.options).build("kernel")

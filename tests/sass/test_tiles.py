@@ -12,10 +12,11 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.blocks import shared_bytes
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function, walk
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.options import Variant
 from diffkern.program import Program as CompiledProgram
 from diffkern.targets.cuda import disassembler, sass
 from diffkern.targets.cuda.cubin import resources
@@ -89,14 +90,10 @@ class Compiled:
 
 @functools.cache
 def compiled(kernel: dk.Kernel, direction: str) -> Compiled:
-    types, options = kernel.argument_types(), {"target": ARCH, "may_alias": False}
-    active = frozenset(range(len(types)))
-    if direction == "forward":
-        program = pipeline.build_forward(kernel.func, types, "kernel", options)
-        fn = pipeline.forward_ir(kernel.func, types, options)
-    else:
-        program = pipeline.build_adjoint(kernel.func, types, active, "plain", "kernel", options)
-        fn = pipeline.adjoint_ir(kernel.func, types, active, options).fn
+    types = kernel.argument_types()
+    active = None if direction == "forward" else frozenset(range(len(types)))
+    compilation = Compilation(kernel.func, types, Variant(target=ARCH, active=active, may_alias=False))
+    program, fn = compilation.build("kernel"), compilation.fn
     (code,) = disassembler.codes([program.object_code])
     return Compiled(program, lower_tiles_for_blocks(fn, 227 << 10), sass.join("kernel", code))
 

@@ -26,8 +26,9 @@ from support.simulated import Simulated
 from thread_tiles import softmax
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.options import KernelOptions, Variant
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import as_double
 
@@ -47,7 +48,7 @@ def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
 def check(case: Case) -> None:
     """Forward and adjoint of one case, in the simulator and on the CPU."""
     # Loop stacks of tiles lie in shared memory.
-    vjp = Vjp(lower(case), options={"stack_bytes": 8192, **case.options})
+    vjp = Vjp(lower(case), variant=Variant(KernelOptions(stack_bytes=8192)), **case.options)
     point = vjp.arguments(values(case))
     weights = vjp.weights(point, np.random.default_rng(3))
     expected = vjp.gradients(case.dim, point, weights)
@@ -69,7 +70,7 @@ def check(case: Case) -> None:
 def check_blocks(case: Blocks) -> None:
     """A kernel whose threads work together, against what NumPy says."""
     kernel = case.kernel
-    fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), kernel.options)
+    fn = Compilation(kernel.func, kernel.argument_types(), kernel.variant).forward
     arguments = case.arguments()
     expected = case.expected(*[np.copy(a) for a in arguments])
     Simulated(fn, blocks=2, block_dim=case.block_dim).run(case.dim, arguments)
@@ -79,8 +80,7 @@ def check_blocks(case: Blocks) -> None:
 
 def check_threads() -> None:
     """Tiles of what threads hold, against NumPy."""
-    options = {"target": "sm_90", "block_dim": THREADS}
-    fn = pipeline.forward_ir(softmax.func, softmax.argument_types(), options)
+    fn = Compilation(softmax.func, softmax.argument_types(), Variant(target="sm_90", block_dim=THREADS)).forward
     n = 3 * THREADS
     x, scale = np.random.default_rng(4).normal(size=n).astype(np.float32), np.array([0.7, 1.3], np.float32)
     y = np.zeros(n, np.float32)
@@ -102,7 +102,7 @@ def check_fuzz(seed: int) -> None:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         kernel = module.fuzz
-        fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), kernel.options)
+        fn = Compilation(kernel.func, kernel.argument_types(), kernel.variant).forward
         size = 3 * THREADS
         given = [np.random.default_rng(seed).uniform(-1, 1, size).astype(np.float32), *_results(size), np.int32(2)]
         found = [np.copy(a) for a in given]

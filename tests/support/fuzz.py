@@ -445,9 +445,7 @@ def random_kernel(choose: Choose) -> RandomKernel:
         floats(THREADS), floats(THREADS, 2), floats(THREADS, 2), floats(SIZE), floats(1),
         rng.permutation(THREADS).astype(np.int32), floats(THREADS),
     )  # fmt: skip
-    return RandomKernel(
-        f"{_FUNCTIONS}\n\n{_SIGNATURE}{body}", (THREADS,), arguments, {"stack_slots": slots} if slots else {}
-    )
+    return RandomKernel(f"{_FUNCTIONS}\n\n{_SIGNATURE}{body}", (THREADS,), arguments, {"slots": slots} if slots else {})
 
 
 def load_module(source: str, directory: str | None = None) -> ModuleType:

@@ -409,4 +409,4 @@ def random_tile_kernel(choose: Choose) -> RandomKernel:
         floats(BLOCKS, rows + 1, columns + 1), floats(BLOCKS, columns + 1), floats(rows + 2, columns + 1), floats(1),
     )  # fmt: skip
     source = _SOURCE.format(rows=rows, columns=columns) + body
-    return RandomKernel(source, (BLOCKS,), arguments, {"stack_slots": slots} if slots else {})
+    return RandomKernel(source, (BLOCKS,), arguments, {"slots": slots} if slots else {})

@@ -8,9 +8,10 @@ import pytest
 from corpus import SAMPLES, Sample
 from grad.build import values
 
-from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import walk
 from diffkern.kernel import Kernel
+from diffkern.options import Variant
 
 
 def test_size() -> None:
@@ -23,11 +24,11 @@ def test_shared_cotangents_and_atomics(name: str) -> None:
     sample = SAMPLES[name]
     types = Kernel(sample.function).argument_types(*values(sample.case))
     active = frozenset(range(len(types)))
-    d = pipeline.adjoint_ir(sample.function, types, active, sample.options)
+    d = Compilation(sample.function, types, Variant(active=active), **sample.options).adjoint
     shared = {b.name for b, c in zip(d.buffers, d.conflicts, strict=True) if c.kind != "none"}
     shared |= {op.operands[0].name for op in walk(d.fn.body) if op.attrs.get("mode") == "reduce"}
     assert shared == {f"ct_{name}" for name in sample.shared}
-    forward = pipeline.forward_ir(sample.function, types, sample.options)
+    forward = Compilation(sample.function, types).forward
     assert any(op.name == "atomic" for op in walk(forward.body)) == sample.forward_atomic
 
 

@@ -19,6 +19,7 @@ from compiling import compile_function
 
 import diffkern as dk
 from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.interrupts import interruptible
 from diffkern.runtime.native import assemble
 from diffkern.runtime.native.loader import host_cpu
@@ -192,9 +193,9 @@ def test_the_main_thread_runs_llvmlites_finalizers_alone(monkeypatch, tmp_path):
         with dk.Tape() as tape:
             waves[4](x, y)
         tape.backward(grads={y: np.ones(4, np.float32)})
-        made = compile_function(pipeline.optimise(pipeline.forward_ir(waves.func, waves.argument_types(), {})), "waves")
+        made = compile_function(pipeline.optimise(Compilation(waves.func, waves.argument_types()).forward), "waves")
         text, assembly = made.llvm_ir(), made.assembly()
-        loaded = assemble.load_text('define i32 @"three"() { ret i32 3 }', ["three"], ())
+        loaded = assemble.load_native(lambda: 'define i32 @"three"() { ret i32 3 }', (), ["three"], ())
     finally:
         sys.settrace(previous)
     assert called == set()

@@ -47,7 +47,8 @@ import diffkern as dk
 from diffkern import wheels
 from diffkern.targets import target_named
 from diffkern.targets.cuda import disassembler, libdevice, mathdx, toolchain
-from diffkern.pipeline import forward_ir
+from diffkern.compilation import Compilation
+from diffkern.options import Variant
 
 assert not [p for p in sys.path if p.startswith(sys.argv[2])], sys.path
 
@@ -56,8 +57,8 @@ def sine(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     y[dk.tid()] = dk.sin(x[dk.tid()])
 
 made = dk.compile(sine, target="sm_90")
-fn = forward_ir(sine.func, sine.argument_types(), {"target": "sm_90"})
-code = toolchain.ltoir(target_named("sm_90").emit(fn, "sine").text, "sine", "sm_90")
+fn = Compilation(sine.func, sine.argument_types(), Variant(target="sm_90")).forward
+code = toolchain.ltoir(target_named("sm_90").emit(fn, "sine").module, "sine", "sm_90")
 assert len(libdevice.bitcode()) > 100_000 and len(made.cubin) > 1000 and len(code) > 1000
 assert "EXIT" in made.sass
 if sys.argv[3] == "mathdx":

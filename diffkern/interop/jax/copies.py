@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir
-
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.frame import DESCRIPTION, FrameModule
-from diffkern.runtime.native.builder import I64, VOID, Code, Variable, Word
+from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Variable, Word
 from diffkern.runtime.schedule import MAX_GROUPS
 
 __all__ = ["CopiesModule", "Decision"]
@@ -51,13 +49,7 @@ class Decision:
 class CopiesModule(FrameModule):
     """The part of the module for the CPU that keeps chunks apart."""
 
-    calloc: Any
-    free: Any
     add_up: Any
-
-    def copy_bytes(self, c: Code, to: Word, source: Word, count: Word | int) -> None:
-        """Copy memory."""
-        raise NotImplementedError
 
     def place(self, c: Code, context: Word, description: Word, index: Word, element: Word) -> tuple[Word, Word, Word]:
         """Address and bytes of a buffer's element of the batch, and the buffer."""
@@ -68,12 +60,9 @@ class CopiesModule(FrameModule):
         made, c = self.function("add_up", VOID, [I64] * 4)
         goal, source, size, item = made.args
         with c.either(c.compare("==", item, 4)) as (single, double):
-            for context, kind, width in ((single, ir.FloatType(), 4), (double, ir.DoubleType(), 8)):
+            for context, kind, width in ((single, FLOAT, 4), (double, DOUBLE, 8)):
                 with context, c.loop(size, 0, width) as at:
-                    to = c.pointer(c.add(goal, at))
-                    x = c.b.load(to, typ=kind, align=width)
-                    y = c.b.load(c.pointer(c.add(source, at)), typ=kind, align=width)
-                    c.b.store(c.b.fadd(x, y), to, align=width)
+                    c.add_number(c.add(goal, at), c.add(source, at), kind, width)
         c.b.ret_void()
         return made
 
@@ -111,7 +100,7 @@ class CopiesModule(FrameModule):
         groups.set(c.min(groups.get(), c.ceil_div(n, d.chunk.get())))
         worth = c.b.and_(c.compare(">", groups.get(), 1), c.compare("!=", able.get(), 0))
         with c.when(worth):
-            d.copies.set(c.b.call(self.calloc, [c.sub(groups.get(), 1), d.size.get()]))
+            d.copies.set(c.invoke("calloc", c.sub(groups.get(), 1), d.size.get()))
             with c.when(c.compare("!=", d.copies.get(), 0)):
                 d.chunk.set(c.max(c.ceil_div(n, groups.get()), c.add(distance, 1)))
                 d.colours.set(c.choose(c.compare(">", distance, 0), 2, 1))
@@ -127,7 +116,7 @@ class CopiesModule(FrameModule):
             at = c.variable(d.copies.get())
             with c.loop(count) as k:
                 own = c.add(blocks, c.mul(k, size))
-                self.copy_bytes(c, own, block, size)
+                c.copy(own, block, size)
                 has_copy, where = c.compare(">", k, 0), d.everywhere.get()
                 with c.when(has_copy), self.shared(c, context, step, element, where) as (entry, _, _, rounded):
                     c.store(at.get(), c.add(own, c.load(entry, layout.COPY_OFFSET)))
@@ -147,4 +136,4 @@ class CopiesModule(FrameModule):
                     c.b.call(self.add_up, [at.get(), other, size, item])
                 c.b.call(self.add_up, [address, at.get(), size, item])
                 at.set(c.add(at.get(), rounded))
-            c.b.call(self.free, [d.copies.get()])
+            c.invoke("free", d.copies.get())

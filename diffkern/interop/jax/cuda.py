@@ -77,14 +77,18 @@ class CudaRegistry(Registry):
         self.functions = words("q", driver.addresses())
 
     def addresses(self) -> dict[str, int]:
-        from diffkern.interop.jax.cuda_handler import cuda_handler_ir
-
-        found = load_handler(cuda_handler_ir(), (HANDLER, REGISTRY, _DRIVER))
+        found = load_handler(_handler, (HANDLER, REGISTRY, _DRIVER))
         ctypes.c_int64.from_address(found[_DRIVER]).value = self.functions.buffer_info()[0]
         return found
 
     def capsules(self, handler: int) -> Any:
         return {"initialize": capsule(handler), "execute": capsule(handler)}
+
+
+def _handler() -> str:
+    from diffkern.interop.jax.cuda_handler import cuda_handler_ir  # here, because kept object code does without it
+
+    return cuda_handler_ir()
 
 
 class Gpu:

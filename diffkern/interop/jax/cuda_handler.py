@@ -36,9 +36,7 @@ class _CudaModule(CpuModule):
 
     def __init__(self) -> None:
         super().__init__()
-        self.driver = ir.GlobalVariable(self.module, I64, DRIVER)
-        self.driver.initializer = ir.Constant(I64, 0)
-        self.driver.type = PTR
+        self.driver = self.exported_word(DRIVER)
 
     def function_of(self, c: Code, which: int) -> Word:
         return c.load(c.b.load(self.driver, typ=I64), which)
@@ -131,7 +129,7 @@ class _CudaModule(CpuModule):
     def refuse_failure(self, c: Code, frame: Word, description: Word, status: Word, error: Any) -> None:
         with c.when(c.compare("!=", status, 0)):
             buffer = c.words(_MESSAGE_BYTES // 8)
-            form = self.string(c, "diffkern: %s: the CUDA driver refused it with error %lld")
+            form = c.address(self.string("diffkern: %s: the CUDA driver refused it with error %lld"))
             name = c.load(description, layout.NAME)
             c.b.call(self.snprintf, [buffer, c.word(_MESSAGE_BYTES), form, name, status])
             c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES["INTERNAL"])]))

@@ -7,14 +7,13 @@ dims of its launches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
-from diffkern.runtime.native.builder import I32, I64, PTR, Code, Word
+from diffkern.runtime.native.builder import I32, I64, PTR, Code, Module, Word
 
 __all__ = [
     "BUFFERS", "BUFFER_WORDS", "DATA", "DESCRIPTION", "DIMS", "ERROR", "HANDLER", "NUMBERS", "REGISTRY", "SHAPE",
@@ -38,25 +37,15 @@ _API = ffi_api.OFFSETS["XLA_FFI_Api"]
 _ARGS, _RETS, _ATTRS = (ffi_api.OFFSETS[f"XLA_FFI_{n}"] for n in ("Args", "Rets", "Attrs"))
 
 
-class FrameModule:
+class FrameModule(Module):
     """The module while it is made."""
 
     traits = 0
 
     def __init__(self) -> None:
-        self.module = ir.Module("diffkern.xla")
-        self.registry = ir.GlobalVariable(self.module, I64, REGISTRY)
-        self.registry.initializer = ir.Constant(I64, 0)
-        self.registry.type = PTR
-        self.snprintf = ir.Function(self.module, ir.FunctionType(I32, [I64, I64, I64], var_arg=True), "snprintf")
-
-    def external(self, name: str, result: Any, arguments: Sequence[Any]) -> Any:
-        return ir.Function(self.module, ir.FunctionType(result, arguments), name)
-
-    def function(self, name: str, result: Any, arguments: Sequence[Any]) -> tuple[Any, Code]:
-        made = ir.Function(self.module, ir.FunctionType(result, arguments), name)
-        made.linkage = "internal"
-        return made, Code(made)
+        super().__init__("diffkern.xla")
+        self.registry = self.exported_word(REGISTRY)
+        self.snprintf = self.external("snprintf", I32, [I64, I64, I64], var_arg=True)
 
     def error(self) -> Any:
         """``error(frame, message, code)``: an XLA_FFI_Error with a copy of a C string."""
@@ -74,15 +63,14 @@ class FrameModule:
         return made
 
     def handler(self, elements: Any, error: Any) -> None:
-        made = ir.Function(self.module, ir.FunctionType(PTR, [PTR]), HANDLER)
-        c = Code(made)
+        made, c = self.function(HANDLER, PTR, [PTR], is_exported=True)
         null = ir.Constant(PTR, None)
         frame = c.address(made.args[0])
 
         def refuse(condition: Any, code: str, text: str, *numbers: Word) -> None:
             with c.when(condition):
                 buffer = c.words(_MESSAGE_BYTES // 8)
-                form = self.string(c, text)
+                form = c.address(self.string(text))
                 c.b.call(self.snprintf, [buffer, c.word(_MESSAGE_BYTES), form, *numbers])
                 c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES[code])]))
 
@@ -258,13 +246,3 @@ class FrameModule:
             form = c.load(message, layout.MESSAGE_FORMAT)
             c.b.call(self.snprintf, [buffer, c.word(_MESSAGE_BYTES), form, *shown])
             c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES["INVALID_ARGUMENT"])]))
-
-    def string(self, c: Code, text: str) -> Word:
-        data = bytearray(text.encode() + b"\0")
-        kind = ir.ArrayType(ir.IntType(8), len(data))
-        name = f"text.{len(self.module.globals)}"
-        held = ir.GlobalVariable(self.module, kind, name)
-        held.linkage, held.global_constant = "internal", True
-        held.initializer = ir.Constant(kind, data)
-        held.type = PTR
-        return c.address(held)

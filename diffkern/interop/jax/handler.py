@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from diffkern import abi
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.copies import CopiesModule, Decision
@@ -29,14 +27,11 @@ from diffkern.interop.jax.frame import (
     SHAPE,
     STRIDE,
 )  # fmt: skip
-from diffkern.runtime.native.builder import I32, I64, PTR, VOID, Code, Word
+from diffkern.runtime.native.builder import I32, I64, VOID, Code, Word
 
-__all__ = ["DRIVER", "EXTERNAL_NAMES", "CpuModule", "handler_ir"]
+__all__ = ["DRIVER", "CpuModule", "handler_ir"]
 
 DRIVER = "dk_xla_driver"
-EXTERNAL_NAMES = frozenset("malloc calloc free snprintf memcpy memset bzero __bzero".split())
-"""What the module needs from the C library."""
-
 _MAX_CHUNKS = 256
 _ROUNDING = 64
 _RECORD = abi.RECORD_STAMPS * 8
@@ -50,37 +45,21 @@ def handler_ir() -> str:
 class CpuModule(CopiesModule):
     """The module while it is made."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.malloc = self.external("malloc", I64, [I64])
-        self.calloc = self.external("calloc", I64, [I64, I64])
-        self.free = self.external("free", VOID, [I64])
-        self.memcpy = self.external("llvm.memcpy.p0.p0.i64", VOID, [PTR, PTR, I64, ir.IntType(1)])
-        self.memset = self.external("llvm.memset.p0.i64", VOID, [PTR, ir.IntType(8), I64, ir.IntType(1)])
-
     def text(self) -> str:
         self.add_up = self.adding()
         launch = self.launch()
         elements = self.elements(launch)
         error = self.error()
         self.handler(elements, error)
-        return str(self.module)
+        return str(self)
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
-    def copy_bytes(self, c: Code, to: Word, source: Word, count: Word | int) -> None:
-        no = ir.Constant(ir.IntType(1), 0)
-        c.b.call(self.memcpy, [c.pointer(to), c.pointer(source), c.word(count), no])
-
-    def clear_bytes(self, c: Code, at: Word, count: Word | int) -> None:
-        no, zero = ir.Constant(ir.IntType(1), 0), ir.Constant(ir.IntType(8), 0)
-        c.b.call(self.memset, [c.pointer(at), zero, c.word(count), no])
-
     def copy_buffer(self, c: Code, context: Word, to: Word, source: Word, count: Word) -> None:
-        self.copy_bytes(c, to, source, count)
+        c.copy(to, source, count)
 
     def clear_buffer(self, c: Code, context: Word, at: Word, count: Word) -> None:
-        self.clear_bytes(c, at, count)
+        c.clear(at, count)
 
     # -- running one launch --------------------------------------------------------------------------------------------
 
@@ -117,7 +96,7 @@ class CpuModule(CopiesModule):
         sums = c.load(program, layout.PROGRAM_SUMS)
         partials = c.variable(0)
         with c.when(c.compare("!=", sums, 0)):
-            partials.set(c.b.call(self.malloc, [c.mul(c.mul(count, sums), 8)]))
+            partials.set(c.invoke("malloc", c.mul(c.mul(count, sums), 8)))
         c.store(partials.get(), block, abi.PARTIALS)
         record = self.record(c, context, step, element, block)
         function, finish = c.load(program, layout.PROGRAM_FUNCTION), c.load(program, layout.PROGRAM_FINISH)
@@ -125,7 +104,7 @@ class CpuModule(CopiesModule):
         c.b.call(chunks, [c.load(description, layout.POOL), function, first, stride, n, chunk, colours])
         with c.when(c.compare("!=", sums, 0)):
             c.call(finish, [first, c.word(0), count])
-            c.b.call(self.free, [partials.get()])
+            c.invoke("free", partials.get())
         self.together(c, context, step, element, count, decision)
         self.examine(c, context, step, dims, record)
         c.b.ret_void()
@@ -219,7 +198,7 @@ class CpuModule(CopiesModule):
                 with value:
                     slot = c.mul(c.ceil_div(count, 8), 8)
                     c.store(0, at.get(), c.sub(slot, 8))
-                    self.copy_bytes(c, at.get(), c.choose(constant, words, data), count)
+                    c.copy(at.get(), c.choose(constant, words, data), count)
                     at.set(c.add(at.get(), slot))
                 with array:
                     axes = c.mul(count, 8)
@@ -227,7 +206,7 @@ class CpuModule(CopiesModule):
                     with c.either(c.compare("==", kind, layout.VIEW)) as (view, whole):
                         with view:
                             c.store(c.add(data, c.load(param, layout.PARAM_START)), at.get())
-                            self.copy_bytes(c, c.add(at.get(), 8), words, c.mul(axes, 2))
+                            c.copy(c.add(at.get(), 8), words, c.mul(axes, 2))
                         with whole:
                             c.store(data, at.get())
                             stride = c.variable(c.load(param, layout.PARAM_ITEM))
@@ -247,7 +226,7 @@ class CpuModule(CopiesModule):
         with c.when(c.compare("!=", c.load(step, layout.LAUNCH_MESSAGES), 0)):
             stamps = c.load(step, layout.LAUNCH_STAMPS)
             size = c.add(c.mul(stamps, 8), _RECORD)
-            record.set(c.b.call(self.calloc, [c.word(1), size]))
+            record.set(c.invoke("calloc", c.word(1), size))
             first = c.mul(c.load(step, layout.LAUNCH_PARAMS), layout.PARAM_BYTES)
             which = c.add(c.add(step, layout.LAUNCH_BYTES), first)
             with c.loop(stamps) as k:
@@ -258,7 +237,7 @@ class CpuModule(CopiesModule):
                     count = c.variable(1)
                     with c.loop(c.b.lshr(place, c.word(32))) as axis:
                         count.set(c.mul(count.get(), c.load(shape, c.mul(axis, 8))))
-                    made = c.b.call(self.calloc, [c.max(count.get(), 1), c.word(8)])
+                    made = c.invoke("calloc", c.max(count.get(), 1), c.word(8))
                     c.store(made, c.add(record.get(), _RECORD), c.mul(k, 8))
         c.store(record.get(), block, abi.STATUS)
         return record.get()
@@ -281,10 +260,10 @@ class CpuModule(CopiesModule):
                             extent = c.max(c.load(dims, 8 * axis), 1)
                             c.store(c.b.urem(rest, extent), numbers, base + 8 * axis)
                             rest = c.div(rest, extent)
-                    self.copy_bytes(c, c.add(numbers, 64), c.add(record, 8 * abi.RECORD_INDEX), 64)
+                    c.copy(c.add(numbers, 64), c.add(record, 8 * abi.RECORD_INDEX), 64)
             with c.loop(c.load(step, layout.LAUNCH_STAMPS)) as k:
-                c.b.call(self.free, [c.load(c.add(record, _RECORD), c.mul(k, 8))])
-            c.b.call(self.free, [record])
+                c.invoke("free", c.load(c.add(record, _RECORD), c.mul(k, 8)))
+            c.invoke("free", record)
 
     # -- a call --------------------------------------------------------------------------------------------------------
 

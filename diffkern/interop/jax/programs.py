@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from diffkern.build.specialize import (
     Specialization,
@@ -28,7 +28,6 @@ from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import Call
 from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
-from diffkern.ir.structs import Argument
 from diffkern.kernel import Kernel
 from diffkern.manifest import Manifest
 from diffkern.platforms import NATIVE
@@ -79,9 +78,9 @@ def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
     `of` is what the kernel meant when the call was traced.
     """
     gpu = cuda.present()
-    on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, Specialization(*_meant(kernel, of, keys, gpu)))
+    on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, _meant(kernel, of, keys, gpu))
     code = kernel.forward(keys, of=of)
-    return Programs(_program(code, Specialization(*_meant(kernel, of, keys))), None, on_gpu)
+    return Programs(_program(code, _meant(kernel, of, keys)), None, on_gpu)
 
 
 def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
@@ -89,7 +88,7 @@ def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: froze
 
     def made(accumulate: Literal["plain", "atomic"]) -> Program:
         code = kernel.adjoint(keys, active, accumulate, of=of)
-        return _program(code, Specialization(*_meant(kernel, of, keys), active, accumulate))
+        return _program(code, _meant(kernel, of, keys).with_variant(active=active, accumulate=accumulate))
 
     plain, gpu = made("plain"), cuda.present()
     found = Programs(plain, None, None)
@@ -98,21 +97,17 @@ def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: froze
         return replace(found, atomic=atomic)
     # There it accumulates atomically wherever threads may race, so that only the axes of the launch matter.
     how: Literal["plain", "atomic"] = "atomic" if axes > found.derivative.axes else "plain"
-    specialization = Specialization(*_meant(kernel, of, keys, gpu), active, how)
+    specialization = _meant(kernel, of, keys, gpu).with_variant(active=active, accumulate=how)
     return replace(found, atomic=atomic, on_gpu=_on_gpu(gpu, kernel, of, specialization))
 
 
-def _meant(
-    kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None
-) -> tuple[Callable[..., Any], tuple[Argument, ...], dict[str, Any]]:
-    """Function, types and options of a specialization.
+def _meant(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Specialization:
+    """Return the forward program.
 
     On a GPU the handler cannot read values, and no debug program's record is looked at.
     """
-    options = dict(of.options)
-    if gpu is not None:
-        options = {**{name: value for name, value in options.items() if name != "mode"}, "by_reference": True}
-    return kernel.function_of(of), tuple(type_of_key(k) for k in keys), options
+    found = Specialization(kernel.function_of(of), tuple(type_of_key(k) for k in keys), of.variant)
+    return found if gpu is None else found.with_variant(mode="release", by_reference=True)
 
 
 def _program(code: Code, specialization: Specialization) -> Program:

@@ -25,8 +25,8 @@ from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.create import zeros
 from diffkern.runtime.generation import Generation
-from diffkern.runtime.launch import Launch
 from diffkern.runtime.operation import Assign, Copy
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
 from diffkern.runtime.type_keys import dtype_of
@@ -108,13 +108,13 @@ class _Recorder(Scope):
     runs = False
 
     def __init__(self) -> None:
-        self.operations: list[Launch | Copy | Assign] = []
+        self.operations: list[PackedLaunch | Copy | Assign] = []
 
     def _begin(self) -> tuple[str, _Recorder, _Recorder]:
         return "recorder", self, self
 
     def add(self, operation: Any, stream: Any) -> None:
-        if not isinstance(operation, (Launch, Copy, Assign)):
+        if not isinstance(operation, (PackedLaunch, Copy, Assign)):
             raise LaunchError(
                 f"a function for JAX launches kernels, copies and fills; it cannot record: {operation.label}",
                 remedy="JAX makes gradients itself: leave adjoint launches out",
@@ -229,7 +229,7 @@ def _bytes(held: array) -> Any:
 
 
 def _arrays(operation: Any) -> Sequence[array | None]:
-    if isinstance(operation, Launch):
+    if isinstance(operation, PackedLaunch):
         return operation.arrays
     return [operation.goal, operation.source] if isinstance(operation, Copy) else [operation.goal]
 
@@ -238,7 +238,7 @@ def _recorded(
     name: str, arguments: Sequence[Argument], pair: tuple[Any, Any], places: dict[int, int]
 ) -> Launched | Copied | Filled:
     a, b = pair
-    if isinstance(a, Launch):
+    if isinstance(a, PackedLaunch):
         if a.dims != b.dims or a.keys != b.keys or a.kernel is not b.kernel:
             raise _depends(name)
         if len(a.parts) != len(a.keys):

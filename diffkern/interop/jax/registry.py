@@ -8,21 +8,21 @@ compilations.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import threading
 from array import array as words
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from diffkern.build.specialize import current_store
-from diffkern.cache.manifest import Entry
+from diffkern import abi
 from diffkern.forks import free_in_child
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Call
 from diffkern.interop.jax.table import Code, Description
-from diffkern.interrupts import interruptible
+from diffkern.runtime import schedule
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
+from diffkern.runtime.native.assemble import load_native
+from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 __all__ = ["CPU", "TARGET", "Registry", "key_words", "load_handler"]
 
@@ -30,7 +30,6 @@ TARGET = "diffkern_call_1"
 """The name of the custom call target; the number is the version of the attribute and of what calls mean."""
 
 HANDLER, REGISTRY = "dk_xla_handler", "dk_xla_registry"
-_ALLOWED = frozenset("malloc calloc free snprintf memcpy memset bzero __bzero".split())
 _FIRST_SLOTS = 64
 
 
@@ -57,9 +56,7 @@ class Registry:
 
     def addresses(self) -> dict[str, int]:
         """Load the handler."""
-        from diffkern.interop.jax.handler import handler_ir
-
-        return load_handler(handler_ir(), (HANDLER, REGISTRY))
+        return load_handler(_handler, (HANDLER, REGISTRY))
 
     def capsules(self, handler: int) -> Any:
         """Return the handler in the form in which JAX takes it."""
@@ -113,39 +110,24 @@ class Registry:
 CPU = Registry()
 
 
+def _handler() -> str:
+    from diffkern.interop.jax.handler import handler_ir  # here, because kept object code does without it
+
+    return handler_ir()
+
+
 def key_words(name: str) -> tuple[int, int]:
     """Return the two words of a key that stand in the attribute of a custom call."""
     digest = bytes.fromhex(name)
     return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:16], "little", signed=True)
 
 
-def load_handler(text: str, symbols: tuple[str, ...]) -> dict[str, int]:
-    """Load a handler's code, from the cache if it is there."""
-    name = hashlib.sha256("\0".join((text, *host_cpu())).encode()).hexdigest()
-    store = current_store()
-    cached = store.get(name)
-    if cached is not None:
-        try:
-            return load_object(cached.object_code, symbols, _ALLOWED)
-        except ObjectLoadError:  # damaged: it is made anew
-            pass
-    code = interruptible(lambda: _compile(text))
-    addresses = load_object(code, symbols, _ALLOWED)
-    store.put(name, Entry(code, facts={"what": "handler of JAX calls"}))
-    return addresses
-
-
-def _compile(text: str) -> bytes:
-    import llvmlite.binding as llvm
-
-    machine = make_target_machine(opt=2)
-    module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    return bytes(machine.emit_object(module))
+def load_handler(make: Callable[[], str], symbols: tuple[str, ...]) -> dict[str, int]:
+    """Load a handler's code, made by a function of this package; from the cache if it is there."""
+    folder = Path(__file__).parent
+    parts = ("cuda_handler", "handler", "copies", "frame", "layout", "ffi_api")
+    sources = [folder / f"{part}.py" for part in parts] + [Path(abi.__file__), Path(schedule.__file__)]
+    return load_native(make, sources, symbols, EXTERNAL_NAMES | {"snprintf"}, level=2)
 
 
 def capsule(address: int) -> Any:

@@ -27,7 +27,7 @@ from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import component_shape
 from diffkern.runtime.generation import Generation
-from diffkern.runtime.launch import Accumulate, Launch
+from diffkern.runtime.packed import Accumulate, PackedLaunch
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.type_keys import type_of_key
 
@@ -102,7 +102,7 @@ class Forward:
             dtype, inner = result_type(spec.element(k))
             self.made.append((k, (*shape, *inner), dtype))
             bound.append(as_array(torch.empty((*shape, *inner), dtype=dtype, device=self.device), spec.element(k)))
-        launch = Launch(kernel, dims if len(dims) > 1 else dims[0], bound, of=self.generation)
+        launch = PackedLaunch(kernel, dims if len(dims) > 1 else dims[0], bound, of=self.generation)
         if len(launch.parts) != len(launch.keys):
             raise LaunchError(f"kernel {kernel.name!r}: a function of tensors takes tensors and numbers, no structs")
         self._check_writes(launch)
@@ -140,7 +140,7 @@ class Forward:
             takes = annotation or "an array"
             raise parameter.error(f"takes {takes}, not a tensor of {given.dtype} with shape {shape}: {error}") from None
 
-    def _check_writes(self, launch: Launch) -> None:
+    def _check_writes(self, launch: PackedLaunch) -> None:
         for k in launch.executable.writes:
             if k not in self.spec.results:
                 raise self.kernel.parameters[k].error(
@@ -154,7 +154,7 @@ class Forward:
 
     def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
         """Return the adjoint of the program that runs."""
-        return self.kernel.adjoint(self.keys, active, accumulate, 0, self.generation)
+        return self.kernel.adjoint(self.keys, active, accumulate, None, self.generation)
 
     def run(self, args: Sequence[Any]) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes]]:
         """Return the results, and the bytes of what was passed by value."""

@@ -23,7 +23,7 @@ from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.launch import check_kernel
+from diffkern.runtime.packed import check_kernel
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import settle
 

@@ -62,7 +62,7 @@ def _digest(function: TorchFunction) -> str:
     from diffkern.frontend.canonical import fingerprint
 
     spec, kernel = function.spec, function.kernel
-    text = repr((spec.results, spec.launch_dims, spec.output_dims, function.enable_backward, sorted(kernel.options)))
+    text = repr((spec.results, spec.launch_dims, spec.output_dims, function.enable_backward, kernel.variant.key()))
     digest = hashlib.sha256(text.encode())
     for label, content in fingerprint(kernel.func):
         digest.update(f"{label} {len(content)} ".encode() + content)

@@ -11,6 +11,7 @@ from typing import Final
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import INT64
+from diffkern.ir.views import Part
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import shapes as tile_shapes
 from diffkern.lower.tiles.block_lowering import BlockLowering
@@ -48,8 +49,8 @@ def _add_at(low: BlockLowering, op: Op) -> None:
     if not op.attrs.get("each"):
         tile_shapes.OPS["tile_add_at"](low, op)
         return
-    target, value = tile_shapes.changed(low, op), low.value(op.operands[1])
-    index, condition = tile_shapes.checked(low, op.operands[2:], target.shape)
+    target, value = tile_shapes.changed(low, op), low.value(Part(op).value)
+    index, condition = tile_shapes.checked(low, Part(op).index, target.shape)
 
     def add() -> None:
         low.b.op("buffer_add", target.buffer, low.m.flat(index, target.shape), value)

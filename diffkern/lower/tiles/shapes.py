@@ -12,6 +12,7 @@ from typing import Final
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, STORAGE_ONLY, Element, Tile, scalar_of, value_type
+from diffkern.ir.views import Part
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Leaf, Source, Stored, elements
 
@@ -53,7 +54,7 @@ def _broadcast(low: Lowering, op: Op) -> None:
 
 def _view(low: Lowering, op: Op) -> None:
     source, m = low.sources[op.operands[0]], low.m
-    starts = [m.wide(low.value(v)) for v in op.operands[1:]]
+    starts = [m.wide(low.value(v)) for v in Part(op).index]
     steps, dtype = op.attrs["steps"], source.dtype
 
     def at(index: Sequence[Value]) -> Value:
@@ -162,7 +163,7 @@ def checked(low: Lowering, indices: Sequence[Value], shape: Sequence[int]) -> tu
 
 def _extract(low: Lowering, op: Op) -> None:
     source, m = low.sources[op.operands[0]], low.m
-    index, condition = checked(low, op.operands[1:], source.shape)
+    index, condition = checked(low, Part(op).index, source.shape)
 
     def read() -> None:
         if condition is None:
@@ -186,8 +187,8 @@ def changed(low: Lowering, op: Op) -> Stored:
 
 
 def _replace(low: Lowering, op: Op) -> None:
-    target, value = changed(low, op), low.value(op.operands[1])
-    index, condition = checked(low, op.operands[2:], target.shape)
+    target, value = changed(low, op), low.value(Part(op).value)
+    index, condition = checked(low, Part(op).index, target.shape)
 
     def write() -> None:
         place, item = low.m.flat(index, target.shape), value
@@ -200,9 +201,9 @@ def _replace(low: Lowering, op: Op) -> None:
 
 def _insert(low: Lowering, op: Op) -> None:
     m = low.m
-    part, borrowed = low.stored(op.operands[1])
+    part, borrowed = low.stored(Part(op).value)
     target = changed(low, op)
-    starts, steps = [m.wide(low.value(v)) for v in op.operands[2:]], op.attrs["steps"]
+    starts, steps = [m.wide(low.value(v)) for v in Part(op).index], op.attrs["steps"]
 
     def at(index: list[Value]) -> None:
         places, tests = [], []

@@ -26,7 +26,7 @@ from diffkern.runtime.cuda.transfer import download_view
 from diffkern.runtime.grid_checks import check_alone, check_axes
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
-from diffkern.runtime.schedule import Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
+from diffkern.runtime.schedule import USUAL, Blocks, Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
 
 __all__ = ["CheckedCudaExecutable", "CudaExecutable", "executable"]
 
@@ -113,32 +113,31 @@ class CudaExecutable(Executable):
 
     # -- geometry ----------------------------------------------------------------------------------------------------
 
-    def geometry(self, dim: Any, config: tuple[int, int] | None = None) -> Geometry:
+    def geometry(self, dim: Any, blocks: Blocks = USUAL) -> Geometry:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
         check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
         if self.blockwise:
-            check_whole_blocks(dims, self.manifest.tid_arity, (config[0] if config else 0) or self.block_dim)
-        key = dims, config
+            check_whole_blocks(dims, self.manifest.tid_arity, blocks.block_dim or self.block_dim)
+        key = dims, blocks
         found = self._grids.get(key)
         if found is None:
-            found = self._grid(cut(dims, self.cost), config, dims)
+            found = self._grid(cut(dims, self.cost), blocks, dims)
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
         return found
 
-    def prepared(self, c: Cut, config: tuple[int, int] | None = None) -> Geometry:
+    def prepared(self, c: Cut, blocks: Blocks = USUAL) -> Geometry:
         """Return the grid of the threads of a cut."""
         dims = c.dims[: max(self.manifest.tid_arity, 1)]
         if self.blockwise:
-            check_whole_blocks(dims, self.manifest.tid_arity, (config[0] if config else 0) or self.block_dim)
-        return self._grid(c, config, dims)
+            check_whole_blocks(dims, self.manifest.tid_arity, blocks.block_dim or self.block_dim)
+        return self._grid(c, blocks, dims)
 
-    def _grid(self, c: Cut, config: tuple[int, int] | None, dims: tuple[int, ...]) -> Geometry:
-        threads, most = config or (0, 0)
-        threads = threads or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
+    def _grid(self, c: Cut, blocks: Blocks, dims: tuple[int, ...]) -> Geometry:
+        threads = blocks.block_dim or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
         if self.manifest.block_dim_fixed and threads != self.block_dim:
             raise ValueError(
                 f"its program is for blocks of exactly {self.block_dim} threads, and the launch has "
@@ -152,12 +151,12 @@ class CudaExecutable(Executable):
         if self.blockwise:
             header = self._blockwise_header(c, threads, dims)
         # Blocks that work on tiles are what is launched; else it is threads.
-        blocks = max(1, c.n if self.tiled else -(-c.n // threads))
+        grid = max(1, c.n if self.tiled else -(-c.n // threads))
         if self._adds_up:
             # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
-            blocks = min(blocks, _WAVES * self._fitting(threads))
-        blocks = min(blocks, abi.CUDA_GRID_THREADS // threads - 1, most if most > 0 else blocks)
-        return c.n, threads, header, blocks
+            grid = min(grid, _WAVES * self._fitting(threads))
+        grid = min(grid, abi.CUDA_GRID_THREADS // threads - 1, blocks.max_blocks or grid)
+        return c.n, threads, header, grid
 
     def _blockwise_header(self, c: Cut, threads: int, dims: tuple[int, ...]) -> bytes:
         """Return the header of a launch of whole blocks."""

@@ -20,8 +20,8 @@ from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.elementwise import elementwise
 from diffkern.runtime.cuda.memory import DeviceMemory, View
 from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
-from diffkern.runtime.launch import Launch
 from diffkern.runtime.memory import overlaps
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import on_its_way, settle_queues
 
@@ -156,7 +156,7 @@ def _each(device: CudaDevice, name: str, goal: array, source: array) -> None:
         for part, other in zip(goal._leaves(), source._leaves(), strict=True):
             _each(device, name, part, other)
         return
-    launch = Launch(elementwise(name, goal.ndim), goal.shape, (goal, source))
+    launch = PackedLaunch(elementwise(name, goal.ndim), goal.shape, (goal, source))
     device.keep(launch)
     launch.execute()
 

@@ -7,29 +7,99 @@ Variables live on the stack, and LLVM's optimiser makes registers of them.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-__all__ = ["I32", "I64", "PTR", "VOID", "Code", "Variable", "Word"]
+from diffkern.runtime.native.signatures import DATA, SIGNATURES
 
-I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+__all__ = ["DOUBLE", "FLOAT", "I32", "I64", "PTR", "VOID", "Code", "Label", "Module", "Variable", "Word"]
+
+I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 PTR = ir.PointerType()
 VOID = ir.VoidType()
+FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
+_TYPES = {"v": VOID, "p": PTR, "w": I64, "i": I32, "f": FLOAT, "d": DOUBLE, "b": I1, "c": I8}
 
 Word: TypeAlias = Any
 """An llvmlite value of type ``i64``."""
 
 
+Label: TypeAlias = Any
+"""A block of instructions to go to."""
+
+
+class Module:
+    """Functions and variables of one module."""
+
+    def __init__(self, name: str) -> None:
+        self._module = ir.Module(name)
+
+    def __str__(self) -> str:
+        return str(self._module)
+
+    def function(self, name: str, result: Any, arguments: Sequence[Any], is_exported: bool = False) -> tuple[Any, Code]:
+        """Begin a function; return it, and what appends to it."""
+        made = ir.Function(self._module, ir.FunctionType(result, arguments), name)
+        made.linkage = "" if is_exported else "internal"
+        made.attributes.add("uwtable")  # at exit Python ends threads by unwinding their stacks
+        return made, Code(made, self)
+
+    def routine(self, name: str, count: int, is_exported: bool = False) -> tuple[Any, Code]:
+        """Begin a function that takes so many words and returns one, as :meth:`function`."""
+        return self.function(name, I64, [I64] * count, is_exported)
+
+    def external(self, name: str, result: Any, arguments: Sequence[Any], var_arg: bool = False) -> Any:
+        """Declare a function of the C library."""
+        return ir.Function(self._module, ir.FunctionType(result, arguments, var_arg=var_arg), name)
+
+    def named(self, name: str) -> Any:
+        """Return a function, or a variable, of this module or of those that native code may call."""
+        found = self._module.globals.get(name)
+        if found is None and name in DATA:
+            found = self._variable(ir.GlobalVariable(self._module, I8, name))
+        elif found is None:
+            result, *arguments = (_TYPES[letter] for letter in SIGNATURES[name])
+            found = self.external(name, result, arguments)
+        return found
+
+    def room(self, name: str, size: int, align: int = 8) -> None:
+        """Reserve zeroed memory for a variable."""
+        made = ir.GlobalVariable(self._module, ir.ArrayType(I8, size), name)
+        made.linkage, made.align = "internal", align
+        made.initializer = ir.Constant(made.value_type, None)
+        self._variable(made)
+
+    def exported_word(self, name: str) -> Any:
+        """Reserve a word that others find by its name."""
+        made = ir.GlobalVariable(self._module, I64, name)
+        made.initializer = ir.Constant(I64, 0)
+        return self._variable(made)
+
+    def string(self, text: str) -> Any:
+        """Return a constant C string."""
+        data = bytearray(text.encode() + b"\0")
+        made = ir.GlobalVariable(self._module, ir.ArrayType(I8, len(data)), f"text.{len(self._module.globals)}")
+        made.linkage, made.global_constant = "internal", True
+        made.initializer = ir.Constant(made.value_type, data)
+        return self._variable(made)
+
+    @staticmethod
+    def _variable(made: Any) -> Any:
+        made.type = PTR
+        return made
+
+
 class Variable:
-    """A word on the stack."""
+    """A word, or another value, on the stack."""
 
-    def __init__(self, code: Code, slot: Any) -> None:
-        self._code, self._slot = code, slot
+    def __init__(self, code: Code, slot: Any, kind: Any) -> None:
+        self._code, self._slot, self._kind = code, slot, kind
 
-    def get(self) -> Word:
-        return self._code.b.load(self._slot, typ=I64)
+    def get(self) -> Any:
+        return self._code.b.load(self._slot, typ=self._kind)
 
     def set(self, value: Word | int) -> None:
         self._code.b.store(self._code.word(value), self._slot)
@@ -38,8 +108,9 @@ class Variable:
 class Code:
     """Appends instructions to a function."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, module: Module) -> None:
         self.function = function
+        self.module = module
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
 
     # -- words and memory ----------------------------------------------------------------------------------------------
@@ -56,25 +127,72 @@ class Code:
     def pointer(self, address: Word) -> Any:
         return self.b.inttoptr(address, PTR)
 
+    def place(self, base: Word, offset: Word | int = 0) -> Any:
+        """A pointer at a distance of `offset` bytes."""
+        pointer = self.pointer(base)
+        is_here = isinstance(offset, int) and offset == 0
+        return pointer if is_here else self.b.gep(pointer, [self.word(offset)], source_etype=I8)
+
     def load(self, base: Word, offset: Word | int = 0) -> Word:
         """The word at a distance of `offset` bytes."""
-        return self.b.load(self.pointer(self.add(base, offset)), typ=I64, align=8)
+        return self.b.load(self.place(base, offset), typ=I64, align=8)
+
+    def loads(self, base: Word, count: int) -> list[Word]:
+        """The words that stand there one after the other."""
+        return [self.load(base, 8 * k) for k in range(count)]
+
+    def load_unaligned(self, base: Word, offset: Word | int = 0, kind: Any = I64) -> Any:
+        return self.b.load(self.place(base, offset), typ=kind, align=1)
+
+    def load8(self, base: Word, offset: Word | int = 0) -> Word:
+        return self.b.zext(self.b.load(self.place(base, offset), typ=I8, align=1), I64)
+
+    def store8(self, value: int, base: Word, offset: Word | int = 0) -> None:
+        self.b.store(ir.Constant(I8, value), self.place(base, offset), align=1)
 
     def load32(self, base: Word, offset: Word | int = 0) -> Word:
-        return self.b.zext(self.b.load(self.pointer(self.add(base, offset)), typ=I32, align=4), I64)
+        return self.b.zext(self.b.load(self.place(base, offset), typ=I32, align=4), I64)
 
     def store(self, value: Word | int, base: Word, offset: Word | int = 0) -> None:
-        self.b.store(self.word(value), self.pointer(self.add(base, offset)), align=8)
+        self.b.store(self.word(value), self.place(base, offset), align=8)
 
     def store32(self, value: Word | int, base: Word, offset: Word | int = 0) -> None:
         narrow = self.b.trunc(self.word(value), I32)
-        self.b.store(narrow, self.pointer(self.add(base, offset)), align=4)
+        self.b.store(narrow, self.place(base, offset), align=4)
 
-    def variable(self, value: Word | int = 0) -> Variable:
+    def atomic_load(self, base: Word, offset: int = 0, ordering: str = "monotonic") -> Word:
+        return self.b.load_atomic(self.place(base, offset), ordering, 8, typ=I64)
+
+    def atomic_store(self, value: Word | int, base: Word, ordering: str = "monotonic") -> None:
+        place = self.pointer(base)
+        self.b._insert(ir.instructions.StoreAtomicInstr(self.b.block, self.word(value), place, ordering, 8))
+
+    def atomic(self, how: str, base: Word, value: Word | int, ordering: str = "monotonic") -> Word:
+        """Change a word atomically (``add``, ``sub``, ``xchg``); return what it was."""
+        return self.b.atomic_rmw(how, self.pointer(base), self.word(value), ordering)
+
+    def bump(self, base: Word, change: int) -> None:
+        """Add to a word that nobody else changes meanwhile."""
+        self.store(self.add(self.load(base), change), base)
+
+    def add_number(self, to: Word, source: Word, kind: Any, size: int) -> None:
+        """Add the floating-point number at one place to that at another."""
+        place = self.pointer(to)
+        x, y = (self.b.load(p, typ=kind, align=size) for p in (place, self.pointer(source)))
+        self.b.store(self.b.fadd(x, y), place, align=size)
+
+    def copy(self, to: Word, source: Word, count: Word | int, overlapping: bool = False) -> None:
+        self.invoke(f"llvm.mem{'move' if overlapping else 'cpy'}.p0.p0.i64", to, source, count, 0)
+
+    def clear(self, at: Word, count: Word | int) -> None:
+        self.invoke("llvm.memset.p0.i64", at, 0, count, 0)
+
+    def variable(self, value: Any = 0) -> Variable:
+        value = self.word(value)
         with self.b.goto_entry_block():
-            slot = self.b.alloca(I64)
+            slot = self.b.alloca(value.type)
         slot.type = PTR
-        made = Variable(self, slot)
+        made = Variable(self, slot, value.type)
         made.set(value)
         return made
 
@@ -83,9 +201,9 @@ class Code:
         # Only what has a size known here may stand in the entry block, and only there is it allocated once in a loop.
         with self.b.goto_entry_block() if isinstance(count, int) else contextlib.nullcontext():
             slot = self.b.alloca(I64, size=self.word(count))
-            slot.align = 64
-            slot.type = PTR
-            return self.address(slot)
+        slot.align = 64
+        slot.type = PTR
+        return self.address(slot)
 
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 
@@ -109,6 +227,12 @@ class Code:
 
     def min(self, x: Word, y: Word | int) -> Word:
         return self.choose(self.compare("<", x, y), x, y)
+
+    def all(self, *conditions: Any) -> Any:
+        return functools.reduce(self.b.and_, conditions)
+
+    def any(self, *conditions: Any) -> Any:
+        return functools.reduce(self.b.or_, conditions)
 
     def compare(self, how: str, x: Word, y: Word | int) -> Any:
         return self.b.icmp_signed(how, x, self.word(y))
@@ -169,9 +293,54 @@ class Code:
         with self.b.if_else(condition) as (then, otherwise):
             yield then, otherwise
 
+    def label(self, name: str) -> Label:
+        """A place to go to, written later within :meth:`at`."""
+        return self.function.append_basic_block(name)
+
+    @contextlib.contextmanager
+    def at(self, label: Label) -> Iterator[None]:
+        """Around what happens there; it leaves the function."""
+        with self.b.goto_block(label):
+            yield
+
+    def require(self, condition: Any, otherwise: Label) -> None:
+        """Go elsewhere where the condition does not hold."""
+        onward = self.label("onward")
+        self.b.cbranch(condition, onward, otherwise)
+        self.b.position_at_end(onward)
+
+    def go(self, label: Label) -> None:
+        self.b.branch(label)
+
     def leave(self, value: Any) -> None:
         """Return from the function."""
-        self.b.ret(value)
+        self.b.ret(self.word(value))
+
+    def leave_none(self) -> None:
+        """Return Python's None from the function."""
+        none = self.named("_Py_NoneStruct")
+        self.invoke("Py_IncRef", none)
+        self.leave(none)
+
+    def named(self, name: str) -> Word:
+        """The address of a variable."""
+        return self.address(self.module.named(name))
+
+    def invoke(self, function: Any, *arguments: Any) -> Any:
+        """Call a function of the module, or one of C or Python by its name; addresses and statuses are words."""
+        function = self.module.named(function) if isinstance(function, str) else function
+        kind = function.function_type
+        found = self.b.call(function, [self._passed(x, t) for x, t in zip(arguments, kind.args, strict=True)])
+        if kind.return_type == PTR:
+            return self.address(found)
+        return self.b.zext(found, I64) if kind.return_type == I32 else found
+
+    def _passed(self, value: Any, kind: Any) -> Any:
+        if isinstance(value, int):
+            return ir.Constant(kind, None if kind == PTR else value)
+        if value.type == kind:
+            return value
+        return self.pointer(value) if kind == PTR else self.b.trunc(value, kind)
 
     def call(self, address: Word, arguments: Sequence[Any], result: Any = VOID) -> Any:
         """Call the function at an address."""

@@ -15,17 +15,14 @@ import platform
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from diffkern.callers import warn
 from diffkern.forks import free_in_child
 from diffkern.runtime.extents import whole_number
-from diffkern.runtime.native.assemble import load_text
-from diffkern.runtime.native.digest_ir import DIGEST_NAMES, digest_ir
-from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, MAX_WORKERS, pool_ir
-from diffkern.runtime.native.replay_ir import REPLAY_EXTERNAL_NAMES, REPLAY_NAMES, replay_ir
-from diffkern.runtime.native.scope_ir import SCOPE_EXTERNAL_NAMES, SCOPE_NAMES, scope_ir
-from diffkern.runtime.native.setter_ir import SETTER_EXTERNAL_NAMES, SETTER_NAMES, setter_ir
+from diffkern.runtime.native.assemble import load_native
+from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 __all__ = [
     "METH_FASTCALL", "METH_KEYWORDS", "built_in", "entry", "functions", "method", "method_of", "num_threads",
@@ -33,11 +30,15 @@ __all__ = [
 ]  # fmt: skip
 
 _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
+MAX_WORKERS = 1023
 _MAX_THREADS = MAX_WORKERS + 1
 # How long waiting threads spin before they sleep: about what waking a sleeper costs, so at most twice the best choice.
 _SPIN_NS = 50_000
 
-_BUILT_INS = (*REPLAY_NAMES, *SETTER_NAMES, *SCOPE_NAMES, *DIGEST_NAMES)
+_BUILT_INS = (
+    "dk_replay_call", "dk_replay_run", "dk_copy_bytes", "dk_clear_bytes", "dk_add_f32", "dk_add_f64",
+    "dk_set_param", "dk_scope_setup", "dk_scope_put", "dk_scope_enter", "dk_scope_leave", "dk_digest_bytes",
+)  # fmt: skip
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
 
@@ -205,10 +206,16 @@ def method_of(owner: type, definition: _MethodDef) -> Any:
 
 
 def _load_native() -> dict[str, int]:
+    folder = Path(__file__).parent
+    parts = ("module", "pool", "replay", "setter", "scope", "digest")
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
-    allowed = EXTERNAL_NAMES | REPLAY_EXTERNAL_NAMES | SETTER_EXTERNAL_NAMES | SCOPE_EXTERNAL_NAMES
-    text = pool_ir(sys.platform, platform.machine()) + replay_ir() + setter_ir() + scope_ir() + digest_ir()
-    return load_text(text, names, allowed)
+    return load_native(_text, [folder / f"{part}_ir.py" for part in parts], names, EXTERNAL_NAMES)
+
+
+def _text() -> str:
+    from diffkern.runtime.native.module_ir import runtime_ir  # here, because kept object code does without it
+
+    return runtime_ir(MAX_WORKERS, sys.platform, platform.machine())
 
 
 def _configure_pool() -> None:

@@ -1,4 +1,4 @@
-"""Entering and leaving scopes in native code, as LLVM IR text that joins the thread pool's module.
+"""Entering and leaving scopes in native code.
 
 In: a tuple, given once to ``dk_scope_setup``: what is current in a thread, the address of the number of things that
 are, and the names of three attributes of a scope: what Python has to do before entering, what after leaving, and what
@@ -8,138 +8,106 @@ was current before. Out: the methods ``dk_scope_enter`` and ``dk_scope_leave``, 
 
 from __future__ import annotations
 
-__all__ = ["SCOPE_EXTERNAL_NAMES", "SCOPE_NAMES", "scope_ir"]
+from typing import Any
 
-SCOPE_NAMES = ("dk_scope_setup", "dk_scope_put", "dk_scope_enter", "dk_scope_leave")
+from diffkern.runtime.native.builder import I32, I64, VOID, Code, Module, Word
 
-SCOPE_EXTERNAL_NAMES: frozenset[str] = frozenset("PyObject_SetAttr PyObject_CallNoArgs".split())
-"""What the module needs from Python, besides the names of the replay's and the setter's module."""
+__all__ = ["add_scope"]
 
-
-def scope_ir() -> str:
-    """Return the text; it uses declarations of the pool, the replay and the setter."""
-    return _TEXT
+_CURRENT, _COUNT, _BEGIN, _END, _OUTER = range(5)
 
 
-_TEXT = r"""
-declare i32 @PyObject_SetAttr(ptr, ptr, ptr)
-declare ptr @PyObject_CallNoArgs(ptr)
+def add_scope(m: Module) -> None:
+    """Add the functions."""
+    m.room("scopes", 8)
+    made, c = m.function("dk_scope_setup", VOID, [I64], is_exported=True)
+    c.invoke("Py_IncRef", made.args[0])
+    c.store(made.args[0], c.named("scopes"))
+    c.b.ret_void()
+    change = _set(m)
+    _put(m, change)
+    _enter(m, change)
+    _leave(m, change)
 
-@scopes = internal global ptr null
 
-define void @dk_scope_setup(ptr %tuple) {
-  call void @Py_IncRef(ptr %tuple)
-  store ptr %tuple, ptr @scopes
-  ret void
-}
+def _item(c: Code, held: Word, k: int) -> Word:
+    """An item of a tuple, which keeps it."""
+    return c.invoke("PyTuple_GetItem", held, k)
 
-; Set an attribute of what is current, and count it. Returns 0, or -1 with an exception.
-define internal i32 @dk_scope_set(ptr %name, ptr %value) uwtable {
-entry:
-  %scopes = load ptr, ptr @scopes
-  %current = call ptr @PyTuple_GetItem(ptr %scopes, i64 0)
-  %number = call ptr @PyTuple_GetItem(ptr %scopes, i64 1)
-  %count = call ptr @PyLong_AsVoidPtr(ptr %number)
-  %before = call ptr @PyObject_GetAttr(ptr %current, ptr %name)
-  %unknown = icmp eq ptr %before, null
-  br i1 %unknown, label %fail, label %set
-fail:
-  ret i32 -1
-set:
-  %failed = call i32 @PyObject_SetAttr(ptr %current, ptr %name, ptr %value)
-  %bad = icmp ne i32 %failed, 0
-  br i1 %bad, label %done, label %add
-add:
-  %is = icmp ne ptr %value, @_Py_NoneStruct
-  %was = icmp ne ptr %before, @_Py_NoneStruct
-  %is.wide = zext i1 %is to i32
-  %was.wide = zext i1 %was to i32
-  %change = sub i32 %is.wide, %was.wide
-  %old = atomicrmw add ptr %count, i32 %change monotonic
-  br label %done
-done:
-  call void @Py_DecRef(ptr %before)
-  ret i32 %failed
-}
 
-; A built-in function of a name and a value.
-define ptr @dk_scope_put(ptr %self, ptr %args, i64 %nargs) uwtable {
-entry:
-  %name = load ptr, ptr %args
-  %p.value = getelementptr ptr, ptr %args, i64 1
-  %value = load ptr, ptr %p.value
-  %failed = call i32 @dk_scope_set(ptr %name, ptr %value)
-  %bad = icmp ne i32 %failed, 0
-  br i1 %bad, label %fail, label %done
-fail:
-  ret ptr null
-done:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}
+def _of_setup(c: Code, k: int) -> Word:
+    return _item(c, c.load(c.named("scopes")), k)
 
-; A method without arguments. Python returns a tuple: the name, the value, and what the block gets.
-define ptr @dk_scope_enter(ptr %scope, ptr %args, i64 %nargs) uwtable {
-entry:
-  %scopes = load ptr, ptr @scopes
-  %begin.name = call ptr @PyTuple_GetItem(ptr %scopes, i64 2)
-  %begin = call ptr @PyObject_GetAttr(ptr %scope, ptr %begin.name)
-  %no.begin = icmp eq ptr %begin, null
-  br i1 %no.begin, label %fail, label %call
-call:
-  %begun = call ptr @PyObject_CallNoArgs(ptr %begin)
-  call void @Py_DecRef(ptr %begin)
-  %refused = icmp eq ptr %begun, null
-  br i1 %refused, label %fail, label %note
-fail:
-  ret ptr null
-note:
-  %outer = call ptr @PyTuple_GetItem(ptr %scopes, i64 4)
-  %current = call ptr @PyTuple_GetItem(ptr %scopes, i64 0)
-  %name = call ptr @PyTuple_GetItem(ptr %begun, i64 0)
-  %value = call ptr @PyTuple_GetItem(ptr %begun, i64 1)
-  %result = call ptr @PyTuple_GetItem(ptr %begun, i64 2)
-  %before = call ptr @PyObject_GetAttr(ptr %current, ptr %name)
-  %chain = call ptr @PyObject_GetAttr(ptr %scope, ptr %outer)
-  %link = call ptr @PyTuple_New(i64 3)
-  call void @Py_IncRef(ptr %name)
-  %set.1 = call i32 @PyTuple_SetItem(ptr %link, i64 0, ptr %name)
-  %set.2 = call i32 @PyTuple_SetItem(ptr %link, i64 1, ptr %before)
-  %set.3 = call i32 @PyTuple_SetItem(ptr %link, i64 2, ptr %chain)
-  %set.4 = call i32 @PyObject_SetAttr(ptr %scope, ptr %outer, ptr %link)
-  call void @Py_DecRef(ptr %link)
-  %failed = call i32 @dk_scope_set(ptr %name, ptr %value)
-  call void @Py_IncRef(ptr %result)
-  call void @Py_DecRef(ptr %begun)
-  ret ptr %result
-}
 
-; A method with the arguments of an __exit__.
-define ptr @dk_scope_leave(ptr %scope, ptr %args, i64 %nargs) uwtable {
-entry:
-  %scopes = load ptr, ptr @scopes
-  %outer = call ptr @PyTuple_GetItem(ptr %scopes, i64 4)
-  %link = call ptr @PyObject_GetAttr(ptr %scope, ptr %outer)
-  %inside = icmp ne ptr %link, @_Py_NoneStruct
-  br i1 %inside, label %restore, label %finish
-restore:
-  %name = call ptr @PyTuple_GetItem(ptr %link, i64 0)
-  %before = call ptr @PyTuple_GetItem(ptr %link, i64 1)
-  %chain = call ptr @PyTuple_GetItem(ptr %link, i64 2)
-  %set = call i32 @PyObject_SetAttr(ptr %scope, ptr %outer, ptr %chain)
-  %failed = call i32 @dk_scope_set(ptr %name, ptr %before)
-  br label %finish
-finish:
-  call void @Py_DecRef(ptr %link)
-  %end.name = call ptr @PyTuple_GetItem(ptr %scopes, i64 3)
-  %end = call ptr @PyObject_GetAttr(ptr %scope, ptr %end.name)
-  %no.end = icmp eq ptr %end, null
-  br i1 %no.end, label %fail, label %call
-fail:
-  ret ptr null
-call:
-  %answer = call ptr @PyObject_Vectorcall(ptr %end, ptr %args, i64 %nargs, ptr null)
-  call void @Py_DecRef(ptr %end)
-  ret ptr %answer
-}
-"""
+def _set(m: Module) -> Any:
+    """``set(name, value)``: set an attribute of what is current, and count it; not 0 with an exception."""
+    made, c = m.routine("dk_scope_set", 2)
+    name, value = made.args
+    current = _of_setup(c, _CURRENT)
+    count = c.invoke("PyLong_AsVoidPtr", _of_setup(c, _COUNT))
+    before = c.invoke("PyObject_GetAttr", current, name)
+    with c.when(c.compare("==", before, 0)):
+        c.leave(1)
+    failed = c.invoke("PyObject_SetAttr", current, name, value)
+    with c.when(c.compare("==", failed, 0)):
+        none = c.named("_Py_NoneStruct")
+        added, gone = (c.b.zext(c.compare("!=", x, none), I32) for x in (value, before))
+        c.b.atomic_rmw("add", c.pointer(count), c.b.sub(added, gone), "monotonic")
+    c.invoke("Py_DecRef", before)
+    c.leave(failed)
+    return made
+
+
+def _put(m: Module, change: Any) -> None:
+    """A built-in function of a name and a value."""
+    made, c = m.routine("dk_scope_put", 3, is_exported=True)
+    failed = c.invoke(change, *c.loads(made.args[1], 2))
+    with c.when(c.compare("!=", failed, 0)):
+        c.leave(0)
+    c.leave_none()
+
+
+def _enter(m: Module, change: Any) -> None:
+    """A method without arguments. Python returns a tuple: the name, the value, and what the block gets."""
+    made, c = m.routine("dk_scope_enter", 3, is_exported=True)
+    scope = made.args[0]
+    begin = c.invoke("PyObject_GetAttr", scope, _of_setup(c, _BEGIN))
+    with c.when(c.compare("==", begin, 0)):
+        c.leave(0)
+    begun = c.invoke("PyObject_CallNoArgs", begin)
+    c.invoke("Py_DecRef", begin)
+    with c.when(c.compare("==", begun, 0)):
+        c.leave(0)
+    name, value, result = (_item(c, begun, k) for k in range(3))
+    outer = _of_setup(c, _OUTER)
+    before = c.invoke("PyObject_GetAttr", _of_setup(c, _CURRENT), name)
+    chain = c.invoke("PyObject_GetAttr", scope, outer)
+    link = c.invoke("PyTuple_New", 3)
+    c.invoke("Py_IncRef", name)
+    for k, item in enumerate((name, before, chain)):
+        c.invoke("PyTuple_SetItem", link, k, item)
+    c.invoke("PyObject_SetAttr", scope, outer, link)
+    c.invoke("Py_DecRef", link)
+    c.invoke(change, name, value)
+    c.invoke("Py_IncRef", result)
+    c.invoke("Py_DecRef", begun)
+    c.leave(result)
+
+
+def _leave(m: Module, change: Any) -> None:
+    """A method with the arguments of an ``__exit__``."""
+    made, c = m.routine("dk_scope_leave", 3, is_exported=True)
+    scope, arguments, count = made.args
+    outer = _of_setup(c, _OUTER)
+    link = c.invoke("PyObject_GetAttr", scope, outer)
+    with c.when(c.compare("!=", link, c.named("_Py_NoneStruct"))):
+        name, before, chain = (_item(c, link, k) for k in range(3))
+        c.invoke("PyObject_SetAttr", scope, outer, chain)
+        c.invoke(change, name, before)
+    c.invoke("Py_DecRef", link)
+    end = c.invoke("PyObject_GetAttr", scope, _of_setup(c, _END))
+    with c.when(c.compare("==", end, 0)):
+        c.leave(0)
+    answer = c.invoke("PyObject_Vectorcall", end, arguments, count, 0)
+    c.invoke("Py_DecRef", end)
+    c.leave(answer)

@@ -1,4 +1,4 @@
-"""Changing a parameter of a prepared launch in native code, as LLVM IR text that joins the thread pool's module.
+"""Changing a parameter of a prepared launch in native code.
 
 In: tables that Python fills. Out: ``dk_set_param``, a Python built-in function of an index and a value. It writes
 numbers, and arrays of the type that is there, into the argument block, and calls a Python function for everything else:
@@ -8,255 +8,157 @@ function, owner of the memory). :mod:`diffkern.runtime.native.setter` fills the 
 
 from __future__ import annotations
 
-__all__ = ["SETTER_EXTERNAL_NAMES", "SETTER_NAMES", "setter_ir"]
+from typing import Any
 
-SETTER_NAMES = ("dk_set_param",)
+from diffkern.runtime.native.builder import DOUBLE, FLOAT, I32, I64, Label, Module, Variable, Word
 
-SETTER_EXTERNAL_NAMES: frozenset[str] = frozenset(
-    "PyObject_GetAttr PyLong_Type PyFloat_Type PyLong_AsLongLongAndOverflow PyFloat_AsDouble "
-    "PyLong_AsDouble PyList_SetItem PyErr_Clear _Py_TrueStruct memcmp".split()
-)
-"""What the module needs from Python, besides the names of the replay's module."""
+__all__ = ["add_setter"]
 
-
-def setter_ir() -> str:
-    """Return the text; it uses declarations of the pool and of the replay."""
-    return _TEXT.replace("$TYPE$", str(_TYPE_OFFSET)).replace("$CONTENTS$", str(_CONTENTS_OFFSET))
-
-
+# A table: 0 flags, not 0 sends every call to Python; 1 set to 1 by every change; 2 address of the plan (its word 1:
+# running); 3 number of slots; 4 class of arrays; 5 list of arrays; 6 to 10 names of attributes: _key _packed _writable
+# _memory _where; 11 address of the slots.
+_FLAGS, _CHANGED, _PLAN, _COUNT, _CLASS, _LIST, _KEY, _PACKED, _WRITABLE, _MEMORY, _WHERE, _SLOTS = range(0, 96, 8)
+# A slot: 0 kind; 1 position in the list of arrays; 2 where it stands in the block; 3, 4, 5 of an integer the least and
+# the greatest value and the mask of its width; of an array the key of its type, the bytes that describe it, and where
+# the plan has the address of its counter.
+_SLOT_WORDS = 6
+# Kinds; 0 is for Python. An array is read, or written.
+_FLOAT32, _FLOAT64, _INTEGER, _READ, _WRITTEN = range(1, 6)
 # Where CPython keeps the class of an object, the last word of its head, and the contents of a bytes object.
-_TYPE_OFFSET = object.__basicsize__ - 8
-_CONTENTS_OFFSET = bytes.__basicsize__ - 1
+_TYPE = object.__basicsize__ - 8
+_CONTENTS = bytes.__basicsize__ - 1
+_INFINITY = float("inf")
 
-_TEXT = r"""
-; A table:
-;   0 flags: not 0 sends every call to Python   1 set to 1 by every change   2 address of the plan (its word 1: running)
-;   3 number of slots   4 class of arrays   5 list of arrays   6 to 10 names of attributes: _key _packed _writable
-;   _memory _where   11 address of the slots
-%Table = type { i64, i64, ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-; A slot: 0 kind (0 Python, 1 float32, 2 float64, 3 integer, 4 array that is read, 5 array that is written)
-;   1 position in the list of arrays   2 where it stands in the block
-;   3, 4, 5 of an integer the least and the greatest value and the mask of its width; of an array the key of its type,
-;   the bytes that describe it, and where the plan has the address of its counter
-%Slot = type { i64, i64, ptr, i64, i64, i64 }
 
-declare ptr @PyObject_GetAttr(ptr, ptr)
-declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
-declare double @PyFloat_AsDouble(ptr)
-declare double @PyLong_AsDouble(ptr)
-declare i32 @memcmp(ptr, ptr, i64)
-declare i32 @PyList_SetItem(ptr, i64, ptr)
-declare void @PyErr_Clear()
-@PyLong_Type = external global i8
-@PyFloat_Type = external global i8
-@_Py_TrueStruct = external global i8
+def add_setter(m: Module) -> None:
+    """Add ``dk_set_param``, a method with METH_FASTCALL and METH_KEYWORDS."""
+    _Setter(m).write()
 
-; An attribute, or null, without an exception. The object keeps it, so the reference is given back at once.
-define internal ptr @dk_attribute(ptr %o, ptr %name) uwtable {
-  %value = call ptr @PyObject_GetAttr(ptr %o, ptr %name)
-  %none = icmp eq ptr %value, null
-  br i1 %none, label %clear, label %found
-clear:
-  call void @PyErr_Clear()
-  ret ptr null
-found:
-  call void @Py_DecRef(ptr %value)
-  ret ptr %value
-}
 
-; A method with METH_FASTCALL and METH_KEYWORDS.
-define ptr @dk_set_param(ptr %self, ptr %args, i64 %nargs, ptr %names) uwtable {
-entry:
-  %overflow = alloca i32, align 4
-  %number = call ptr @PyTuple_GetItem(ptr %self, i64 0)
-  %table = call ptr @PyLong_AsVoidPtr(ptr %number)
-  %flags = load atomic i64, ptr %table monotonic, align 8
-  %named = ptrtoint ptr %names to i64
-  %count.off = xor i64 %nargs, 2
-  %either = or i64 %named, %count.off
-  %any = or i64 %flags, %either
-  %usual = icmp eq i64 %any, 0
-  br i1 %usual, label %calls, label %python
-calls:
-  %p.plan = getelementptr %Table, ptr %table, i32 0, i32 2
-  %plan = load ptr, ptr %p.plan
-  %p.running = getelementptr i64, ptr %plan, i64 1
-  %running = load atomic i64, ptr %p.running acquire, align 8
-  %idle = icmp eq i64 %running, 0
-  br i1 %idle, label %index, label %python
-python:
-  %slow = call ptr @PyTuple_GetItem(ptr %self, i64 1)
-  %answer = call ptr @PyObject_Vectorcall(ptr %slow, ptr %args, i64 %nargs, ptr %names)
-  ret ptr %answer
+def _attribute(m: Module) -> Any:
+    """``attribute(o, name)``: an attribute, which the object keeps; or 0, without an exception."""
+    made, c = m.routine("dk_attribute", 2)
+    value = c.invoke("PyObject_GetAttr", *made.args)
+    with c.when(c.compare("==", value, 0)):
+        c.invoke("PyErr_Clear")
+        c.leave(0)
+    c.invoke("Py_DecRef", value)
+    c.leave(value)
+    return made
 
-index:
-  %o.index = load ptr, ptr %args
-  %p.index.class = getelementptr i8, ptr %o.index, i64 $TYPE$
-  %index.class = load ptr, ptr %p.index.class
-  %index.fits = icmp eq ptr %index.class, @PyLong_Type
-  br i1 %index.fits, label %position, label %python
-position:                                           ; one that is too large for 64 bits comes back as -1
-  %i = call i64 @PyLong_AsLongLongAndOverflow(ptr %o.index, ptr %overflow)
-  %p.count = getelementptr %Table, ptr %table, i32 0, i32 3
-  %count = load i64, ptr %p.count
-  %inside = icmp ult i64 %i, %count
-  br i1 %inside, label %look, label %python
-look:
-  %p.slots = getelementptr %Table, ptr %table, i32 0, i32 11
-  %slots = load ptr, ptr %p.slots
-  %slot = getelementptr %Slot, ptr %slots, i64 %i
-  %kind = load i64, ptr %slot
-  %p.goal = getelementptr %Slot, ptr %slot, i32 0, i32 2
-  %goal = load ptr, ptr %p.goal
-  %p.a = getelementptr %Slot, ptr %slot, i32 0, i32 3
-  %a = load i64, ptr %p.a
-  %p.b = getelementptr %Slot, ptr %slot, i32 0, i32 4
-  %b = load i64, ptr %p.b
-  %p.c = getelementptr %Slot, ptr %slot, i32 0, i32 5
-  %c = load i64, ptr %p.c
-  %p.value = getelementptr ptr, ptr %args, i64 1
-  %value = load ptr, ptr %p.value
-  %p.value.class = getelementptr i8, ptr %value, i64 $TYPE$
-  %class = load ptr, ptr %p.value.class
-  switch i64 %kind, label %python [ i64 1, label %float
-                                    i64 2, label %float
-                                    i64 3, label %integer
-                                    i64 4, label %array
-                                    i64 5, label %array ]
 
-float:
-  %is.float = icmp eq ptr %class, @PyFloat_Type
-  br i1 %is.float, label %from.float, label %maybe.long
-from.float:
-  %x.1 = call double @PyFloat_AsDouble(ptr %value)
-  br label %real
-maybe.long:
-  %is.long = icmp eq ptr %class, @PyLong_Type
-  br i1 %is.long, label %from.long, label %python
-from.long:
-  %x.2 = call double @PyLong_AsDouble(ptr %value)
-  %error = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %error, null
-  br i1 %fine, label %real, label %forgive
-forgive:
-  call void @PyErr_Clear()
-  br label %python
-real:
-  %x = phi double [ %x.1, %from.float ], [ %x.2, %from.long ]
-  %wide = icmp eq i64 %kind, 2
-  br i1 %wide, label %double, label %single
-double:
-  store double %x, ptr %goal
-  br label %changed
-single:                                             ; finite, and infinite in single precision: Python says so
-  %y = fptrunc double %x to float
-  %size.y = call float @llvm.fabs.f32(float %y)
-  %size.x = call double @llvm.fabs.f64(double %x)
-  %inf.y = fcmp oeq float %size.y, 0x7FF0000000000000
-  %finite.x = fcmp olt double %size.x, 0x7FF0000000000000
-  %too.large = and i1 %inf.y, %finite.x
-  br i1 %too.large, label %python, label %store.single
-store.single:
-  %bits.y = bitcast float %y to i32
-  %word.y = zext i32 %bits.y to i64
-  store i64 %word.y, ptr %goal
-  br label %changed
+class _Setter:
+    def __init__(self, m: Module) -> None:
+        self.attribute_of = _attribute(m)
+        made, self.c = m.routine("dk_set_param", 4, is_exported=True)
+        self.itself, self.arguments, self.count, self.names = made.args
+        self.python: Label = self.c.label("python")
 
-integer:
-  %is.integer = icmp eq ptr %class, @PyLong_Type
-  br i1 %is.integer, label %whole, label %python
-whole:
-  %n = call i64 @PyLong_AsLongLongAndOverflow(ptr %value, ptr %overflow)
-  %over = load i32, ptr %overflow
-  %no.overflow = icmp eq i32 %over, 0
-  %above = icmp sge i64 %n, %a
-  %below = icmp sle i64 %n, %b
-  %between = and i1 %above, %below
-  %takes = and i1 %between, %no.overflow
-  br i1 %takes, label %store.integer, label %python
-store.integer:
-  %word.n = and i64 %n, %c
-  store i64 %word.n, ptr %goal
-  br label %changed
+    def write(self) -> None:
+        c = self.c
+        self.overflow = c.words(1)
+        self.table = c.invoke("PyLong_AsVoidPtr", c.invoke("PyTuple_GetItem", self.itself, 0))
+        usual = c.b.or_(c.atomic_load(self.table, _FLAGS), c.b.or_(self.names, c.b.xor(self.count, c.word(2))))
+        c.require(c.compare("==", usual, 0), self.python)
+        idle = c.compare("==", c.atomic_load(c.load(self.table, _PLAN), 8, "acquire"), 0)
+        c.require(idle, self.python)
+        index, value = c.loads(self.arguments, 2)
+        c.require(self.is_a(c.load(index, _TYPE), "PyLong_Type"), self.python)
+        # One that is too large for 64 bits comes back as -1.
+        position = c.invoke("PyLong_AsLongLongAndOverflow", index, self.overflow)
+        c.require(c.b.icmp_unsigned("<", position, c.load(self.table, _COUNT)), self.python)
+        slot = c.add(c.load(self.table, _SLOTS), c.mul(position, 8 * _SLOT_WORDS))
+        kind, leaf, goal, *facts = c.loads(slot, _SLOT_WORDS)
+        found = c.load(value, _TYPE)
+        with c.when(c.any(c.compare("==", kind, _FLOAT32), c.compare("==", kind, _FLOAT64))):
+            self.real(kind, value, found, goal)
+        with c.when(c.compare("==", kind, _INTEGER)):
+            self.integer(value, found, goal, *facts)
+        with c.when(c.any(c.compare("==", kind, _READ), c.compare("==", kind, _WRITTEN))):
+            self.array(kind, value, found, leaf, goal, *facts)
+        c.go(self.python)
+        with c.at(self.python):
+            slow = c.invoke("PyTuple_GetItem", self.itself, 1)
+            c.leave(c.invoke("PyObject_Vectorcall", slow, self.arguments, self.count, self.names))
 
-array:
-  %p.class = getelementptr %Table, ptr %table, i32 0, i32 4
-  %array.class = load ptr, ptr %p.class
-  %is.array = icmp eq ptr %class, %array.class
-  br i1 %is.array, label %type, label %python
-type:
-  %p.key.name = getelementptr %Table, ptr %table, i32 0, i32 6
-  %key.name = load ptr, ptr %p.key.name
-  %key = call ptr @dk_attribute(ptr %value, ptr %key.name)
-  %key.bits = ptrtoint ptr %key to i64
-  %same.type = icmp eq i64 %key.bits, %a
-  br i1 %same.type, label %description, label %python
-description:
-  %p.packed.name = getelementptr %Table, ptr %table, i32 0, i32 7
-  %packed.name = load ptr, ptr %p.packed.name
-  %packed = call ptr @dk_attribute(ptr %value, ptr %packed.name)
-  %has.packed = icmp ne ptr %packed, null
-  br i1 %has.packed, label %access, label %python
-access:                                             ; another shape may not fit the launch: Python looks at that
-  %bytes = getelementptr i8, ptr %packed, i64 $CONTENTS$
-  %both.bytes = sub i64 %b, 8
-  %shape.bytes = lshr i64 %both.bytes, 1
-  %new.shape = getelementptr i8, ptr %bytes, i64 8
-  %old.shape = getelementptr i8, ptr %goal, i64 8
-  %differs = call i32 @memcmp(ptr %new.shape, ptr %old.shape, i64 %shape.bytes)
-  %same.shape = icmp eq i32 %differs, 0
-  br i1 %same.shape, label %fits, label %python
-fits:
-  %written = icmp eq i64 %kind, 5
-  br i1 %written, label %writable, label %take
-writable:
-  %p.writable.name = getelementptr %Table, ptr %table, i32 0, i32 8
-  %writable.name = load ptr, ptr %p.writable.name
-  %may.write = call ptr @dk_attribute(ptr %value, ptr %writable.name)
-  %is.writable = icmp eq ptr %may.write, @_Py_TrueStruct
-  br i1 %is.writable, label %memory, label %python
-memory:
-  %p.memory.name = getelementptr %Table, ptr %table, i32 0, i32 9
-  %memory.name = load ptr, ptr %p.memory.name
-  %memory.object = call ptr @dk_attribute(ptr %value, ptr %memory.name)
-  %has.memory = icmp ne ptr %memory.object, null
-  br i1 %has.memory, label %counter, label %python
-counter:
-  %p.where.name = getelementptr %Table, ptr %table, i32 0, i32 10
-  %where.name = load ptr, ptr %p.where.name
-  %where.object = call ptr @dk_attribute(ptr %memory.object, ptr %where.name)
-  %has.where = icmp ne ptr %where.object, null
-  br i1 %has.where, label %counted, label %python
-counted:                                            ; 0 where nobody has asked for the counter yet
-  %where = call ptr @PyLong_AsVoidPtr(ptr %where.object)
-  %no.counter = icmp eq ptr %where, null
-  br i1 %no.counter, label %python, label %count.there
-count.there:
-  %counter.goal = inttoptr i64 %c to ptr
-  store ptr %where, ptr %counter.goal
-  br label %take
-take:
-  call void @llvm.memcpy.p0.p0.i64(ptr %goal, ptr %bytes, i64 %b, i1 false)
-  %p.list = getelementptr %Table, ptr %table, i32 0, i32 5
-  %list = load ptr, ptr %p.list
-  %p.leaf = getelementptr %Slot, ptr %slot, i32 0, i32 1
-  %leaf = load i64, ptr %p.leaf
-  %p.changed.1 = getelementptr %Table, ptr %table, i32 0, i32 1
-  store i64 1, ptr %p.changed.1
-  ; The last use of the table: what the list lets go of may end the record.
-  call void @Py_IncRef(ptr %value)
-  %set = call i32 @PyList_SetItem(ptr %list, i64 %leaf, ptr %value)
-  br label %none
+    def is_a(self, found: Word, name: str) -> Any:
+        return self.c.compare("==", found, self.c.named(name))
 
-changed:
-  %p.changed = getelementptr %Table, ptr %table, i32 0, i32 1
-  store i64 1, ptr %p.changed
-  br label %none
-none:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}
+    def attribute(self, o: Word, name: int) -> Word:
+        return self.c.invoke(self.attribute_of, o, self.c.load(self.table, name))
 
-declare float @llvm.fabs.f32(float)
-declare double @llvm.fabs.f64(double)
-"""
+    def changed(self) -> None:
+        self.c.store(1, self.table, _CHANGED)
+        self.c.leave_none()
+
+    def real(self, kind: Word, value: Word, found: Word, goal: Word) -> None:
+        c = self.c
+        bits = c.variable()
+        with c.either(self.is_a(found, "PyFloat_Type")) as (is_float, other):
+            with is_float:
+                bits.set(c.b.bitcast(c.invoke("PyFloat_AsDouble", value), I64))
+            with other:
+                c.require(self.is_a(found, "PyLong_Type"), self.python)
+                bits.set(c.b.bitcast(c.invoke("PyLong_AsDouble", value), I64))
+                with c.when(c.compare("!=", c.invoke("PyErr_Occurred"), 0)):
+                    c.invoke("PyErr_Clear")
+                    c.go(self.python)
+        with c.when(c.compare("==", kind, _FLOAT64)):
+            c.store(bits.get(), goal)
+            self.changed()
+        self.single(bits, goal)
+
+    def single(self, bits: Variable, goal: Word) -> None:
+        """What is finite, and infinite in single precision, is for Python to refuse."""
+        c = self.c
+        x = c.b.bitcast(bits.get(), DOUBLE)
+        y = c.b.fptrunc(x, FLOAT)
+        became = c.b.fcmp_ordered("==", c.invoke("llvm.fabs.f32", y), FLOAT(_INFINITY))
+        was = c.b.fcmp_ordered("<", c.invoke("llvm.fabs.f64", x), DOUBLE(_INFINITY))
+        c.require(c.b.not_(c.all(became, was)), self.python)
+        c.store(c.b.zext(c.b.bitcast(y, I32), I64), goal)
+        self.changed()
+
+    def integer(self, value: Word, found: Word, goal: Word, least: Word, greatest: Word, mask: Word) -> None:
+        c = self.c
+        c.require(self.is_a(found, "PyLong_Type"), self.python)
+        number = c.invoke("PyLong_AsLongLongAndOverflow", value, self.overflow)
+        fits = c.compare("==", c.load32(self.overflow), 0)
+        c.require(c.all(c.compare(">=", number, least), c.compare("<=", number, greatest), fits), self.python)
+        c.store(c.b.and_(number, mask), goal)
+        self.changed()
+
+    def array(
+        self, kind: Word, value: Word, found: Word, leaf: Word, goal: Word, key: Word, size: Word, counter: Word
+    ) -> None:
+        c, python = self.c, self.python
+        c.require(c.compare("==", found, c.load(self.table, _CLASS)), python)
+        c.require(c.compare("==", self.attribute(value, _KEY), key), python)
+        packed = self.attribute(value, _PACKED)
+        c.require(c.compare("!=", packed, 0), python)
+        described = c.add(packed, _CONTENTS)
+        # Another shape may not fit the launch: Python looks at that. Behind the address are shape and strides.
+        shape_bytes = c.b.lshr(c.sub(size, 8), c.word(1))
+        differs = c.invoke("memcmp", c.add(described, 8), c.add(goal, 8), shape_bytes)
+        c.require(c.compare("==", differs, 0), python)
+        with c.when(c.compare("==", kind, _WRITTEN)):
+            self.count_changes(value, counter)
+        c.copy(goal, described, size)
+        kept = c.load(self.table, _LIST)
+        c.store(1, self.table, _CHANGED)
+        # The last use of the table: what the list lets go of may end the record.
+        c.invoke("Py_IncRef", value)
+        c.invoke("PyList_SetItem", kept, leaf, value)
+        c.leave_none()
+
+    def count_changes(self, value: Word, counter: Word) -> None:
+        """Let the plan count the changes of an array's memory."""
+        c, python = self.c, self.python
+        c.require(c.compare("==", self.attribute(value, _WRITABLE), c.named("_Py_TrueStruct")), python)
+        memory = self.attribute(value, _MEMORY)
+        c.require(c.compare("!=", memory, 0), python)
+        place = self.attribute(memory, _WHERE)
+        c.require(c.compare("!=", place, 0), python)
+        where = c.invoke("PyLong_AsVoidPtr", place)  # 0 where nobody has asked for the counter yet
+        c.require(c.compare("!=", where, 0), python)
+        c.store(where, counter)

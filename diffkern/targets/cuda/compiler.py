@@ -130,7 +130,7 @@ class CudaTarget(Target):
 
         def machine_code() -> tuple[str, bytes]:
             if linked:
-                text = toolchain.link([toolchain.ltoir(kernel.text, symbol, arch), *linked], arch, symbol)
+                text = toolchain.link([toolchain.ltoir(kernel.module, symbol, arch), *linked], arch, symbol)
             else:
                 text = toolchain.ptx(optimised(), arch)
             return text, toolchain.assemble(text, arch, symbol, lineinfo=settings.lineinfo)

@@ -77,18 +77,6 @@ def _to_bfloat16(value: Any) -> Any:
 # -- what numba-cuda compiles ------------------------------------------------------------------------------------------
 
 
-def _select(cond: Any, a: Any, b: Any) -> Any:
-    return a if cond else b
-
-
-def _min(a: Any, b: Any) -> Any:
-    return a if a <= b or a != a else b
-
-
-def _max(a: Any, b: Any) -> Any:
-    return a if a >= b or a != a else b
-
-
 def _hypot(x: Any, y: Any) -> Any:
     return math.sqrt(x * x + y * y)
 
@@ -114,10 +102,10 @@ def _mod(a: Any, b: Any) -> Any:
 
 
 _PORTABLE: dict[str, Callable[..., Any]] = {
-    "select": _select,
+    "select": prims.select,
     "hypot": _hypot,
-    "min": _min,
-    "max": _max,
+    "min": prims.min,
+    "max": prims.max,
     "isnan": _isnan,
     "isinf": _isinf,
     "isfinite": _isfinite,

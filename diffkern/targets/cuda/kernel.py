@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +29,7 @@ from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.lower.cuda_plan import Update, update_of
 from diffkern.targets.cuda.body import CudaBody, add_element
+from diffkern.targets.cuda.dialect import opaque_text
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars
 from diffkern.targets.cuda.mathdx import Product
@@ -56,9 +56,6 @@ from diffkern.targets.emit.types import (
 )
 from diffkern.targets.target import Settings
 
-_TYPED_POINTER = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
-"""llvmlite still spells the types of some pointers: of stack slots, globals and by-value parameters."""
-
 GLOBAL = 1
 """The address space of global memory."""
 
@@ -75,6 +72,8 @@ class CudaModule(KernelModule):
 
     Attributes
     ----------
+    module : ir.Module
+        What the text is of.
     shared_bytes : int
         The shared memory of a block.
     dynamic_shared_bytes : int
@@ -85,6 +84,7 @@ class CudaModule(KernelModule):
         The only number of threads in a block for which the code is right; None if any is.
     """
 
+    module: ir.Module
     shared_bytes: int
     dynamic_shared_bytes: int
     products: tuple[Product, ...]
@@ -120,11 +120,11 @@ def emit_kernel(
     kernel.emit(settings.checking)
     if settings.launch_bounds is not None:
         _annotate(module, kernel.function, settings.launch_bounds)
-    text = _TYPED_POINTER.sub(r"ptr\1", str(module))
     sites = len(kernel.facts.reduced)
     dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
     products = tuple(kernel.products)
-    return CudaModule(text, (symbol,), sites, *kernel.checked, kernel.shared_bytes, dynamic, products, block_dim)
+    text, (found, stamped) = opaque_text(module), kernel.checked
+    return CudaModule(text, (symbol,), sites, found, stamped, module, kernel.shared_bytes, dynamic, products, block_dim)
 
 
 def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:

@@ -17,11 +17,12 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from diffkern import wheels
+from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 
 __all__ = [
@@ -76,34 +77,20 @@ _ALIGN = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """A matrix product ``(m x k) @ (k x n)``.
+class Product(TileProduct):
+    """A product of tiles as the library makes code for it; its types are keys of :data:`ITEMSIZE`.
 
     Attributes
     ----------
-    m, n, k
-        Sizes.
-    a, b, c
-        How the elements of the factors and of the result are held: a key of :data:`ITEMSIZE`. ``tf32`` is float32 that
-        is rounded to 10 bits in the product.
-    columns_a, columns_b
-        Whether a factor lies column by column, as the transpose of a row-major tile does.
     threads
         Threads of the block.
     arch
         The architecture, as in ``sm_90``.
     """
 
-    m: int
-    n: int
-    k: int
-    a: str
-    b: str
-    c: str
+    _: KW_ONLY
     threads: int
     arch: str
-    columns_a: bool = False
-    columns_b: bool = False
 
     def __str__(self) -> str:
         layout = "".join("t" if columns else "n" for columns in (self.columns_a, self.columns_b))
@@ -112,7 +99,8 @@ class Product:
     @property
     def fields(self) -> list[tuple[str, bytes]]:
         """What tells it from other products, for a key."""
-        return [(name, str(getattr(self, name)).encode()) for name in self.__dataclass_fields__]
+        names = ("m", "n", "k", "a", "b", "c", "threads", "arch", "columns_a", "columns_b")
+        return [(name, str(getattr(self, name)).encode()) for name in names]
 
     @property
     def symbol(self) -> str:

@@ -118,12 +118,12 @@ def ptx(module: Any, arch: str) -> str:
     return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas")
 
 
-def ltoir(text: str, symbol: str, arch: str) -> bytes:
-    """LTO code of an unoptimised module, which nvJitLink can inline other LTO code into."""
+def ltoir(module: Any, symbol: str, arch: str) -> bytes:
+    """LTO code of an emitted module, which is changed: nvJitLink can inline other LTO code into it."""
     nvvm = bindings("nvvm")
     machine(arch)
     number = arch.removeprefix("sm_")
-    code = convert(text, symbol, typed=int(number) < OPAQUE_SINCE).encode()
+    code = convert(module, symbol, typed=int(number) < OPAQUE_SINCE).encode()
     library = libdevice.bitcode()
     program = nvvm.create_program()
     try:

@@ -26,6 +26,7 @@ from diffkern.build.specialize import Specialization, load
 from diffkern.interop.jax import cuda, ffi_api, programs
 from diffkern.interop.jax.registry import HANDLER, REGISTRY, key_words
 from diffkern.ir.types import parse_type
+from diffkern.options import Variant
 
 I32, I64, P = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 KERNEL = ctypes.CFUNCTYPE(None, I64, I64, I64)
@@ -322,7 +323,7 @@ def test_by_reference_programs_do_the_same():
     keys = ("array1d<float32,C>", "array1d<float32,C>", "float32", "array1d<float32,C>")
     types = tuple(dk.kernel(k.wave.func).argument_types())
     assert tuple(map(str, types)) == keys
-    executable = load(Specialization(k.wave.func, types, {"by_reference": True}))
+    executable = load(Specialization(k.wave.func, types, Variant(by_reference=True)))
     assert executable.manifest.params[2].type == "array1d<float32,C>"
     x, y = (np.linspace(-1, 2, 100, dtype=np.float32) for _ in range(2))
     a, out = np.array([1.5], np.float32), np.zeros(100, np.float32)

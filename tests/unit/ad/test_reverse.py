@@ -13,6 +13,7 @@ import diffkern as dk
 from diffkern import pipeline
 from diffkern.ad.activity import Activity
 from diffkern.ad.cotangents import Cotangents
+from diffkern.ad.derivative import Derivative
 from diffkern.ad.loops import StackBudget
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lowering
@@ -31,7 +32,7 @@ I1 = Array(INT32, 1)
 Kernel = Callable[..., Any]
 
 
-def adjoint(function: Kernel, *types: Type, active: tuple[int, ...] | None = None) -> pipeline.Derivative:
+def adjoint(function: Kernel, *types: Type, active: tuple[int, ...] | None = None) -> Derivative:
     fn = pipeline.prepare(lowering.lower(function, types))
     d = pipeline.differentiate(fn, range(len(types)) if active is None else active)
     verify(d.fn)
@@ -254,16 +255,6 @@ def test_loops_over_unsigned_integers() -> None:
         pipeline.differentiate(pipeline.prepare(Function("f", (x, n), b.region, tid_arity=1)), [0])
 
 
-def test_backward_can_be_switched_off() -> None:
-    def f(x):
-        i = dk.tid()
-        x[i] = x[i] * 2.0
-
-    fn = pipeline.prepare(lowering.lower(f, [D1]))
-    with pytest.raises(AutodiffError, match="enable_backward"):
-        pipeline.differentiate(fn, [0], {"enable_backward": False})
-
-
 # -- pieces ------------------------------------------------------------------------------------------------------------
 
 
@@ -439,8 +430,7 @@ def test_forms_of_statements(function: Kernel, slots: int | None) -> None:
     fn = lowering.lower(function, [D1, D1, INT32])
     rng = np.random.default_rng(5)
     args = [rng.uniform(0.4, 1.3, 4), rng.uniform(0.4, 1.3, 4), 5]
-    options = {} if slots is None else {"stack_slots": slots}
-    check_function(fn, (4,), args, engine=Interpreted, options=options, float32=False)
+    check_function(fn, (4,), args, engine=Interpreted, slots=slots, float32=False)
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 7, 40])
@@ -458,7 +448,7 @@ def test_checkpoints_for_any_number_of_trips(trips: int, slots: int) -> None:
 
     fn = lowering.lower(f, [D1, D1, INT32])
     args = [np.array([0.3, 0.9]), np.array([0.2, -0.6]), trips]
-    few = Vjp(fn, Interpreted, options={"stack_slots": slots})
+    few = Vjp(fn, Interpreted, slots=slots)
     many = Vjp(fn, Interpreted)
     weights = {0: np.zeros(2), 1: np.ones(2)}
     a, b = few.gradients((2,), args, weights), many.gradients((2,), args, weights)

@@ -9,8 +9,8 @@ import pytest
 from block_corpus import BLOCKS
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.blocks import shared_bytes
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import walk
 from diffkern.ir.verify import verify
 from diffkern.lower.fission import to_blocks
@@ -43,7 +43,7 @@ def test_on_the_cpu(name: str, mode: str) -> None:
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_a_block_as_a_thread_is_valid(name: str) -> None:
     kernel = BLOCKS[name].kernel
-    fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), {})
+    fn = Compilation(kernel.func, kernel.argument_types()).forward
     verify(fn)
     blocks = to_blocks(fn)
     verify(blocks)
@@ -208,7 +208,7 @@ def test_the_source_for_one_thread_says_where_it_can_run() -> None:
     source = kernel.source()
     assert "s = shared_array((16,), float32)" in source
     assert "syncthreads()" in source
-    fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), {})
+    fn = Compilation(kernel.func, kernel.argument_types()).forward
     with pytest.raises(RuntimeError, match="run it in numba's CUDA simulator"):
         executor.run(fn, BLOCKS["reversed_in_blocks"].arguments(), 12)
 
@@ -243,4 +243,4 @@ def test_what_is_kept_across_barriers_has_a_limit() -> None:
 
 def test_bytes_of_shared_arrays() -> None:
     kernel = BLOCKS["vectors_under_a_condition"].kernel
-    assert shared_bytes(pipeline.forward_ir(kernel.func, kernel.argument_types(), {})) == 8 * 12
+    assert shared_bytes(Compilation(kernel.func, kernel.argument_types()).forward) == 8 * 12

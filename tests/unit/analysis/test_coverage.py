@@ -6,7 +6,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.analysis.coverage import overwritten_whole
-from diffkern.pipeline import forward_ir
+from diffkern.compilation import Compilation
 
 A1, A2 = dk.array(dtype=float), dk.array(dtype=float, ndim=2)
 
@@ -101,4 +101,4 @@ def one_index_of_two(x: A1, y: A1):
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_overwritten_whole(kernel, expected):
-    assert overwritten_whole(forward_ir(kernel.func, kernel.argument_types(), {})) == expected
+    assert overwritten_whole(Compilation(kernel.func, kernel.argument_types()).forward) == expected

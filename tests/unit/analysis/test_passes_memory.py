@@ -486,7 +486,7 @@ def test_relations_of_accesses() -> None:
 
 def conflicts(function: Callable[..., Any], *types: Any) -> list[Conflict]:
     fn = pipeline.prepare(lowered(function, *types))
-    d = pipeline.differentiate(fn, range(len(types)), {})
+    d = pipeline.differentiate(fn, range(len(types)))
     return list(d.conflicts)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.writers import one_writer_each
+from diffkern.compilation import Compilation
 from diffkern.ir.types import FLOAT32, INT32, Array
 
 
@@ -68,7 +68,7 @@ def no_thread_index(y):
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_one_dimension(kernel, proved):
-    fn = pipeline.forward_ir(kernel, [Array(FLOAT32, 1)], {})
+    fn = Compilation(kernel, [Array(FLOAT32, 1)]).forward
     assert (fn.params[0] in one_writer_each(fn)) is proved
 
 
@@ -79,5 +79,5 @@ def both_components(y, z):
 
 
 def test_two_dimensions():
-    fn = pipeline.forward_ir(both_components, [Array(FLOAT32, 2), Array(INT32, 2)], {})
+    fn = Compilation(both_components, [Array(FLOAT32, 2), Array(INT32, 2)]).forward
     assert one_writer_each(fn) == frozenset(fn.params)

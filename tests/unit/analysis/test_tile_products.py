@@ -6,8 +6,8 @@ import pytest
 
 import diffkern as dk
 from diffkern.analysis.tile_products import TileProduct, factor_type, tile_products
-from diffkern.errors import AutodiffError
-from diffkern.pipeline import adjoint_ir, forward_ir
+from diffkern.compilation import Compilation
+from diffkern.options import Variant
 
 f2 = dk.array(dtype=float, ndim=2)
 h2 = dk.array(dtype=dk.float16, ndim=2)
@@ -27,8 +27,8 @@ def product(a: f2, b: f2, c: f2):
 def needed(active: set[int] | None) -> set[TileProduct]:
     types = product.argument_types()
     if active is None:
-        return set(tile_products(forward_ir(product.func, types, {})))
-    return set(tile_products(adjoint_ir(product.func, types, frozenset(active), {}).fn))
+        return set(tile_products(Compilation(product.func, types).forward))
+    return set(tile_products(Compilation(product.func, types, Variant(active=frozenset(active))).adjoint.fn))
 
 
 def test_a_forward_has_one_product() -> None:
@@ -42,11 +42,6 @@ def test_an_adjoint_has_the_products_of_active_factors(active: set[int], product
     assert needed(active) == products
 
 
-def test_without_backward_there_is_no_adjoint() -> None:
-    with pytest.raises(AutodiffError, match="enable_backward"):
-        adjoint_ir(product.func, product.argument_types(), frozenset({0}), {"enable_backward": False})
-
-
 def test_halves_keep_their_type() -> None:
     @dk.kernel
     def half(a: h2, c: f2):
@@ -55,7 +50,7 @@ def test_halves_keep_their_type() -> None:
         dk.tile_matmul(x, dk.tile_transpose(x), total)
         dk.tile_store(c, total)
 
-    found = tile_products(forward_ir(half.func, half.argument_types(), {}))
+    found = tile_products(Compilation(half.func, half.argument_types()).forward)
     assert [(p.a, p.b, p.c) for p in found] == [("float16", "float16", "float32")]
 
 
@@ -66,7 +61,9 @@ def test_factors_of_a_half_and_a_float_meet_in_tf32_where_the_gradient_is_a_half
         dk.tile_matmul(dk.tile_load(a, shape=(16, 16)), dk.tile_load(b, shape=(16, 16)), total)
         dk.tile_store(c, total)
 
-    found = tile_products(adjoint_ir(half.func, half.argument_types(), frozenset({0, 1, 2}), {}).fn)
+    found = tile_products(
+        Compilation(half.func, half.argument_types(), Variant(active=frozenset({0, 1, 2}))).adjoint.fn
+    )
     assert {(p.a, p.b, p.c) for p in found} == {("tf32", "tf32", "float32")}
 
 
@@ -77,8 +74,8 @@ def test_tf32_is_asked_for_and_holds_for_the_adjoint() -> None:
         dk.tile_store(c, dk.tile_matmul(x, y, precision="tf32"))
 
     types = rounded.argument_types()
-    found = tile_products(forward_ir(rounded.func, types, {}))
-    found += tile_products(adjoint_ir(rounded.func, types, frozenset({0, 1, 2}), {}).fn)
+    found = tile_products(Compilation(rounded.func, types).forward)
+    found += tile_products(Compilation(rounded.func, types, Variant(active=frozenset({0, 1, 2}))).adjoint.fn)
     assert [(p.a, p.b, p.c) for p in found] == [("tf32", "tf32", "float32")] * 3
 
 

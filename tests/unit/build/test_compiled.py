@@ -128,7 +128,7 @@ def test_the_cache_holds_cubin_and_ptx(cache, monkeypatch):
 
 
 def test_another_version_of_a_compiler_is_another_key(monkeypatch):
-    fields = Specialization(scale.func, scale.argument_types(), {}).fields()
+    fields = Specialization(scale.func, scale.argument_types()).fields()
     before = specialize.artifact_key(fields, "sm_90")
     specialize._target_fields.cache_clear()
     monkeypatch.setattr(specialize, "distribution_versions", lambda names: tuple((n, "99") for n in names))
@@ -149,7 +149,7 @@ def test_a_shipped_directory_serves_the_architectures_it_can(tmp_path, monkeypat
     monkeypatch.setattr(specialize, "build_entry", lambda *_: pytest.fail("compiled"))
     monkeypatch.setattr(specialize, "distribution_versions", lambda names: tuple((n, "none") for n in names))
     specialize._target_fields.cache_clear()
-    shipped = Specialization(scale.func, scale.argument_types(), scale.options)
+    shipped = Specialization(scale.func, scale.argument_types())
     entry = load_entry(shipped.for_arrays_apart(), device)
     assert load_entry(shipped, device).manifest.title == f"{entry.manifest.title}, arrays may overlap"
     specialize._target_fields.cache_clear()
@@ -162,7 +162,7 @@ def test_a_gpu_program_is_the_one_of_usual_launches():
     assert (made.may_alias, careful.may_alias) == (False, True)
     assert "LDG.E.CONSTANT" in made.sass
     assert "LDG.E.CONSTANT" not in careful.sass
-    launched = Specialization(scale.func, scale.argument_types(), scale.options).for_arrays_apart()
+    launched = Specialization(scale.func, scale.argument_types()).for_arrays_apart()
     assert load_entry(launched, "sm_90").object_code == made.cubin
     assert dk.compile(scale, target="cpu", may_alias=True).object_code == dk.compile(scale, target="cpu").object_code
 
@@ -172,5 +172,5 @@ def test_no_shipped_program_of_another_major_version_or_a_later_minor_one(tmp_pa
     ship.compile_ahead([scale], ["sm_86", "sm_90"], out, adjoint=False, processes=1)
     dk.load(out)
     for device in ("sm_75", "sm_80", "sm_100"):
-        entry = load_entry(Specialization(scale.func, scale.argument_types(), scale.options), device)
+        entry = load_entry(Specialization(scale.func, scale.argument_types()), device)
         assert entry.manifest.target == device

@@ -26,7 +26,7 @@ from diffkern.runtime.config import config
 from diffkern.targets.cuda import mathdx
 from diffkern.targets.cuda.mathdx import Product
 
-HALF = Product(64, 64, 32, "float16", "float16", "float32", 128, "sm_90")
+HALF = Product(64, 64, 32, "float16", "float16", "float32", threads=128, arch="sm_90")
 SECOND = dataclasses.replace(HALF, columns_a=True)
 FAKE = "import sys, json; sys.stdout.buffer.write(b'code of ' + sys.argv[1].encode())"
 
@@ -73,12 +73,12 @@ def test_symbols_and_keys_tell_products_apart() -> None:
     ]  # fmt: skip
     every = [HALF, *others]
     assert len({p.symbol for p in every}) == len({product_key(p) for p in every}) == len(every)
-    assert HALF.symbol == Product(64, 64, 32, "float16", "float16", "float32", 128, "sm_90").symbol
+    assert HALF.symbol == Product(64, 64, 32, "float16", "float16", "float32", threads=128, arch="sm_90").symbol
 
 
 def test_shared_bytes_are_aligned_sums() -> None:
     assert HALF.shared_bytes == 2 * 64 * 32 + 2 * 32 * 64 + 4 * 64 * 64
-    assert Product(3, 3, 3, "float16", "float16", "float32", 32, "sm_90").shared_bytes == 32 + 32 + 48
+    assert Product(3, 3, 3, "float16", "float16", "float32", threads=32, arch="sm_90").shared_bytes == 32 + 32 + 48
 
 
 def test_code_is_made_once_and_kept(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_build_makes_the_products_of_all_programs_together(monkeypatch: pytest
     monkeypatch.setattr("diffkern.build.products.obtain", lambda wanted, **options: asked.extend(wanted))
     programs = [s.for_block(32, True) for s in specializations(gemm, [half] * 3, True, None)]
     make([Work(s, s.fields(), "sm_90", Store(tmp_path)) for s in programs], 1, False)
-    product = Product(16, 16, 16, "float16", "float16", "float32", 32, "sm_90")
+    product = Product(16, 16, 16, "float16", "float16", "float32", threads=32, arch="sm_90")
     turned = [dataclasses.replace(product, columns_b=True), dataclasses.replace(product, columns_a=True)]
     assert asked == [product, *turned]
     asked.clear()

@@ -21,6 +21,7 @@ from diffkern.cache import environment
 from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
 from diffkern.ir.types import FLOAT32, FLOAT64, Array
+from diffkern.options import KernelOptions, Variant
 
 FIELDS = st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=5)
 
@@ -99,8 +100,8 @@ def imported(path: Path) -> set[Path]:
 
 
 def compile_side() -> set[Path]:
-    """What compiling needs, by its imports: all that :mod:`diffkern.pipeline` reaches."""
-    found, waiting = set(), [ROOT / "pipeline.py"]
+    """What compiling needs, by its imports: all that :mod:`diffkern.compilation` reaches."""
+    found, waiting = set(), [ROOT / "compilation.py"]
     while waiting:
         path = waiting.pop()
         if path not in found:
@@ -124,8 +125,8 @@ def test_every_module_that_compiles_counts(package):
     assert before == compiler_digest()
     modules = sorted(path.relative_to(ROOT) for path in compile_side())
     assert {path.parts[0] for path in modules} == {
-        "abi.py", "ad", "analysis", "frontend", "ir", "lang", "lower", "manifest.py", "ops", "opt",
-        "pipeline.py", "platforms.py", "printing", "program.py", "targets", "vecmath",
+        "abi.py", "ad", "analysis", "compilation.py", "frontend", "ir", "lang", "lower", "manifest.py", "ops", "opt",
+        "options.py", "pipeline.py", "platforms.py", "printing", "program.py", "targets", "vecmath",
     }  # fmt: skip
     for module in modules:
         path = package / module
@@ -176,9 +177,8 @@ def tripled(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     y[dk.tid()] = x[dk.tid()] * 3.0
 
 
-def of(kernel=doubled, types=(), options=None, active=None, accumulate="plain"):
-    given = types or kernel.argument_types()
-    return Specialization(kernel.func, given, options or {}, active, accumulate).fields()
+def of(kernel=doubled, types=(), **variant):
+    return Specialization(kernel.func, types or kernel.argument_types(), Variant(**variant)).fields()
 
 
 def test_every_field_of_a_program_counts(monkeypatch):
@@ -188,15 +188,21 @@ def test_every_field_of_a_program_counts(monkeypatch):
         of(types=(Array(FLOAT32, 1), Array(FLOAT64, 1))), of(types=(Array(FLOAT32, 1, "A"), Array(FLOAT32, 1))),
         of(active=frozenset()), of(active=frozenset({0})), of(active=frozenset({1})), of(active=both),
         of(active=both, accumulate="atomic"),
-        *(of(options=one) for one in (
-            {"fast_math": True}, {"mode": "debug"}, {"stack_bytes": 64}, {"may_alias": False}, {"block_dim": 64},
-            {"block_dim": 128}, {"launch_bounds": 64}, {"launch_bounds": (64, 2)}, {"mathdx_gemm": "wanted"},
-            {"mathdx_gemm": "required"}, {"enable_backward": False},
+        *(of(options=KernelOptions(**one)) for one in (
+            {"fast_math": True}, {"lineinfo": True}, {"stack_bytes": 64}, {"launch_bounds": 64},
+            {"launch_bounds": (64, 2)}, {"block_dim": 64},
         )),
+        of(block_dim=128), of(mode="debug"), of(may_alias=False), of(library="wanted"), of(library="required"),
+        of(by_reference=True),
     ]  # fmt: skip
     monkeypatch.setattr(specialize, "compiler_digest", lambda: b"another")
     every.append(of())
     assert len({specialize.artifact_key(fields, "native") for fields in every}) == len(every)
+    # What has no say in the code, or comes to the same.
+    assert of(options=KernelOptions(enable_backward=False, enable_mathdx_gemm=False)) == of()
+    assert of(options=KernelOptions(block_dim=64)) == of(block_dim=64)
+    assert of(options=KernelOptions(launch_bounds=64)) == of(options=KernelOptions(launch_bounds=[64, 0]))
+    assert of(target="sm_90") == of()  # the target's own fields follow
     labels = [label for label, _ in every[0]]
     for label in labels:  # each has a say of its own
         changed = [(name, value + b"!" if name == label else value) for name, value in every[0]]

@@ -15,6 +15,7 @@ PROGRAM = """
 import hashlib
 import diffkern as dk
 from diffkern.lang import definition_of
+from diffkern.options import Variant
 from diffkern.build.specialize import Specialization
 from diffkern.cache.key import key
 from diffkern.runtime.arguments import bind
@@ -46,7 +47,7 @@ xs = dk.zeros(8)[{cut}]
 keys, _, _ = bind(k.name, k.parameters, [items, {name}(), Holder(items, xs), dk.zeros(4)])
 types = tuple(type_of_key(text) for text in keys)
 for active in (None, frozenset([0, 3])):
-    fields = Specialization(k.func, types, {{}}, active).fields()
+    fields = Specialization(k.func, types, Variant(active=active)).fields()
     assert not any(str(id(o)).encode() in v or hex(id(o)).encode() in v for _, v in fields for o in (items, {name}, k))
     assert not any(b"tmp" in v or b"__main__" in v for _, v in fields)
     print(key(fields))

@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
 from diffkern.lower.cuda_plan import Update, cuda_plan, finalize_updates
+from diffkern.options import Variant
 
 f1 = dk.array(dtype=float)
 
 
 def adjoint(kernel: dk.Kernel, accumulate: str = "plain") -> Function:
     types = kernel.argument_types()
-    d = pipeline.adjoint_ir(kernel.func, types, kernel.positions([p.name for p in kernel.parameters], types), {})
+    d = Compilation(
+        kernel.func, types, Variant(active=kernel.positions([p.name for p in kernel.parameters], types))
+    ).adjoint
     finalize_updates(d.fn, d.buffers, d.conflicts, accumulate)
     return d.fn
 
@@ -76,7 +79,7 @@ def test_an_atomic_whose_old_value_is_read(uses_result: bool, expected: Update) 
             x[i] = old
 
     kernel: Any = dk.kernel(reads)
-    fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), {})
+    fn = Compilation(kernel.func, kernel.argument_types()).forward
     assert updates(fn) == {"y": {expected}}
 
 
@@ -86,7 +89,7 @@ def test_the_address_of_a_sum_is_computed_once_more() -> None:
         i = dk.tid()
         dk.atomic_add(y, y.shape[0] - 1, x[i])
 
-    plan = cuda_plan(pipeline.forward_ir(last.func, last.argument_types(), {}))
+    plan = cuda_plan(Compilation(last.func, last.argument_types()).forward)
     (op,) = plan.sums
     names = [needed.name for needed in plan.address_ops(op)]
     assert names[-1] == "sub"

@@ -6,18 +6,19 @@ import pytest
 from conftest import require
 
 import diffkern as dk
+from diffkern.compilation import Compilation
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.verify import verify
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.pipeline import adjoint_ir, forward_ir
+from diffkern.options import Variant
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)
 
 
 def lowered(kernel: dk.Kernel) -> Function:
-    fn = lower_tiles_for_blocks(forward_ir(kernel.func, kernel.argument_types(), {}))
+    fn = lower_tiles_for_blocks(Compilation(kernel.func, kernel.argument_types()).forward)
     verify(fn)
     return fn
 
@@ -57,7 +58,7 @@ def test_one_barrier_where_threads_read_what_others_wrote() -> None:
 
 
 def test_threads_wait_between_arrays_that_may_overlap() -> None:
-    fn = forward_ir(copy.func, copy.argument_types(), {})
+    fn = Compilation(copy.func, copy.argument_types()).forward
     assert count(lower_tiles_for_blocks(fn, may_alias=True), "barrier") == 1
 
 
@@ -111,7 +112,7 @@ def products(fn: Function) -> list[tuple[str, str, str, bool]]:
 
 
 def test_a_product_of_the_library_reads_both_tiles_where_they_are_loaded() -> None:
-    fn = with_library(forward_ir(product.func, product.argument_types(), {}))
+    fn = with_library(Compilation(product.func, product.argument_types()).forward)
     assert products(fn) == [("nn", "float32", "float32", True)]
     assert sorted(op.attrs["shape"][0] for op in walk(fn.body) if op.name == "shared_new") == [128, 128, 256]
     (loop,) = [op for op in fn.body.ops if op.name == "for" and any(r.name == "barrier" for r in walk(op.regions[0]))]
@@ -120,7 +121,9 @@ def test_a_product_of_the_library_reads_both_tiles_where_they_are_loaded() -> No
 
 
 def test_products_of_an_adjoint_are_transposed_where_they_lie() -> None:
-    d = adjoint_ir(product.func, product.argument_types(), frozenset({0, 1, 2}), {"target": "sm_90"})
+    d = Compilation(
+        product.func, product.argument_types(), Variant(active=frozenset({0, 1, 2}), target="sm_90")
+    ).adjoint
     fn = with_library(d.fn)
     assert products(fn) == [("nt", "float32", "float32", False), ("tn", "float32", "float32", False)]
     # The gradient of one factor takes the place of the other factor, when that has been multiplied.
@@ -137,7 +140,7 @@ def test_layouts_and_types_of_products_of_the_library() -> None:
         dk.tile_matmul(t, t, y2, precision="tf32")
         dk.tile_store(y, y2 + dk.tile_astype(s @ s, dtype=float))
 
-    fn = with_library(forward_ir(several.func, several.argument_types(), {}))
+    fn = with_library(Compilation(several.func, several.argument_types()).forward)
     assert products(fn) == [
         ("tn", "float32", "float32", False),
         ("nt", "float16", "float32", True),
@@ -153,7 +156,7 @@ def test_products_that_the_library_has_not_are_loops() -> None:
         t = dk.tile_load(x, shape=(16, 16))
         dk.tile_store(y, t @ t)
 
-    assert products(with_library(forward_ir(double.func, double.argument_types(), {}))) == []
+    assert products(with_library(Compilation(double.func, double.argument_types()).forward)) == []
 
 
 def test_a_result_does_not_take_the_place_of_a_factor() -> None:
@@ -163,7 +166,7 @@ def test_a_result_does_not_take_the_place_of_a_factor() -> None:
         dk.tile_matmul(dk.tile_transpose(t), dk.tile_ones(shape=(16, 16), dtype=float), t)
         dk.tile_store(y, t)
 
-    fn = with_library(forward_ir(squares.func, squares.argument_types(), {}))
+    fn = with_library(Compilation(squares.func, squares.argument_types()).forward)
     (op,) = [op for op in walk(fn.body) if op.name == "buffer_product"]
     assert op.operands[0] not in op.operands[1:]
 
@@ -218,8 +221,8 @@ def test_what_a_block_does_together_stays_in_registers(kernel: dk.Kernel, shuffl
     from diffkern.targets.cuda.cubin import resources
 
     types = kernel.argument_types()
-    d = adjoint_ir(kernel.func, types, frozenset({0, 1}), {"target": "sm_90"})
-    for fn in (forward_ir(kernel.func, types, {}), d.fn):
+    d = Compilation(kernel.func, types, Variant(active=frozenset({0, 1}), target="sm_90")).adjoint
+    for fn in (Compilation(kernel.func, types).forward, d.fn):
         made = compile_function(fn, "together", "sm_90", may_alias=False)
         assert resources(made.code)["together"].stack_bytes == 0
         if fn is not d.fn or kernel is scanned:
@@ -252,10 +255,10 @@ def test_cubins_of_forward_and_adjoint(arch: str) -> None:
     from compiling import compile_function
 
     types = product.argument_types()
-    forward = compile_function(forward_ir(product.func, types, {}), "forward", arch)
+    forward = compile_function(Compilation(product.func, types).forward, "forward", arch)
     assert forward.gpu is not None
     assert forward.gpu.shared_bytes == 4 * (128 + 128 + 256)
-    d = adjoint_ir(product.func, types, frozenset({0, 1, 2}), {"target": arch})
+    d = Compilation(product.func, types, Variant(active=frozenset({0, 1, 2}), target=arch)).adjoint
     adjoint = compile_function(d.fn, "adjoint", arch)
     assert len(adjoint.code) > 1000
 
@@ -271,7 +274,7 @@ def test_tiles_beyond_static_memory_are_asked_for_at_the_launch(arch: str) -> No
     require("cuda.bindings")
     from compiling import compile_function
 
-    made = compile_function(forward_ir(square.func, square.argument_types(), {}), "large", arch)
+    made = compile_function(Compilation(square.func, square.argument_types()).forward, "large", arch)
     assert made.gpu is not None
     assert made.gpu.dynamic_shared_bytes == made.gpu.shared_bytes == 112 * 112 * 4
     assert ".extern .shared .align 16" in made.assembly()
@@ -289,4 +292,4 @@ def test_tiles_beyond_the_architecture_are_refused(arch: str, limit: int) -> Non
         dk.tile_store(y, dk.tile_transpose(table) + table)
 
     with pytest.raises(CompileError, match=rf"and a block has {limit << 10}; the largest is \w+ with 262144 bytes"):
-        compile_function(forward_ir(huge.func, huge.argument_types(), {}), "huge", arch)
+        compile_function(Compilation(huge.func, huge.argument_types()).forward, "huge", arch)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Op
 from diffkern.lower.composites import expand_composites
 from diffkern.ops.table import lookup
 from diffkern.opt.placement import Placement, place
-from diffkern.pipeline import forward_ir
 
 F = dk.array(dtype=float)
 F2 = dk.array2d(dtype=float)
 
 
 def placed(kernel: dk.Kernel) -> Placement:
-    return place(expand_composites(forward_ir(kernel.func, kernel.argument_types(), {})))
+    return place(expand_composites(Compilation(kernel.func, kernel.argument_types()).forward))
 
 
 def names(ops: list[Op]) -> list[str]:
@@ -146,7 +146,7 @@ def test_arithmetic_of_parameters_is_moved_out_of_branches():
 
 
 def test_loads_stay_on_demand():
-    fn = expand_composites(forward_ir(uniform.func, uniform.argument_types(), {}))
+    fn = expand_composites(Compilation(uniform.func, uniform.argument_types()).forward)
     assert names(place(fn, loads=False).chunk) == ["sin"]
 
 

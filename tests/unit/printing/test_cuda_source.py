@@ -15,6 +15,7 @@ from grad.corpus import CASES
 from support.simulated import cuda_source
 
 from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, is_differentiable, scalar_of, value_type
@@ -61,7 +62,7 @@ def forward(name: str) -> Function:
 def adjoint(name: str) -> Function:
     fn = lower(CASES[name])
     active = [k for k, p in enumerate(fn.params) if is_differentiable(p.type)]
-    d = pipeline.differentiate(pipeline.prepare(fn), active, CASES[name].options)
+    d = pipeline.differentiate(pipeline.prepare(fn), active, **CASES[name].options)
     finalize_updates(d.fn, d.buffers, d.conflicts)
     return d.fn
 
@@ -115,7 +116,7 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
 
 def together(name: str) -> Function:
     kernel = BLOCKS[name].kernel
-    return pipeline.forward_ir(kernel.func, kernel.argument_types(), {})
+    return Compilation(kernel.func, kernel.argument_types()).forward
 
 
 @pytest.mark.parametrize("name", sorted(BLOCKS))

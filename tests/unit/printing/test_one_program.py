@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from grad.corpus import CASES
 
 import diffkern as dk
 from diffkern.build.specialize import Specialization
+from diffkern.compilation import Compilation
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
 from diffkern.ir.printer import to_text
 from diffkern.kernel import Kernel
+from diffkern.options import Variant
 from diffkern.printing import cuda as printing
 from diffkern.targets.cpu import compiler as processor
 from diffkern.targets.cuda import compiler
@@ -38,16 +41,15 @@ def seen(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, run: Callable[[
     return str(caught.value)
 
 
-def both(
-    monkeypatch: pytest.MonkeyPatch, kernel: Kernel, types: tuple[Any, ...], direction: str, options: dict[str, Any]
-) -> tuple[str, str]:
+def both(monkeypatch: pytest.MonkeyPatch, kernel: Kernel, types: tuple[Any, ...], direction: str) -> tuple[str, str]:
     """The printed and the compiled function for a GPU."""
     known = kernel.argument_types(*types)
     active = kernel._active(known, None) if direction == "adjoint" else None
-    wanted = Specialization(kernel.func, known, {**kernel.options, **options}, active).for_arrays_apart()
+    variant = replace(kernel.variant, active=active, block_dim=kernel.block_dim, may_alias=False)
+    wanted = Specialization(kernel.func, known, variant).compilation("sm_90")
     show = kernel.adjoint_source if direction == "adjoint" else kernel.source
     printed = seen(monkeypatch, printing, "_CudaWriter", lambda: show(*types, target="cuda"))
-    return printed, seen(monkeypatch, compiler, "emit_kernel", lambda: wanted.build("kernel", "sm_90"))
+    return printed, seen(monkeypatch, compiler, "emit_kernel", lambda: wanted.build("kernel"))
 
 
 @pytest.mark.parametrize("direction", ["forward", "adjoint"])
@@ -55,8 +57,7 @@ def both(
 def test_the_printed_program_is_the_compiled_one(name: str, direction: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     kernel = Kernel(case.function)
-    kernel.options.update(case.options)
-    printed, compiled = both(monkeypatch, kernel, values(case), direction, {"block_dim": kernel.block_dim})
+    printed, compiled = both(monkeypatch, kernel, values(case), direction)
     assert printed == compiled
 
 
@@ -64,7 +65,7 @@ def test_the_printed_program_is_the_compiled_one(name: str, direction: str, monk
 @pytest.mark.parametrize("name", sorted(set(BLOCKS) - {"histograms"}))
 def test_so_it_is_where_threads_work_together(name: str, direction: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = BLOCKS[name].kernel
-    printed, compiled = both(monkeypatch, kernel, kernel.argument_types(), direction, {"block_dim": kernel.block_dim})
+    printed, compiled = both(monkeypatch, kernel, kernel.argument_types(), direction)
     assert printed == compiled
 
 
@@ -96,6 +97,6 @@ def neighbours(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 
 def test_of_a_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
     types = neighbours.argument_types()
-    wanted = Specialization(neighbours.func, types, neighbours.options, neighbours._active(types, None))
+    wanted = Compilation(neighbours.func, types, Variant(active=neighbours._active(types, None)))
     printed = seen(monkeypatch, processor, "to_python", neighbours.adjoint_source)
     assert printed == seen(monkeypatch, processor.CpuTarget, "compile", lambda: wanted.build("kernel"))

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_object, make_target_machine
-from diffkern.runtime.native.pool_ir import EXTERNAL_NAMES, pool_ir
+from diffkern.runtime.native.module_ir import runtime_ir
 from diffkern.runtime.native.python_pool import PythonPool
+from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 Run = Callable[..., object]
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -280,7 +281,8 @@ def test_nested_runs(run: Run, kernels: dict[str, int]) -> None:
 def test_native_code_nests_runs_from_several_threads(kernels: dict[str, int]) -> None:
     # A second pool of its own, whose run the kernel calls by address.
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_run")
-    address = load_object(emitted(pool_ir(sys.platform, platform.machine())), names, EXTERNAL_NAMES)
+    text = runtime_ir(pool.MAX_WORKERS, sys.platform, platform.machine())
+    address = load_object(emitted(text), names, EXTERNAL_NAMES)
     long = ctypes.c_int64
     ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])()
     ctypes.CFUNCTYPE(None, long, long)(address["dk_pool_configure"])(3, 0)

@@ -14,7 +14,8 @@ import pytest
 import diffkern as dk
 from diffkern import platforms
 from diffkern.build import specialize
-from diffkern.pipeline import forward_ir
+from diffkern.compilation import Compilation
+from diffkern.options import Variant
 from diffkern.targets import target_named
 
 DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")
@@ -49,7 +50,7 @@ def test_its_source_is_printed() -> None:
 
 
 def test_its_passes_are_those_it_says() -> None:
-    fn = forward_ir(damped.func, damped.argument_types(), {"target": "text"})
+    fn = Compilation(damped.func, damped.argument_types(), Variant(target="text")).forward
     text = target_named("text").emit(fn, "damped").text
     assert "= length(" in target_named("text").source(fn, [])
     assert "= length(" not in text

@@ -9,9 +9,11 @@ import pytest
 from compiling import compile_function
 
 import diffkern as dk
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import walk
 from diffkern.lower.tiles.serial import lower_tiles
-from diffkern.pipeline import adjoint_ir, forward_ir, optimise, prepare
+from diffkern.options import Variant
+from diffkern.pipeline import optimise, prepare
 from diffkern.targets.cpu.loops import longest_loop
 
 f1 = dk.array(dtype=float)
@@ -96,7 +98,7 @@ def test_tiles_beyond_the_stack() -> None:
     padded[:, :1000] = x[1024:]
     expected = (padded.T.astype(np.float64) + 1.0) @ padded
     np.testing.assert_allclose(y[1024:], expected, rtol=1e-3, atol=1e-2)
-    code = compile_function(forward_ir(large.func, large.argument_types(), {}), "large")
+    code = compile_function(Compilation(large.func, large.argument_types()).forward, "large")
     assert "@malloc" in code.llvm_ir()
     assert "@free" in code.llvm_ir()
 
@@ -112,7 +114,7 @@ def test_memory_is_what_is_alive_not_the_sum() -> None:
             t = w @ w
         dk.tile_store(y, t)
 
-    fn = lower_tiles(forward_ir(chain.func, chain.argument_types(), {}))
+    fn = lower_tiles(Compilation(chain.func, chain.argument_types()).forward)
     buffers = [op.result.type for op in walk(fn.body) if op.name == "buffer_new"]
     # A product's factors and its result: three tiles, where five are named.
     assert sum(b.itemsize for b in buffers) <= 4 * 32 * 32 * 4
@@ -124,7 +126,7 @@ def test_a_map_that_is_read_once_has_no_memory() -> None:
         t = dk.tile_load(x, shape=64)
         dk.tile_store(y, dk.tile_sum((t * 2.0 + 1.0) * t))
 
-    fn = lower_tiles(forward_ir(sums.func, sums.argument_types(), {}))
+    fn = lower_tiles(Compilation(sums.func, sums.argument_types()).forward)
     buffers = [op.result.type for op in walk(fn.body) if op.name == "buffer_new"]
     assert sorted(b.size for b in buffers) == [1, 64]
 
@@ -139,7 +141,7 @@ def test_rows_of_tiles_are_moved_in_vectors() -> None:
         y = dk.tile_load(b, shape=(32, 32), offset=(i * 32, 0))
         dk.tile_store(c, dk.tile_matmul(x, y) * x, offset=(i * 32, 0))
 
-    fn = forward_ir(scaled.func, scaled.argument_types(*[np.zeros((64, 32), np.float32)] * 3), {})
+    fn = Compilation(scaled.func, scaled.argument_types(*[np.zeros((64, 32), np.float32)] * 3)).forward
     code = compile_function(fn, "scaled", target="x86-64-v3").llvm_ir()
     body = code[code.index("define void @scaled(") :].partition("\n}")[0]
     assert "memcheck" not in body  # no tile overlaps another, or an array
@@ -198,7 +200,7 @@ def test_a_long_kernel_of_short_loops_is_vectorised() -> None:
         dk.tile_store(y, dk.tile_map(wave, t + t[0]))
 
     def of(k: dk.Kernel) -> tuple[float, int]:
-        fn = lower_tiles(optimise(prepare(forward_ir(k.func, k.argument_types(), {}))))
+        fn = lower_tiles(optimise(prepare(Compilation(k.func, k.argument_types()).forward)))
         return longest_loop(fn), sum(1 for _ in walk(fn.body))
 
     share, size = of(long)
@@ -256,7 +258,7 @@ def test_the_report_names_what_a_tile_kernel_stores() -> None:
             p = p * t
         dk.tile_store(y, p)
 
-    d = adjoint_ir(power.func, power.argument_types(), frozenset({0, 1}), {})
+    d = Compilation(power.func, power.argument_types(), Variant(active=frozenset({0, 1}))).adjoint
     stacks = [op.attrs["type"] for op in walk(d.fn.body) if op.name == "stack_new"]
     assert [str(f) for s in stacks for f in s.fields] == ["int32", "tile<float32, 4>"]
     assert "is stored up to" in power.adjoint_report()

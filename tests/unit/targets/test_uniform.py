@@ -14,12 +14,12 @@ from cpu_harness import Compiled, i32, load, store, tids
 from cpu_harness import kernel as function
 
 import diffkern as dk
+from diffkern.compilation import Compilation
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.types import FLOAT64, Array
 from diffkern.lower.composites import expand_composites
 from diffkern.opt.placement import Placement, place
-from diffkern.pipeline import forward_ir
 from diffkern.printing.executor import run
 from diffkern.targets.cpu import kernel as llvm_kernel
 from diffkern.targets.cpu.uniform import MOST_QUESTIONS, uniform_questions
@@ -55,7 +55,9 @@ def test_they_compile_within_bounds_and_to_the_same_bytes_in_processes_that_hind
 
 
 def questions(kernel: dk.Kernel, moved: Callable[[Function], Placement] = place) -> float:
-    fn = expand_composites(forward_ir(kernel.func, kernel.argument_types(*kernels.arguments(kernel, "float32")), {}))
+    fn = expand_composites(
+        Compilation(kernel.func, kernel.argument_types(*kernels.arguments(kernel, "float32"))).forward
+    )
     return uniform_questions(fn, moved(fn).moved)
 
 
@@ -188,7 +190,7 @@ class Nowhere:
 
 
 def compiled_without_memory(kernel: dk.Kernel, y: np.ndarray) -> Compiled:
-    return Compiled(forward_ir(kernel.func, kernel.argument_types(np.ones(1), y), {}))
+    return Compiled(Compilation(kernel.func, kernel.argument_types(np.ones(1), y)).forward)
 
 
 @pytest.mark.parametrize("kernel", [element_in_a_branch, element_in_a_loop], ids=lambda k: k.name)
@@ -233,7 +235,7 @@ def shared(kernel: dk.Kernel, reverse: bool) -> list[np.ndarray]:
 def test_threads_find_what_threads_before_them_stored(kernel, reverse):
     """A launch whose arrays share memory runs as a loop over threads would."""
     compiled, python = shared(kernel, reverse), shared(kernel, reverse)
-    fn = forward_ir(kernel.func, kernel.argument_types(*compiled), {})
+    fn = Compilation(kernel.func, kernel.argument_types(*compiled)).forward
     assert place(fn).reads
     dim = (4, 6) if kernel is changes_rows else (24,)
     Compiled(fn)(compiled, dim)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 import diffkern as dk
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
-from diffkern.pipeline import adjoint_ir, forward_ir
+from diffkern.options import Variant
 from diffkern.targets import target_named
 
 
@@ -145,9 +146,9 @@ def arguments(kernel: dk.Kernel, dtype: str, count: int = 20) -> list[np.ndarray
 def functions(kernel: dk.Kernel, dtype: str) -> Iterator[Function]:
     """The forward, and the adjoint of a kernel that has one."""
     types = kernel.argument_types(*arguments(kernel, dtype))
-    yield forward_ir(kernel.func, types, {})
+    yield Compilation(kernel.func, types).forward
     if kernel is not from_a_written_array:
-        yield adjoint_ir(kernel.func, types, frozenset({0, 1, 2}), {}).fn
+        yield Compilation(kernel.func, types, Variant(active=frozenset({0, 1, 2}))).adjoint.fn
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from diffkern.errors import LaunchError
 from diffkern.manifest import GpuResources, Manifest, Parameter
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
+from diffkern.runtime.schedule import Blocks
 
 G = "cuda:0"
 
@@ -233,17 +234,17 @@ def test_grid_has_no_more_threads_than_can_be_counted(noted):
     for dim in (2**31 - 1, (2**30, 2**20)):
         for threads in (1, 96, 256, 1024):
             arity = len(dim) if isinstance(dim, tuple) else 1
-            _, per_block, _, blocks = made(tid_arity=arity).geometry(dim, (threads, 0))
+            _, per_block, _, blocks = made(tid_arity=arity).geometry(dim, Blocks(threads))
             assert per_block == threads
             assert 1 <= blocks * threads <= 2**31
 
 
 def test_program_for_one_size_of_blocks(noted):
     program = made(block_dim=128, block_dim_fixed=True)
-    assert program.geometry(1000, (128, 0))[1] == 128
-    assert program.geometry(1000)[1] == program.geometry(1000, (0, 2))[1] == 128
+    assert program.geometry(1000, Blocks(128))[1] == 128
+    assert program.geometry(1000)[1] == program.geometry(1000, Blocks(max_blocks=2))[1] == 128
     with pytest.raises(ValueError, match=r"exactly 128 threads.*block_dim=64.*block_dim=128"):
-        program.geometry(1000, (64, 0))
+        program.geometry(1000, Blocks(64))
 
 
 def test_dynamic_shared_memory(noted):

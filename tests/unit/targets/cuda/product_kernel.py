@@ -7,7 +7,6 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.targets.cuda import toolchain
-from diffkern.targets.cuda.kernel import _TYPED_POINTER
 from diffkern.targets.cuda.mathdx import ITEMSIZE, Product
 from diffkern.targets.cuda.product import emit_product
 from diffkern.targets.cuda.registers import special, synchronize
@@ -17,12 +16,12 @@ SHARED, GLOBAL = ir.PointerType(addrspace=3), ir.PointerType(addrspace=1)
 NAME = "product_kernel"
 
 
-def kernel_text(product: Product, *, add: bool = False) -> str:
-    """The module, as text: parameters are the addresses of the three matrices."""
-    module = ir.Module(NAME)
+def kernel_module(product: Product, *, add: bool = False, name: str = NAME) -> ir.Module:
+    """The module; parameters are the addresses of the three matrices."""
+    module = ir.Module(name)
     module.triple, module.data_layout = toolchain.TRIPLE, toolchain.DATA_LAYOUT
     block = ir.PointerType(ir.ArrayType(I64, 3))
-    fn = ir.Function(module, ir.FunctionType(ir.VoidType(), [block]), NAME)
+    fn = ir.Function(module, ir.FunctionType(ir.VoidType(), [block]), name)
     fn.calling_convention = "ptx_kernel"
     fn.args[0].add_attribute("byval")
     fn.args[0].attributes.align = 8
@@ -32,7 +31,7 @@ def kernel_text(product: Product, *, add: bool = False) -> str:
     places = []
     for k, (count, dtype) in enumerate(zip(sizes, (product.a, product.b, product.c), strict=True)):
         memory = ir.ArrayType(ir.IntType(8), count * ITEMSIZE[dtype])
-        held = ir.GlobalVariable(module, memory, f"{NAME}_shared.{k}", addrspace=3)
+        held = ir.GlobalVariable(module, memory, f"{name}_shared.{k}", addrspace=3)
         held.linkage, held.align = "internal", 16
         held.initializer = ir.Constant(memory, ir.Undefined)
         held.type = SHARED
@@ -46,7 +45,7 @@ def kernel_text(product: Product, *, add: bool = False) -> str:
     held, array, t, count = places[2]
     _copy(b, product, t, count, held, array)
     b.ret_void()
-    return _TYPED_POINTER.sub(r"ptr\1", str(module))
+    return module
 
 
 def _copy(b: Any, product: Product, t: Any, count: int, source: Any, target: Any) -> None:

@@ -9,8 +9,9 @@ from compiling import by_nvidia, compile_function
 from conftest import require
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.conflicts import use_atomics
+from diffkern.compilation import Compilation
+from diffkern.options import Variant
 from diffkern.targets.cuda import disassembler
 from diffkern.targets.cuda.cubin import resources
 
@@ -35,9 +36,9 @@ def spring(
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_forward_and_adjoint_become_cubins(arch: str) -> None:
     types = spring.argument_types()
-    options = {"target": arch}
-    forward = pipeline.build_forward(spring.func, types, "forward", options)
-    adjoint = pipeline.build_adjoint(spring.func, types, frozenset({0, 2, 3}), "plain", "adjoint", options)
+    forward = Compilation(spring.func, types, Variant(target=arch)).build("forward")
+    active = frozenset({0, 2, 3})
+    adjoint = Compilation(spring.func, types, Variant(target=arch, active=active)).build("adjoint")
     for program, name in ((forward, b"forward"), (adjoint, b"adjoint")):
         assert program.object_code.startswith(b"\x7fELF")
         assert name in program.object_code
@@ -47,7 +48,7 @@ def test_forward_and_adjoint_become_cubins(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 def test_lto_code_links_to_the_same_kernel(arch: str) -> None:
-    d = pipeline.adjoint_ir(spring.func, spring.argument_types(), frozenset({0, 2, 3}), {"target": arch})
+    d = Compilation(spring.func, spring.argument_types(), Variant(active=frozenset({0, 2, 3}), target=arch)).adjoint
     use_atomics(d.fn, d.buffers)
     compiled = compile_function(d.fn, "adjoint", arch)
     linked = by_nvidia(d.fn, "adjoint", arch)
@@ -66,7 +67,7 @@ def elementary(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 
 
 def test_fast_math_takes_the_approximate_instructions() -> None:
-    fn = pipeline.forward_ir(elementary.func, elementary.argument_types(), {})
+    fn = Compilation(elementary.func, elementary.argument_types()).forward
     precise, fast = (compile_function(fn, "k", "sm_90", fast_math=flag) for flag in (False, True))
     for instruction in ("sin.approx", "cos.approx", "div.approx", "sqrt.approx", "ex2.approx", "lg2.approx"):
         assert instruction in fast.assembly(), instruction
@@ -78,7 +79,7 @@ def test_fast_math_takes_the_approximate_instructions() -> None:
 
 
 def test_lines_of_the_source_reach_the_code() -> None:
-    fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
+    fn = Compilation(spring.func, spring.argument_types()).forward
     plain, lined = (compile_function(fn, "k", "sm_90", lineinfo=flag) for flag in (False, True))
     first = spring.func.__code__.co_firstlineno
     found = {int(n) for n in re.findall(r"\.loc\s+1 (\d+)", lined.assembly())}
@@ -89,7 +90,7 @@ def test_lines_of_the_source_reach_the_code() -> None:
 
 
 def test_launch_bounds_reach_the_code() -> None:
-    fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
+    fn = Compilation(spring.func, spring.argument_types()).forward
     compiled = compile_function(fn, "k", "sm_90", launch_bounds=(256, 2))
     assert ".maxntid 256" in compiled.assembly()
     assert ".minnctapersm 2" in compiled.assembly()
@@ -97,7 +98,7 @@ def test_launch_bounds_reach_the_code() -> None:
 
 
 def test_the_same_function_gives_the_same_bytes() -> None:
-    fn = pipeline.forward_ir(spring.func, spring.argument_types(), {})
+    fn = Compilation(spring.func, spring.argument_types()).forward
     assert compile_function(fn, "k", "sm_90").code == compile_function(fn, "k", "sm_90").code
 
 
@@ -111,7 +112,7 @@ def test_narrow_atomics_have_lto_code(dtype: type, arch: str) -> None:
         i = dk.tid()
         dk.atomic_add(y, x.shape[0] - 1 - i, x[i])
 
-    fn = pipeline.forward_ir(scatter.func, scatter.argument_types(*[dk.array(dtype=dtype)] * 2), {"target": arch})
+    fn = Compilation(scatter.func, scatter.argument_types(*[dk.array(dtype=dtype)] * 2), Variant(target=arch)).forward
     made = compile_function(fn, "scatter", arch)
     assert "atom" in made.assembly()
     assert re.search(r"\.cas\.b32", made.assembly())
@@ -147,7 +148,7 @@ def test_floats_of_16_bits_are_converted_by_the_hardware() -> None:
 
 def test_number_of_sums_is_known() -> None:
     types = spring.argument_types()
-    forward = pipeline.build_forward(spring.func, types, "forward", {"target": "sm_90"})
+    forward = Compilation(spring.func, types, Variant(target="sm_90")).build("forward")
     assert forward.manifest.sites == 1
     assert (forward.manifest.resources.dynamic_shared_bytes, forward.manifest.block_dim_fixed) == (0, False)
     assert forward.manifest.resources.shared_bytes == resources(forward.object_code)["forward"].shared_bytes == 32 * 4
@@ -165,7 +166,7 @@ def vector_sums(
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
 def test_vectors_are_added_as_numbers_are(arch: str) -> None:
     """What all threads add to one element is summed over the block, and no atomic waits for a value nobody reads."""
-    made = pipeline.build_forward(vector_sums.func, vector_sums.argument_types(), "kernel", {"target": arch})
+    made = Compilation(vector_sums.func, vector_sums.argument_types(), Variant(target=arch)).build("kernel")
     code = made.files["kernel.ptx"].decode()
     assert made.manifest.sites == 1
     assert len(re.findall(r"\bred\.", code)) == 6
@@ -174,7 +175,7 @@ def test_vectors_are_added_as_numbers_are(arch: str) -> None:
 
 
 def test_vectors_are_added_as_numbers_are_on_a_cpu() -> None:
-    made = pipeline.build_forward(vector_sums.func, vector_sums.argument_types(), "kernel", {})
+    made = Compilation(vector_sums.func, vector_sums.argument_types()).build("kernel")
     assert made.manifest.sites == 3
 
 
@@ -186,6 +187,6 @@ def ticket(x: dk.array(dtype=dk.vec3), total: dk.array(dtype=dk.vec3), y: dk.arr
 
 
 def test_a_component_that_is_read_makes_it_an_atomic_with_a_result() -> None:
-    made = pipeline.build_forward(ticket.func, ticket.argument_types(), "kernel", {"target": "sm_90"})
+    made = Compilation(ticket.func, ticket.argument_types(), Variant(target="sm_90")).build("kernel")
     assert made.manifest.sites == 0
     assert "atom." in made.files["kernel.ptx"].decode()

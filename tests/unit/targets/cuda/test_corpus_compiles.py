@@ -16,6 +16,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.options import Variant
 from diffkern.targets.cuda.cubin import resources
 
 require("cuda.bindings.nvjitlink", "cuda.pathfinder")
@@ -30,7 +31,7 @@ def programs(name: str) -> list[Function]:
     case = CASES[name]
     fn = lower(case)
     active = [i for i, p in enumerate(fn.params) if is_differentiable(p.type)]
-    d = pipeline.differentiate(pipeline.prepare(fn), active, {**case.options, "target": "sm_90"})
+    d = pipeline.differentiate(pipeline.prepare(fn), active, Variant(target="sm_90"), **case.options)
     finalize_updates(d.fn, d.buffers, d.conflicts)
     return [pipeline.optimise(clone_function(fn)), d.fn]
 

@@ -16,6 +16,7 @@ from diffkern.abi import HEADER_FORMAT
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.options import Variant
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack
 
@@ -38,7 +39,7 @@ class OnHost:
 @pytest.mark.parametrize("name", CASES_ON_CUDA)
 def test_gradients_agree_with_the_cpu(name: str) -> None:
     case = CASES[name]
-    vjp = Vjp(lower(case), options={**case.options, "target": "sm_90"})
+    vjp = Vjp(lower(case), variant=Variant(target="sm_90"), **case.options)
 
     def adjoint(fn: Function) -> OnHost:
         copy = clone_function(fn)

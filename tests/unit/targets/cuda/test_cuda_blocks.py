@@ -12,8 +12,8 @@ from conftest import require
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.blocks import SHARED_BYTES
+from diffkern.compilation import Compilation
 from diffkern.targets.target import Compiled
 
 require("cuda.bindings.nvjitlink", "nvidia")
@@ -21,7 +21,7 @@ require("cuda.bindings.nvjitlink", "nvidia")
 
 def compiled(name: str, arch: str = "sm_90") -> Compiled:
     kernel = BLOCKS[name].kernel
-    return compile_function(pipeline.forward_ir(kernel.func, kernel.argument_types(), {}), "kernel", arch)
+    return compile_function(Compilation(kernel.func, kernel.argument_types()).forward, "kernel", arch)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])

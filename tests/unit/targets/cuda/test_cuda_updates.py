@@ -11,7 +11,8 @@ from compiling import compile_function
 from conftest import require
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.compilation import Compilation
+from diffkern.options import Variant
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -71,7 +72,7 @@ def in_a_block(x: dk.array(dtype=float), y: dk.array(dtype=float)):
 
 
 def ptx_of(kernel: Any) -> str:
-    fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), {"target": "sm_90"})
+    fn = Compilation(kernel.func, kernel.argument_types(), Variant(target="sm_90")).forward
     return str(compile_function(fn, "k", "sm_90").assembly())
 
 

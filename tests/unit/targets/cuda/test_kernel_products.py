@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from conftest import require
-from product_kernel import NAME, kernel_text
+from llvmlite import ir
+from product_kernel import kernel_module
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
@@ -28,7 +29,7 @@ from diffkern.targets.cuda.mathdx import Product
 require("cuda.bindings.nvjitlink", "nvidia")
 
 T = 16
-FORWARD = Product(T, T, T, "float16", "float16", "float32", 32, "sm_90")
+FORWARD = Product(T, T, T, "float16", "float16", "float32", threads=32, arch="sm_90")
 OF_A = replace(FORWARD, a="tf32", b="tf32", columns_b=True)
 OF_B = replace(FORWARD, a="tf32", b="tf32", columns_a=True)
 half = dk.array(dtype=dk.float16, ndim=2)
@@ -49,10 +50,10 @@ def product(a: half, b: half, c: f2):
 @functools.cache
 def stand_in(p: Product) -> bytes:
     """Code that defines the function of a product, which does nothing."""
-    text = kernel_text(p).replace(NAME, f"of_{p.symbol}")
-    (declared,) = [line for line in text.splitlines() if line.startswith("declare") and p.symbol in line]
-    body = declared.replace("declare", "define") + "{\n  ret void\n}"
-    return toolchain.ltoir(text.replace(declared, body), f"of_{p.symbol}", p.arch)
+    name = f"of_{p.symbol}"
+    module = kernel_module(p, name=name)
+    ir.IRBuilder(module.globals[p.symbol].append_basic_block("entry")).ret_void()
+    return toolchain.ltoir(module, name, p.arch)
 
 
 @pytest.fixture

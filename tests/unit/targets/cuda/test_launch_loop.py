@@ -7,9 +7,9 @@ import pytest
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
+from diffkern.compilation import Compilation
 from diffkern.ir.types import INT32, INT64, Array
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.pipeline import forward_ir
 
 
 def counting(arity: int, count: int):
@@ -77,7 +77,7 @@ def doubled(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2), 
 @pytest.mark.parametrize("dims", [(3, 5), (3, 5, 2)])
 def test_blocks_of_tiles_run_once(dims: tuple[int, ...], grid: int, threads: int) -> None:
     """A launch counts blocks: each index is that of all threads of one block, which share its elements."""
-    fn = lower_tiles_for_blocks(forward_ir(doubled.func, doubled.argument_types(), {}))
+    fn = lower_tiles_for_blocks(Compilation(doubled.func, doubled.argument_types()).forward)
     x = np.arange(6 * 20, dtype=np.float32).reshape(6, 20)
     y, hits = np.zeros_like(x), np.zeros((3, 5), np.int32)
     HostCuda(fn, grid=grid, threads=threads).launch(cpu_harness.pack(fn, [x, y, hits], dims, 0, 0))

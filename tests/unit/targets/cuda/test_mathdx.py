@@ -24,7 +24,7 @@ from diffkern.targets.cuda.mathdx import ITEMSIZE, Product
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
-HALF = Product(16, 16, 16, "float16", "float16", "float32", 32, "sm_90")
+HALF = Product(16, 16, 16, "float16", "float16", "float32", threads=32, arch="sm_90")
 OF_A, OF_B = replace(HALF, columns_b=True), replace(HALF, columns_a=True)
 CASES = [
     HALF,
@@ -40,7 +40,7 @@ CASES = [
 TENSOR_CORES = ("float16", "bfloat16", "tf32", "float64")
 TYPES = {"float16": "float32", "bfloat16": "float32", "tf32": "float32", "float32": "float32", "float64": "float64"}
 MATRIX = [
-    Product(32, 16, 48, a, a, c, 64, arch, columns_a, columns_b)
+    Product(32, 16, 48, a, a, c, columns_a, columns_b, threads=64, arch=arch)
     for (a, c), arch, columns_a, columns_b in combinations(
         TYPES.items(), ("sm_80", "sm_90", "sm_100"), (False, True), (False, True)
     )

@@ -18,7 +18,7 @@ from diffkern.errors import CompileError
 from diffkern.targets.cuda import mathdx
 from diffkern.targets.cuda.mathdx import ITEMSIZE, Product, generate
 
-HALF = Product(64, 32, 16, "float16", "float16", "float32", 128, "sm_90")
+HALF = Product(64, 32, 16, "float16", "float16", "float32", threads=128, arch="sm_90")
 CODE = b"\xedCN\x7f of a product"
 OPERATORS = {
     0: "FUNCTION", 1: "SIZE", 2: "TYPE", 3: "PRECISION", 4: "SM", 5: "EXECUTION", 6: "BLOCK_DIM",

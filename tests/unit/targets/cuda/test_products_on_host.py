@@ -23,6 +23,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.options import Variant
 from diffkern.pipeline import lower_kernel
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack, as_double
@@ -126,7 +127,8 @@ def test_results_and_gradients_are_those_of_the_cpu(make: Any, dtype: Any, resul
     kernel = dk.kernel(make(dtype, result))
     types = [dk.array(dtype=t, ndim=2) for t in (dtype, dtype, result)] + ([int] if make is plain else [])
     vjp = Vjp(
-        lower_kernel(kernel.func, kernel.argument_types(*types), {"target": "sm_90"}), options={"target": "sm_90"}
+        lower_kernel(kernel.func, kernel.argument_types(*types), Variant(target="sm_90")),
+        variant=Variant(target="sm_90"),
     )
     running = on_host(vjp)
     point = vjp.arguments(values(make, dtype))
@@ -147,7 +149,7 @@ def test_results_and_gradients_are_those_of_the_cpu(make: Any, dtype: Any, resul
 @pytest.mark.parametrize("name", ["matrix_power_in_a_loop", "product_with_factors"])
 def test_gradients_of_the_corpus(name: str) -> None:
     case = CORPUS[f"tiles.{name}"]
-    vjp = Vjp(lower(case), options={**case.options, "target": "sm_90"})
+    vjp = Vjp(lower(case), variant=Variant(target="sm_90"), **case.options)
     point = vjp.arguments(case_values(case))
     weights = vjp.weights(point, np.random.default_rng(3))
     expected, found = (v.gradients(case.dim, point, weights) for v in (vjp, on_host(vjp)))

@@ -15,9 +15,11 @@ from ptx import accesses, problems
 
 import diffkern as dk
 from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import is_differentiable
+from diffkern.options import Variant
 from diffkern.targets.cuda import toolchain
 
 require("cuda.bindings.nvjitlink", "nvidia")
@@ -36,11 +38,10 @@ def text(fn: Function, **options: Any) -> str:
     return compile_function(fn, "kernel", TARGET, **{"may_alias": False, **options}).assembly()
 
 
-def programs(fn: Function, options: Any) -> list[Function]:
+def programs(fn: Function, slots: int | None = None) -> list[Function]:
     active = [i for i, p in enumerate(fn.params) if is_differentiable(p.type)]
-    given = {**options, "target": TARGET}
-    d = pipeline.differentiate(pipeline.prepare(fn), active, given)
-    return [pipeline.settle(d, "plain", given).fn, pipeline.optimise(fn)]
+    d = pipeline.differentiate(pipeline.prepare(fn), active, Variant(target=TARGET), slots)
+    return [pipeline.settle(d, Variant(target=TARGET)).fn, pipeline.optimise(fn)]
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -49,14 +50,14 @@ def test_a_case(name: str) -> None:
         with pytest.raises(CompileError, match="bytes of shared memory"):
             text(pipeline.optimise(lower(CASES[name])))
         return
-    for fn in programs(lower(CASES[name]), CASES[name].options):
+    for fn in programs(lower(CASES[name]), **CASES[name].options):
         assert problems(text(fn), fn) == []
 
 
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_threads_that_work_together(name: str) -> None:
     kernel = BLOCKS[name].kernel
-    fn = pipeline.forward_ir(kernel.func, kernel.argument_types(), {"target": TARGET})
+    fn = Compilation(kernel.func, kernel.argument_types(), Variant(target=TARGET)).forward
     assert problems(text(fn), fn) == []
 
 
@@ -106,12 +107,12 @@ def test_what_the_corpus_has_too_little_of(function: Callable[..., None], layout
     kernel = dk.kernel(function)
     types = kernel.argument_types()
     types = tuple(type(t)(t.dtype, t.ndim, layout) for t in types)  # type: ignore[union-attr]
-    fn = pipeline.forward_ir(function, types, {"target": TARGET})
+    fn = Compilation(function, types, Variant(target=TARGET)).forward
     assert problems(text(fn), fn) == []
 
 
 def test_atomics_of_all_kinds_are_seen() -> None:
-    fn = pipeline.forward_ir(reads_what_it_adds_to, dk.kernel(reads_what_it_adds_to).argument_types(), {})
+    fn = Compilation(reads_what_it_adds_to, dk.kernel(reads_what_it_adds_to).argument_types()).forward
     found = list(accesses(text(fn), fn))
     assert {tuple(a.arrays) for a in found} == {(0,), (1,)}
     assert [a.opcode.split(".")[0] for a in found if a.writes] == ["red"]
@@ -128,7 +129,7 @@ def test_atomics_of_all_kinds_are_seen() -> None:
     ],
 )
 def test_every_rule_can_be_broken(old: str, new: str, said: str) -> None:
-    fn = pipeline.forward_ir(reads_what_it_adds_to, dk.kernel(reads_what_it_adds_to).argument_types(), {})
+    fn = Compilation(reads_what_it_adds_to, dk.kernel(reads_what_it_adds_to).argument_types()).forward
     code = text(fn)
     assert old in code
     assert any(said in problem for problem in problems(code.replace(old, new), fn))

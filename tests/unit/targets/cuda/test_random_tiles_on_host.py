@@ -27,9 +27,11 @@ from diffkern.lower.tiles import ranks as tile_ranks
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import together as tile_together
 from diffkern.opt.widen import widen
+from diffkern.options import KernelOptions, Variant
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import as_double
 
+LITTLE_MEMORY = Variant(KernelOptions(stack_bytes=8192), target="sm_90")
 FROM_THE_CORPUS = [
     "tiles.branch_in_a_loop",
     "tiles.elements_set_in_a_loop",
@@ -76,7 +78,7 @@ def agrees_with_the_cpu(vjp: Vjp, dim: Sequence[int], point: list[Any], rtol: fl
 @pytest.mark.parametrize("name", FROM_THE_CORPUS)
 def test_corpus(name: str) -> None:
     case = CASES[name]
-    vjp = Vjp(lower(case), options={**case.options, "target": "sm_90", "stack_bytes": 8192})
+    vjp = Vjp(lower(case), variant=LITTLE_MEMORY, **case.options)
     agrees_with_the_cpu(vjp, case.dim, vjp.arguments(values(case)), 1e-5)
 
 
@@ -91,7 +93,7 @@ def test_random_kernels(tmp_path: Any) -> None:
         fuzzed = load_module(kernel.source, str(tmp_path)).fuzzed
         fn = widen(lowering.lower(fuzzed.func, fuzzed.argument_types(*kernel.arguments)))
         try:
-            vjp = Vjp(fn, options={**kernel.options, "target": "sm_90", "stack_bytes": 8192})
+            vjp = Vjp(fn, variant=LITTLE_MEMORY, **kernel.options)
         except AutodiffError:
             return  # what is refused is counted by tests/property
         point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, kernel.arguments, strict=True)])

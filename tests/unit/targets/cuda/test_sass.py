@@ -9,8 +9,10 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern import pipeline, wheels
+from diffkern import wheels
+from diffkern.compilation import Compilation
 from diffkern.kernel import Kernel
+from diffkern.options import Variant
 from diffkern.targets.cuda import cubin, disassembler
 from diffkern.targets.cuda.sass import CLASSES, Code, Instruction, join, parse, parse_raw
 
@@ -148,7 +150,7 @@ def sums(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float), n: int):
 
 
 def cubin_of(kernel: Kernel, arch: str) -> bytes:
-    return pipeline.build_forward(kernel.func, kernel.argument_types(), "sums", {"target": arch}).object_code
+    return Compilation(kernel.func, kernel.argument_types(), Variant(target=arch)).build("sums").object_code
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])

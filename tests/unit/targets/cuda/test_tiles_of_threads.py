@@ -11,11 +11,12 @@ from on_host import HostCuda, cpu_harness
 from thread_tiles import ordered, softmax
 
 import diffkern as dk
+from diffkern.compilation import Compilation
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.pipeline import adjoint_ir, forward_ir
+from diffkern.options import Variant
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)
@@ -23,7 +24,7 @@ v1 = dk.array(dtype=dk.vec3)
 
 
 def forward(kernel: dk.Kernel, threads: int) -> Function:
-    return forward_ir(kernel.func, kernel.argument_types(), {"target": "sm_90", "block_dim": threads})
+    return Compilation(kernel.func, kernel.argument_types(), Variant(target="sm_90", block_dim=threads)).forward
 
 
 def run(fn: Function, arguments: list[Any], n: int, threads: int, grid: int = 2) -> None:
@@ -34,7 +35,7 @@ def run(fn: Function, arguments: list[Any], n: int, threads: int, grid: int = 2)
 
 def gradient(kernel: dk.Kernel, active: set[int], arguments: list[Any], cts: list[Any], n: int, threads: int) -> None:
     types = kernel.argument_types()
-    d = adjoint_ir(kernel.func, types, frozenset(active), {"target": "sm_90", "block_dim": threads})
+    d = Compilation(kernel.func, types, Variant(target="sm_90", active=frozenset(active), block_dim=threads)).adjoint
     finalize_updates(d.fn, d.buffers, d.conflicts)
     saved = [arguments[k] for k in d.saved]
     run(d.fn, [*arguments, *saved, *cts], n, threads)

@@ -15,11 +15,12 @@ from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
 from diffkern.abi import HEADER_FORMAT
+from diffkern.compilation import Compilation
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, walk
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.pipeline import forward_ir
+from diffkern.options import KernelOptions, Variant
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack
 
@@ -67,7 +68,7 @@ def same(found: Any, expected: Any, rtol: float, what: str) -> None:
 @functools.cache
 def on_both(name: str) -> tuple[Vjp, Vjp]:
     """The programs of a case for the CPU, and for blocks."""
-    vjp = Vjp(lower(CASES[name]), options={"target": "sm_90", "stack_bytes": 8192})
+    vjp = Vjp(lower(CASES[name]), variant=Variant(KernelOptions(stack_bytes=8192), target="sm_90"))
 
     def adjoint(fn: Function) -> OnHost:
         copy = clone_function(fn)
@@ -273,7 +274,7 @@ def shifted(x: f2, y: f2, k: int):
 
 @functools.cache
 def shifted_ir() -> Function:
-    return lower_tiles_for_blocks(forward_ir(shifted.func, shifted.argument_types(), {}))
+    return lower_tiles_for_blocks(Compilation(shifted.func, shifted.argument_types()).forward)
 
 
 @functools.cache

@@ -1,0 +1,218 @@
+"""What a kernel's programs are made with: the user's options, and which of a kernel's programs is meant.
+
+:class:`KernelOptions` is the one definition of an option: its name, type, check and text. The decorator's parameters,
+``dk.compile``, ``dk.set_module_options``, cache keys and the table in the documentation follow it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from diffkern.errors import MisuseError
+from diffkern.manifest import DEFAULT_BLOCK_DIM
+from diffkern.platforms import NATIVE
+
+__all__ = ["FORWARD", "KernelOptions", "Mode", "Variant", "checked", "describe", "names"]
+
+Mode = Literal["release", "debug"]
+MAX_BLOCK_DIM = 1024
+"""Most threads of a block."""
+
+
+def _option(wanted: str, check: Callable[[Any], bool], doc: str, *where: str, in_key: bool = True) -> Any:
+    """An option: what its values are, a test of them, its text, and where it is given besides ``dk.compile``."""
+    metadata = {"wanted": wanted, "check": check, "doc": doc, "where": where, "in_key": in_key}
+    return field(default=None, metadata=metadata)
+
+
+def _is_bool(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_mode(value: Any) -> bool:
+    return isinstance(value, str) and value in ("release", "debug")
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 < value < 2**31
+
+
+def _are_bounds(value: Any) -> bool:
+    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, 0)
+    whole = len(pair) == 2 and all(type(n) is int for n in pair)
+    return whole and bool(1 <= pair[0] <= MAX_BLOCK_DIM and pair[1] >= 0)
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """A kernel's options as the user gave them; None where nothing was given.
+
+    Raises
+    ------
+    MisuseError
+        If a value is none that the option has.
+    """
+
+    enable_backward: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether the kernel may be differentiated; by default what ``dk.set_module_options`` says for its module, or "
+        "else ``dk.config.enable_backward``.",
+        "kernel", "module", in_key=False,
+    )  # fmt: skip
+    stack_bytes: int | None = _option(
+        "a positive number of bytes", _is_size,
+        "Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.",
+        "kernel",
+    )  # fmt: skip
+    mode: Literal["release", "debug"] | None = _option(
+        "'release' or 'debug'", _is_mode,
+        "Whether the programs check indices, integer divisions and stores while they run; ``dk.config.mode`` by "
+        "default.",
+        "kernel", in_key=False,
+    )  # fmt: skip
+    enable_mathdx_gemm: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether matrix products of tiles on a GPU are made by libmathdx (True, or an error) or are loops (False); by "
+        "default what ``dk.set_module_options`` says for its module, or else ``dk.config.enable_mathdx_gemm``.",
+        "kernel", "module", in_key=False,
+    )  # fmt: skip
+    block_dim: int | None = _option(
+        "a number of threads from 1 to {most}", _is_size,
+        "Threads of a block where a launch does not say, in calls from JAX and PyTorch too; 256 by default, or as many "
+        "as ``launch_bounds`` allows.",
+        "kernel", in_key=False,
+    )  # fmt: skip
+    launch_bounds: int | tuple[int, int] | None = _option(
+        "the most threads of a block, 1 to 1024, or that and the fewest blocks of a multiprocessor", _are_bounds,
+        "The most threads that a block of a GPU will have, and the fewest blocks that are to fit one multiprocessor "
+        "(0: no wish): the compiler gives each thread registers accordingly.",
+        "kernel",
+    )  # fmt: skip
+    fast_math: bool | None = _option(
+        "True or False", _is_bool, "Whether arithmetic may be reassociated and elementary functions be less exact."
+    )
+    lineinfo: bool | None = _option(
+        "True or False", _is_bool, "Whether a GPU's machine code says which source line each instruction is of."
+    )
+
+    def __post_init__(self) -> None:
+        given: Any = self.launch_bounds
+        if given is not None:
+            checked("launch_bounds", given)
+            object.__setattr__(self, "launch_bounds", (given, 0) if isinstance(given, int) else tuple(given))
+        for option in fields(self):
+            if (value := getattr(self, option.name)) is not None:
+                checked(option.name, value, self.most_threads)
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads a block may have."""
+        return self.bounds[0] if self.bounds else MAX_BLOCK_DIM
+
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """The launch bounds, both of them."""
+        return self.launch_bounds  # type: ignore[return-value]  # the pair, as it was made
+
+    @property
+    def usual_block_dim(self) -> int:
+        """Threads of a block where a launch does not say."""
+        return self.block_dim or min(DEFAULT_BLOCK_DIM, self.most_threads)
+
+
+def checked(name: str, value: Any, most_threads: int = MAX_BLOCK_DIM) -> Any:
+    """Return the value of an option.
+
+    Raises
+    ------
+    MisuseError
+        If it is none that the option has.
+    """
+    option = KernelOptions.__dataclass_fields__[name].metadata
+    if not option["check"](value) or (name == "block_dim" and value > most_threads):
+        raise MisuseError(f"{name} is {option['wanted'].format(most=most_threads)}, not {value!r}")
+    return value
+
+
+def names(where: str) -> tuple[str, ...]:
+    """Return the options that are given in a place: ``"kernel"`` or ``"module"``."""
+    return tuple(option.name for option in fields(KernelOptions) if where in option.metadata["where"])
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which of the programs of a kernel, for arguments of given types.
+
+    Attributes
+    ----------
+    options
+        The kernel's options.
+    target
+        What it is compiled for.
+    mode
+        Whether it checks what it does while it runs.
+    active
+        None for the forward; else the parameters to differentiate for.
+    accumulate
+        How the adjoint adds to cotangents: with ``"atomic"`` to those of class ``general`` atomically.
+    block_dim
+        Threads of a block, as far as the program depends on them; by default the kernel's option.
+    library
+        Whether matrix products of tiles are a library's: wherever it has them, or else an error; None for loops.
+    may_alias
+        Whether, on a GPU, an array that is written may overlap another one.
+    by_reference
+        Whether numbers are passed by reference.
+    """
+
+    options: KernelOptions = KernelOptions()
+    target: str = NATIVE
+    mode: Mode = "release"
+    active: frozenset[int] | None = None
+    accumulate: Literal["plain", "atomic"] = "plain"
+    block_dim: int | None = None
+    library: Literal["wanted", "required"] | None = None
+    may_alias: bool = True
+    by_reference: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block_dim is None:
+            object.__setattr__(self, "block_dim", self.options.block_dim)
+
+    @property
+    def is_debug(self) -> bool:
+        """Whether it checks what it does while it runs."""
+        return self.mode == "debug"
+
+    def key(self) -> bytes:
+        """Return what of it has a say in the code, besides direction and target, as text for a cache's key."""
+        said = {f.name: getattr(self.options, f.name) for f in fields(self.options) if f.metadata["in_key"]}
+        said |= {name: getattr(self, name) for name in ("mode", "block_dim", "library", "may_alias", "by_reference")}
+        usual = {"mode": "release", "may_alias": True, "by_reference": False}
+        told = {name: value for name, value in said.items() if value != usual.get(name)}
+        return json.dumps(told, sort_keys=True).encode()
+
+
+FORWARD = Variant()
+"""The forward program for the processor at hand, without options."""
+
+
+def describe(function: Callable[..., Any]) -> None:
+    """Put the decorator's options into its signature and, where ``{options}`` stands, into its docstring."""
+    own = [p for p in inspect.signature(function).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    given = {f.name: f for f in fields(KernelOptions) if "kernel" in f.metadata["where"]}
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f.type)
+        for name, f in given.items()
+    ]
+    function.__signature__ = inspect.Signature([*own, *keywords])  # type: ignore[attr-defined]
+    lines: list[str] = []
+    for name, f in given.items():
+        lines.append(f"{name} : {str(f.type).removesuffix(' | None')}, optional")
+        lines += textwrap.wrap(f.metadata["doc"], 112, initial_indent="    ", subsequent_indent="    ")
+    function.__doc__ = (function.__doc__ or "").replace("{options}", "\n    ".join(lines))

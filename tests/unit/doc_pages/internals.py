@@ -1,0 +1,6 @@
+"""What the recipes take for granted."""
+
+from diffkern.ir.nodes import walk
+from diffkern.ir.passes import Pass
+from diffkern.ir.stages import PRIMAL
+from diffkern.platforms import Family, Processor
