@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from diffkern.kernel import Kernel, kernel
-from diffkern.lang import public_names
+from diffkern.lang.intrinsics import INTRINSICS
 
 __all__ = ["find"]
 
-tid: Any = public_names()["tid"]
+tid: Any = INTRINSICS["tid"]
 
 
 @kernel(enable_backward=False, mode="release")
