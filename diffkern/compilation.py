@@ -13,20 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from diffkern.ad.derivative import Derivative
 from diffkern.ad.report import describe
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import Loc, compiling
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.ir.passes import Context
+from diffkern.ir.passes import Context, run
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument
 from diffkern.lower.tiles.serial import has_tiles
 from diffkern.manifest import Manifest
 from diffkern.opt.reference import values_by_reference
 from diffkern.options import FORWARD, Variant
-from diffkern.pipeline import Derivative, differentiate, lower_kernel, optimise, prepare, settle
+from diffkern.pipeline import differentiate, lower_kernel, optimise, prepare, settle
 from diffkern.printing.python import to_python
 from diffkern.program import Program, adjoint_manifest, checks, forward_manifest
 from diffkern.targets import target_named
@@ -101,12 +102,17 @@ class Compilation:
     @functools.cached_property
     def adjoint(self) -> Derivative:
         """The adjoint as it is compiled."""
-        return settle(self.derivative, self.variant)
+        return settle(self.derivative, self.variant, self._context)
 
     @property
     def fn(self) -> Function:
         """The IR of the program."""
         return self.forward if self.variant.active is None else self.adjoint.fn
+
+    @_checked
+    def lowered(self) -> Function:
+        """Return a copy of the IR in the form that the target emits."""
+        return run(self._target.lowering(self._settings(None)), clone_function(self.fn), self._context)
 
     @_checked
     def build(self, symbol: str, obtain: Obtain | None = None, assembly: bool = False) -> Program:

@@ -227,7 +227,7 @@ class Kernel(ByPath):
             found = self._known(generation, generation.programs, keys, threads)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(generation, keys, threads, types)
+                found = self._load(generation, generation.variant, keys, threads, types)
                 self._check_extents(keys, found)
                 if self._meaning is None:
                     self._notice_changes()
@@ -269,7 +269,8 @@ class Kernel(ByPath):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                found = self._load(generation, keys, threads, types, active, accumulate)
+                variant = replace(generation.variant, active=active, accumulate=accumulate)
+                found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found
 
@@ -293,15 +294,12 @@ class Kernel(ByPath):
     def _load(
         self,
         generation: Generation,
+        variant: Variant,
         keys: tuple[str, ...],
         block_dim: int,
         types: tuple[Argument, ...],
-        active: frozenset[int] | None = None,
-        accumulate: Literal["plain", "atomic"] = "plain",
     ) -> Executable:
         """Return a program for where its arrays are."""
-
-        variant = replace(generation.variant, active=active, accumulate=accumulate)
 
         def specialization() -> Specialization:
             return Specialization(self.function_of(generation), types, variant)

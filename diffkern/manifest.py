@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import typing
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from diffkern.errors import Loc
 
@@ -21,8 +21,6 @@ __all__ = [
 
 DEFAULT_BLOCK_DIM = 256
 """Threads of a block where neither the kernel nor the launch says."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -250,15 +248,15 @@ def to_json(fact: Any) -> Any:
     return {f.name: to_json(value) for f, value in named if value != f.default or f.default is MISSING}
 
 
-def from_json(kind: type[T], value: Any) -> T:
-    """Return a manifest, or a part of it, from values of JSON.
+def from_json(value: Any) -> Manifest:
+    """Return a manifest from values of JSON.
 
     Raises
     ------
     ValueError
         If it is not exactly what :func:`to_json` gives.
     """
-    made: T = _read(kind, value)
+    made: Manifest = _read(Manifest, value)
     return made
 
 

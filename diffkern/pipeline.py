@@ -8,6 +8,7 @@
     differentiate  normalised IR + active parameters -> adjoint IR           (ad)
     settle         adjoint IR -> adjoint IR with the ways it accumulates     (targets)
 
+The passes of each step stand in a list; from here to the form that is emitted, a target gives the list (``lowering``).
 :class:`~diffkern.compilation.Compilation` goes these ways for one kernel, and on to object code, source and manifest: a
 :class:`~diffkern.program.Program`, which is all that the run time ever sees of it.
 """
@@ -15,22 +16,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from diffkern.ad.reverse import Adjoint, reverse
+from diffkern.ad.derivative import Derivative
+from diffkern.ad.reverse import reverse
 from diffkern.analysis.blocks import check_adjoint, check_blocks
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.frontend.lowering import lower
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, Value
+from diffkern.ir.nodes import Function
 from diffkern.ir.passes import PLAIN, Context, Pass, run
 from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
 from diffkern.lower.updates import finalize_element_updates
-from diffkern.manifest import Conflict
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import fold
@@ -41,35 +42,6 @@ from diffkern.opt.sink import guard_singular, sink_singular
 from diffkern.opt.unroll import unroll
 from diffkern.options import FORWARD, Variant
 from diffkern.targets import target_named
-
-
-@dataclass(frozen=True)
-class Derivative:
-    """An adjoint with the analysis of its accumulations (one entry per cotangent)."""
-
-    adjoint: Adjoint
-    conflicts: tuple[Conflict, ...]
-
-    @property
-    def fn(self) -> Function:
-        return self.adjoint.fn
-
-    @property
-    def saved(self) -> tuple[int, ...]:
-        return self.adjoint.saved
-
-    @property
-    def cotangents(self) -> tuple[int, ...]:
-        return self.adjoint.cotangents
-
-    @property
-    def buffers(self) -> tuple[Value, ...]:
-        """The cotangent parameters."""
-        count = len(self.adjoint.cotangents)
-        return self.fn.params[len(self.fn.params) - count :]
-
-
-# -- pipelines ---------------------------------------------------------------------------------------------------------
 
 COMPARABLE = (
     Pass("fold", WRITTEN, WRITTEN, fold),
@@ -128,24 +100,18 @@ CLEAN = (
     Pass("dce", ADJOINT, ADJOINT, eliminate),
 )
 
-# -- steps -------------------------------------------------------------------------------------------------------------
-
 
 def lower_kernel(
-    pyfunc: Callable[..., object],
-    types: Sequence[Argument],
-    variant: Variant = FORWARD,
-    context: Context | None = None,
+    pyfunc: Callable[..., object], types: Sequence[Argument], variant: Variant = FORWARD, context: Context | None = None
 ) -> Function:
     """Typed IR of a kernel."""
     simt, context = target_named(variant.target).simt, context or Context(verify=variant.is_debug)
-    fn = lower(pyfunc, types, block_dim=(variant.block_dim if simt else None) or 1)
-    context.done("lower", WRITTEN, fn)
+    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=(variant.block_dim if simt else None) or 1))
     return run(WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD, fn, context)
 
 
 def optimise(fn: Function, context: Context = PLAIN) -> Function:
-    """What a kernel goes through before code generation, in place."""
+    """The forward program of a kernel, in place."""
     return run(OPTIMISE, fn, context)
 
 
@@ -169,16 +135,15 @@ def differentiate(
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     adjoint = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
-    context.done("reverse", ADJOINT, adjoint.fn)
-    run(CLEAN, adjoint.fn, context)
+    run(CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     check_adjoint(adjoint.fn, target.shared_bytes)
-    buffers = adjoint.fn.params[len(adjoint.fn.params) - len(adjoint.cotangents) :]
-    conflicts = analyse_conflicts(adjoint.fn, buffers)
+    conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     return Derivative(adjoint, tuple(conflicts))
 
 
-def settle(d: Derivative, variant: Variant = FORWARD) -> Derivative:
+def settle(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
-    target = target_named(variant.target)
-    return replace(d, conflicts=target.settle(d.fn, d.buffers, d.conflicts, variant.accumulate))
+    conflicts = target_named(variant.target).settle(d.fn, d.buffers, d.conflicts, variant.accumulate)
+    context.done("accumulations", PROGRAM, d.fn)
+    return replace(d, conflicts=conflicts)

@@ -44,6 +44,7 @@ MATHDX: Final = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 """The library that makes matrix products of tiles, and the compiler that it uses."""
 
 Fields = list[tuple[str, bytes]]
+HostCpu = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -99,20 +100,18 @@ class Platform(ABC):
     object_name: ClassVar[str]
 
     @abstractmethod
-    def fields(self, host_cpu: Callable[[], tuple[str, str]], *, shipped: bool) -> Fields:
-        """Return what tells its artifacts from those of other platforms.
+    def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
+        """Return what tells its artifacts from others.
 
         Parameters
         ----------
         host_cpu : callable
             Returns LLVM's name of this machine's processor and its features.
+        compilers : callable
+            Returns the fields of the compilers that are installed here.
         shipped : bool
             Whether they are for machines that may have other compilers, or none.
         """
-
-    @abstractmethod
-    def by_compilers_here(self, *, shipped: bool) -> bool:
-        """Whether artifacts depend on the compilers that are installed here."""
 
     def runs(self) -> list[str]:
         """Return the platforms whose shipped programs this one runs too, best first; none where the host decides."""
@@ -125,14 +124,12 @@ class Processor(Platform):
     gpu = False
     object_name = "kernel.o"
 
-    def fields(self, host_cpu: Callable[[], tuple[str, str]], *, shipped: bool) -> Fields:
+    def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
         if self.name in (NATIVE, HOST):
-            return native_fields(host_cpu())
+            return native_fields(host_cpu()) + (compilers() if self.name == NATIVE else [])
         machine = NAMED[self.name].machine if self.name in NAMED else _machine()
-        return [("platform", _system(machine).encode()), ("target", self.name.encode())]
-
-    def by_compilers_here(self, *, shipped: bool) -> bool:
-        return self.name == NATIVE or (self.name != HOST and not shipped)
+        own = [("platform", _system(machine).encode()), ("target", self.name.encode())]
+        return own if shipped else own + compilers()
 
 
 class Architecture(Platform):
@@ -141,12 +138,9 @@ class Architecture(Platform):
     gpu = True
     object_name = "kernel.cubin"
 
-    def fields(self, host_cpu: Callable[[], tuple[str, str]], *, shipped: bool) -> Fields:
-        own = [("target", self.name.encode())]
-        return [*own, ("shipped", b"for machines with any compilers")] if shipped else own
-
-    def by_compilers_here(self, *, shipped: bool) -> bool:
-        return not shipped
+    def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
+        more = [("shipped", b"for machines with any compilers")] if shipped else compilers()
+        return [("target", self.name.encode()), *more]
 
     def runs(self) -> list[str]:
         """Return the architectures with the same major version and a minor one that is no greater."""
@@ -212,13 +206,13 @@ def platform_named(name: str) -> Platform:
     raise LookupError(f"no target is called {name!r}")
 
 
-def native_fields(host_cpu: tuple[str, str]) -> Fields:
+def native_fields(host_cpu: HostCpu) -> Fields:
     """Return the fields of this machine's own artifacts, of LLVM's name of the processor and its features."""
     cpu, features = host_cpu
     return [("platform", _system(_machine()).encode()), ("cpu", cpu.encode()), ("features", features.encode())]
 
 
-def runnable(host_cpu: Callable[[], tuple[str, str]]) -> list[str]:
+def runnable(host_cpu: Callable[[], HostCpu]) -> list[str]:
     """Return the levels of processors whose artifacts this machine can run, best first."""
     machine = _machine()
     candidates = [name for name, level in NAMED.items() if level.machine == machine]

@@ -67,6 +67,11 @@ class Adjoint:
     final: tuple[int, ...]
     cotangents: tuple[int, ...]
 
+    @property
+    def buffers(self) -> tuple[Value, ...]:
+        """The cotangent parameters."""
+        return self.fn.params[len(self.fn.params) - len(self.cotangents) :]
+
 
 def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Adjoint:
     """Differentiate a normalised function with respect to its parameters ``active``.

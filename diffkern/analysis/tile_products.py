@@ -1,17 +1,16 @@
-"""Which matrix products of tiles does a function compute?
+"""Which matrix product of tiles an operation computes.
 
-In: a function with tiles, forward or adjoint. Out: each different product of it, by sizes, dtypes and how the factors
-lie. What nobody wants is not there: a forward has its own products alone, and an adjoint those of active factors.
+In: an operation of a function with tiles. Out: the product, by sizes, dtypes and how the factors lie.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import Tile, scalar_of
 
-__all__ = ["TileProduct", "factor_type", "product_of", "tile_products"]
+__all__ = ["TileProduct", "factor_type", "product_of"]
 
 _HALVES = ("float16", "bfloat16")
 
@@ -41,15 +40,6 @@ class TileProduct:
     c: str
     columns_a: bool = False
     columns_b: bool = False
-
-
-def tile_products(fn: Function) -> list[TileProduct]:
-    """The different products, in program order."""
-    found: dict[TileProduct, None] = {}
-    for op in walk(fn.body):
-        if op.name == "tile_matmul":
-            found[product_of(op)] = None
-    return list(found)
 
 
 def product_of(op: Op) -> TileProduct:

@@ -405,12 +405,12 @@ def runnable_targets() -> tuple[str, ...]:
 @functools.cache
 def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]]:
     platform = platform_named(target)
-    fields = platform.fields(_host_cpu, shipped=shipped)
-    if platform.by_compilers_here(shipped=shipped):
-        family = platform.family
-        versions = [*distribution_versions(family.compilers), *_settings(family.settings)]
-        fields += [(name, value.encode()) for name, value in versions]
-    return fields
+
+    def compilers() -> list[tuple[str, bytes]]:
+        found = [*distribution_versions(platform.family.compilers), *_settings(platform.family.settings)]
+        return [(name, value.encode()) for name, value in found]
+
+    return platform.key_fields(_host_cpu, compilers, shipped=shipped)
 
 
 def _settings(names: Iterable[str]) -> list[tuple[str, str]]:

@@ -153,7 +153,7 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
             object_code=files[object_name],
             symbols=tuple(content["symbols"]),
             source=files[SOURCE_FILE].decode(),
-            program=None if content["program"] is None else from_json(Manifest, content["program"]),
+            program=None if content["program"] is None else from_json(content["program"]),
             ingredients=content["ingredients"],
             object_name=object_name,
             more={name: files[name] for name in more},

@@ -10,14 +10,22 @@ import argparse
 import ast
 import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import diffkern
-from diffkern.build.ahead import compile_kernels
+from diffkern.build.ahead import compile_kernels, target_named
 from diffkern.build.compiled import Compiled, CompiledForGPU
 from diffkern.cli.files import UsageError, find_kernel, import_file
+from diffkern.compilation import Compilation
+from diffkern.errors import KernelError
+from diffkern.ir.nodes import Function, count_ops
+from diffkern.ir.passes import Context
+from diffkern.ir.printer import to_text
+from diffkern.ir.stages import Stage
 from diffkern.kernel import Kernel
+from diffkern.platforms import NATIVE, platform_named
 
 __all__ = ["add_inspect_command"]
 
@@ -59,8 +67,10 @@ def add_inspect_command(commands: Any) -> None:
         ("sass", "the machine code of a GPU program"),
         ("ptx", "the PTX of a GPU program"),
         ("asm", "the assembly of a CPU program"),
+        ("passes", "the compiler's passes in their order: the stage and the number of operations after each"),
     ):
         what.add_argument(f"--{name}", dest="what", action="store_const", const=name, help=help_text)
+    what.add_argument("--after", metavar="PASS", help="the intermediate representation after one of --passes")
     parser.add_argument("--fast-math", action="store_true", help="let the compiler reassociate, and assume no NaN")
     parser.add_argument(
         "--may-alias",
@@ -86,12 +96,65 @@ def _inspect(options: argparse.Namespace) -> None:
     kernel = find_kernel(import_file(Path(path)), name)
     types = _argument_types(kernel, options.types)
     what = options.what or ("resources" if options.target else "source")
-    if what == "ir":
+    if what == "passes" or options.after:
+        print(_passes(kernel, types, options))
+    elif what == "ir":
         print(kernel.ir(*types, adjoint=options.adjoint))
     elif what == "source":
         print(kernel.adjoint_source(*types) if options.adjoint else kernel.source(*types))
     else:
         print(_machine_code(kernel, types, what, options))
+
+
+@dataclass
+class _Watcher:
+    """Notes the passes of a kernel, and the function after one of them.
+
+    Attributes
+    ----------
+    wanted
+        The name of that pass.
+    rows
+        Of each pass its name, the stage and the number of operations after it.
+    text
+        The function after the pass that is wanted.
+    """
+
+    wanted: str | None
+    rows: list[tuple[str, str, int]] = field(default_factory=list)
+    text: str | None = None
+
+    def __call__(self, name: str, stage: Stage, fn: Function) -> None:
+        times = sum(known.partition(":")[0] == name for known, _, _ in self.rows) + 1
+        label = name if times == 1 else f"{name}:{times}"
+        self.rows.append((label, stage.name, count_ops(fn.body)))
+        if label == self.wanted:
+            self.text = to_text(fn)
+
+
+def _passes(kernel: Kernel, types: Sequence[object], options: argparse.Namespace) -> str:
+    """Return the list of the passes that a kernel goes through, or the function after one of them."""
+    known = kernel.argument_types(*types)
+    target = NATIVE if options.target in (None, "cpu", NATIVE) else target_named(options.target)
+    variant = replace(
+        kernel.variant,
+        target=target,
+        active=kernel.positions([p.name for p in kernel.parameters], known) if options.adjoint else None,
+        block_dim=kernel.block_dim if platform_named(target).gpu else None,
+        may_alias=options.may_alias,
+    )
+    seen = _Watcher(options.after)
+    try:
+        Compilation(kernel.func, known, variant, context=Context(variant.is_debug, seen)).lowered()
+    except KernelError:
+        if seen.text is None:
+            raise
+    if options.after is None:
+        return "\n".join(f"{name:20}{stage:10}{count:6} operations" for name, stage, count in seen.rows)
+    if seen.text is None:
+        names = ", ".join(name for name, _, _ in seen.rows)
+        raise UsageError(f"{kernel.key} goes through no pass {options.after!r}; those it goes through are {names}")
+    return seen.text
 
 
 def _machine_code(kernel: Kernel, types: Sequence[object], what: str, options: argparse.Namespace) -> str:

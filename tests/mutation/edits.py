@@ -6,7 +6,6 @@ If the text is not there any more the fault is out of date, and applying it fail
 from __future__ import annotations
 
 import inspect
-import sys
 import textwrap
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
@@ -44,19 +43,18 @@ def edit(where: ModuleType, path: str, old: str, new: str) -> Apply:
         source = textwrap.dedent(inspect.getsource(original))
         assert source.count(old) == 1, f"{path} has {source.count(old)} times: {old}"
         changed = _compiled(source.replace(old, new), name, where, owner)
-        patch.setattr(owner, name, changed)
-        if not outer:  # modules that have imported the function by name
-            for module in [m for n, m in sys.modules.items() if n.startswith("diffkern.")]:
-                if getattr(module, name, None) is original:
-                    patch.setattr(module, name, changed)
+        if outer:
+            patch.setattr(owner, name, changed)
+        else:  # whoever has imported the function, or holds it in a table, runs the changed code
+            patch.setattr(original, "__code__", changed.__code__)
 
     return apply
 
 
 def _compiled(source: str, name: str, module: ModuleType, owner: Any) -> Any:
     """A function from source that sees its module's names and, for ``super()``, its class."""
-    body = textwrap.indent(source, "    ")
-    text = f"from __future__ import annotations\ndef made(__class__):\n{body}\n    return {name}\n"
+    body = textwrap.indent(source.replace(f"def {name}(", "def changed(", 1), "    ")
+    text = f"from __future__ import annotations\ndef made(__class__):\n{body}\n    return changed\n"
     namespace: dict[str, Any] = {}
     exec(compile(text, f"<fault in {name}>", "exec"), dict(module.__dict__), namespace)
     return namespace["made"](owner)

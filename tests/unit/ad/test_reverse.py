@@ -13,6 +13,7 @@ import diffkern as dk
 from diffkern import pipeline
 from diffkern.ad.activity import Activity
 from diffkern.ad.cotangents import Cotangents
+from diffkern.ad.derivative import Derivative
 from diffkern.ad.loops import StackBudget
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lowering
@@ -31,7 +32,7 @@ I1 = Array(INT32, 1)
 Kernel = Callable[..., Any]
 
 
-def adjoint(function: Kernel, *types: Type, active: tuple[int, ...] | None = None) -> pipeline.Derivative:
+def adjoint(function: Kernel, *types: Type, active: tuple[int, ...] | None = None) -> Derivative:
     fn = pipeline.prepare(lowering.lower(function, types))
     d = pipeline.differentiate(fn, range(len(types)) if active is None else active)
     verify(d.fn)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
-from diffkern.analysis.tile_products import TileProduct, factor_type, tile_products
+from diffkern.analysis.tile_products import TileProduct, factor_type, product_of
 from diffkern.compilation import Compilation
+from diffkern.ir.nodes import Function, walk
 from diffkern.options import Variant
 
 f2 = dk.array(dtype=float, ndim=2)
@@ -22,6 +23,11 @@ def product(a: f2, b: f2, c: f2):
     x = dk.tile_load(a, shape=(16, 32), offset=(i * 16, 0))
     y = dk.tile_load(b, shape=(32, 8))
     dk.tile_store(c, dk.tile_matmul(x, y), offset=(i * 16, 0))
+
+
+def tile_products(fn: Function) -> list[TileProduct]:
+    """The different products, in program order."""
+    return list(dict.fromkeys(product_of(op) for op in walk(fn.body) if op.name == "tile_matmul"))
 
 
 def needed(active: set[int] | None) -> set[TileProduct]:

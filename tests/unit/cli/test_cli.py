@@ -79,6 +79,49 @@ def test_inspect_ir(capsys, model):
     assert "store" in capsys.readouterr().out
 
 
+def listed(capsys, *argv):
+    """Names and stages of the passes that a kernel goes through."""
+    assert cli.main(["inspect", *argv, "--passes"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert all(int(count) > 0 for _, _, count, _ in rows)
+    return [(name, stage) for name, stage, _, _ in rows]
+
+
+def test_passes_are_listed(capsys, model):
+    forward = listed(capsys, f"{model}:scale")
+    assert forward[0] == ("lower", "written")
+    assert forward[-1] == ("dce:2", "cpu")
+    adjoint = listed(capsys, f"{model}:scale", "--adjoint", "--target", "sm_90")
+    assert {("sink", "normal"), ("reverse", "adjoint"), ("accumulations", "program")} <= set(adjoint)
+    assert adjoint[-1][1] == "cuda"
+    assert len({name for name, _ in adjoint}) == len(adjoint)
+
+
+def test_inspect_after_a_pass(capsys, model):
+    texts = {}
+    for name in ("lower", "reverse", "dce:2"):
+        assert cli.main(["inspect", f"{model}:scale", "--adjoint", "--after", name]) == 0
+        texts[name] = capsys.readouterr().out
+    assert "ct_" in texts["reverse"]
+    assert "ct_" not in texts["lower"] + texts["dce:2"]
+
+
+def test_inspect_after_a_pass_of_a_kernel_that_is_refused_later(capsys, tmp_path):
+    path = tmp_path / "refused.py"
+    path.write_text(
+        "import diffkern as dk\n\n\n@dk.kernel\ndef f(x: dk.array(dtype=float)):\n"
+        "    i = dk.tid()\n    x[i] = x[i + 1] * x[i]\n"
+    )
+    refused(capsys, "inspect", f"{path}:f", "--adjoint", "--passes")
+    assert cli.main(["inspect", f"{path}:f", "--adjoint", "--after", "sink"]) == 0
+    assert "store" in capsys.readouterr().out
+
+
+def test_inspect_after_an_unknown_pass(capsys, model):
+    message = refused(capsys, "inspect", f"{model}:scale", "--after", "flod")
+    assert "goes through no pass 'flod'; those it goes through are lower, barriers, updates" in message
+
+
 @pytest.mark.parametrize(
     "types",
     [

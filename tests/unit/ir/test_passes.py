@@ -11,12 +11,14 @@ from passes_harness import D1, assert_same, lowered
 
 import diffkern as dk
 from diffkern import pipeline
+from diffkern.compilation import Compilation
 from diffkern.ir import verify as verifier
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.passes import Context, Pass, run
 from diffkern.ir.stages import PRIMAL, Stage
+from diffkern.options import Variant
 
 
 def doubled(x, y):
@@ -80,8 +82,8 @@ def test_debug_mode_verifies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifier, "verify", lambda fn, stage=None: verified.append(stage.name))
     kernel = dk.kernel(doubled)
     types = kernel.argument_types(dk.array(dtype=float), dk.array(dtype=float))
-    pipeline.forward_ir(kernel.func, types, {})
+    assert Compilation(kernel.func, types).lowered()
     assert verified == []
-    pipeline.forward_ir(kernel.func, types, {"mode": "debug"})
+    assert Compilation(kernel.func, types, Variant(mode="debug")).lowered()
     assert verified[0] == "written"
-    assert verified[-1] == "primal"
+    assert verified[-1] == "cpu"

@@ -33,6 +33,7 @@ from diffkern.ir.stages import (
 from diffkern.ir.types import FLOAT32, Array, Buffer, Stack, Tile
 from diffkern.ir.verify import InvalidIR, verify
 from diffkern.ops.table import all_ops
+from diffkern.options import Variant
 from diffkern.targets import target_named
 from diffkern.targets.target import Settings
 
@@ -79,8 +80,9 @@ def test_a_kernel_of_the_corpus(name: str) -> None:
     """Both programs of it, up to what either target emits."""
     case, context = CASES[name], Context(verify=True)
     for target in TARGETS:
-        fn = clone_function(lower(case))
-        d = pipeline.differentiate(pipeline.prepare(fn, context), range(len(fn.params)), {"target": target}, context)
+        fn, variant = clone_function(lower(case)), Variant(target=target)
+        prepared = pipeline.prepare(fn, context)
+        d = pipeline.differentiate(prepared, range(len(fn.params)), variant, context=context)
         for program in (pipeline.optimise(fn, context), verify(d.fn, PROGRAM)):
             if name != "tiles.large_tiles" or target == "native":  # too large for a block
                 run(target_named(target).lowering(Settings()), clone_function(program), context)
@@ -90,7 +92,7 @@ def test_a_kernel_of_the_corpus(name: str) -> None:
 def test_a_kernel_whose_threads_work_together(name: str) -> None:
     kernel, context = BLOCKS[name].kernel, Context(verify=True)
     for target in TARGETS:
-        fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), {"target": target}, context)
+        fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), Variant(target=target), context)
         low = run(target_named(target).lowering(Settings()), pipeline.optimise(fn, context), context)
         assert verify(low, CUDA if target == "sm_90" else CPU) is low
 

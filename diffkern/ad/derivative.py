@@ -1,0 +1,36 @@
+"""A derivative: the adjoint program, and how its threads may race where they accumulate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diffkern.ad.reverse import Adjoint
+from diffkern.ir.nodes import Function, Value
+from diffkern.manifest import Conflict
+
+__all__ = ["Derivative"]
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """An adjoint with the analysis of its accumulations (one entry per cotangent)."""
+
+    adjoint: Adjoint
+    conflicts: tuple[Conflict, ...]
+
+    @property
+    def fn(self) -> Function:
+        return self.adjoint.fn
+
+    @property
+    def saved(self) -> tuple[int, ...]:
+        return self.adjoint.saved
+
+    @property
+    def cotangents(self) -> tuple[int, ...]:
+        return self.adjoint.cotangents
+
+    @property
+    def buffers(self) -> tuple[Value, ...]:
+        """The cotangent parameters."""
+        return self.adjoint.buffers
