@@ -27,13 +27,8 @@ from types import ModuleType
 from typing import Any, overload
 
 from diffkern.build.compiled import Compiled, compile_for
-from diffkern.build.specialize import (
-    Specialization,
-    artifact_key,
-    build_entry,
-    current_store,
-    load,
-)
+from diffkern.build.specialize import Specialization, artifact_key, build_entry, load
+from diffkern.build.stores import current_store
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, MisuseError, raise_all
 from diffkern.ir.structs import Argument, leaves
