@@ -146,7 +146,7 @@ def test_gathers_meet_where_the_analysis_says(tmp_path_factory: pytest.TempPathF
         watched = vjp.running(Interpreted, lambda fn: Interpreted(fn, collector))
         watched.gradients(dims, point, vjp.weights(point, np.random.default_rng(seed)))
         declared = vjp.declared_conflicts()
-        kinds.update(entry["class"] for entry in declared.values())
+        kinds.update(entry.kind for entry in declared.values())
         clashes = undeclared(collector, declared, dims)
         assert not clashes, f"{source}\n{dims}\n{declared}\n" + "\n".join(map(str, clashes[:5]))
 
