@@ -302,7 +302,7 @@ def target_named(name: str) -> str:
         return HOST
     try:
         return platform_named(name).name
-    except KeyError:
+    except LookupError:
         raise CompileError(
             f"there is no target {name!r}",
             remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_120",

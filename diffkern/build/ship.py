@@ -207,7 +207,7 @@ def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -
 def _is_for_gpus(artifact: Artifact) -> bool:
     try:
         return platform_named(artifact.target).gpu
-    except KeyError:  # of another version of diffkern, which has more targets
+    except LookupError:  # of another version of diffkern, which has more targets
         return False
 
 
