@@ -60,7 +60,7 @@ def machine(name: str = NATIVE) -> Machine:
     CompileError
         If LLVM here has no such target.
     """
-    return interruptible(_native if name == NATIVE else lambda: _named(NAMED[name]))
+    return interruptible(lambda: _named(NAMED[name]) if name in NAMED else _native())
 
 
 def _named(level: Level) -> Machine:

@@ -6,7 +6,7 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.build import ship, specialize
+from diffkern.build import ship, specialize, stores
 from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.maintenance import artifacts
 from diffkern.targets.cuda import cubin
@@ -30,7 +30,7 @@ def free(x, y, a):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(dk.config, "cache_dir", tmp_path / "cache")
     monkeypatch.setattr(specialize, "_entries", {})
-    monkeypatch.setattr(specialize, "_directories", [])
+    monkeypatch.setattr(stores, "_directories", [])
     return tmp_path / "cache"
 
 
