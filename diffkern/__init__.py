@@ -9,7 +9,7 @@ from diffkern._version import __version__
 from diffkern.build.ahead import compile_kernels as compile  # noqa: A004, F401  (`import *` keeps the built-in)
 from diffkern.build.ahead import force_load
 from diffkern.build.ship import load_directory as load
-from diffkern.build.specialize import clear_kernel_cache, clear_lto_cache
+from diffkern.build.stores import clear_kernel_cache, clear_lto_cache
 from diffkern.errors import (
     AutodiffError,
     CompileError,

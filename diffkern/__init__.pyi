@@ -8,8 +8,8 @@ from diffkern._version import __version__ as __version__
 from diffkern.build.ahead import compile_kernels as compile
 from diffkern.build.ahead import force_load as force_load
 from diffkern.build.ship import load_directory as load
-from diffkern.build.specialize import clear_kernel_cache as clear_kernel_cache
-from diffkern.build.specialize import clear_lto_cache as clear_lto_cache
+from diffkern.build.stores import clear_kernel_cache as clear_kernel_cache
+from diffkern.build.stores import clear_lto_cache as clear_lto_cache
 from diffkern.errors import AutodiffError as AutodiffError
 from diffkern.errors import CompileError as CompileError
 from diffkern.errors import CudaError as CudaError

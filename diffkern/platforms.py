@@ -197,13 +197,13 @@ def platform_named(name: str) -> Platform:
 
     Raises
     ------
-    KeyError
+    LookupError
         If no family has such a target.
     """
     for family in FAMILIES:
         if re.fullmatch(family.names, name):
             return family.platform(name, family)
-    raise KeyError(name)
+    raise LookupError(f"no target is called {name!r}")
 
 
 def native_fields(host_cpu: HostCpu) -> Fields:

@@ -27,13 +27,8 @@ from types import ModuleType
 from typing import Any, overload
 
 from diffkern.build.compiled import Compiled, compile_for
-from diffkern.build.specialize import (
-    Specialization,
-    artifact_key,
-    build_entry,
-    current_store,
-    load,
-)
+from diffkern.build.specialize import Specialization, artifact_key, build_entry, load
+from diffkern.build.stores import current_store
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, MisuseError, raise_all
 from diffkern.ir.structs import Argument, leaves
@@ -302,7 +297,7 @@ def target_named(name: str) -> str:
         return HOST
     try:
         return platform_named(name).name
-    except KeyError:
+    except LookupError:
         raise CompileError(
             f"there is no target {name!r}",
             remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_120",

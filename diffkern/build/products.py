@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from diffkern.build.specialize import current_store
+from diffkern.build.stores import current_store
 from diffkern.cache.environment import distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry

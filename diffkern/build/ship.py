@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diffkern.build.ahead import Work, kernel_and_types, make, specializations, target_named
-from diffkern.build.specialize import Specialization, add_directory, runnable_targets
+from diffkern.build.specialize import Specialization, runnable_targets
+from diffkern.build.stores import add_directory
 from diffkern.cache.environment import compiler_digest
 from diffkern.cache.maintenance import Artifact, artifacts, publish
 from diffkern.cache.store import Store, absolute
@@ -207,7 +208,7 @@ def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -
 def _is_for_gpus(artifact: Artifact) -> bool:
     try:
         return platform_named(artifact.target).gpu
-    except KeyError:  # of another version of diffkern, which has more targets
+    except LookupError:  # of another version of diffkern, which has more targets
         return False
 
 

@@ -16,22 +16,19 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diffkern.build.stores import current_store, shipped_stores
 from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
-from diffkern.cache.maintenance import artifacts, remove
 from diffkern.cache.manifest import Entry
-from diffkern.cache.store import NoDirectoryError, Store, default_directory
-from diffkern.callers import warn
+from diffkern.cache.store import Store
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.options import FORWARD, Variant
 from diffkern.platforms import HOST, NATIVE, native_fields, platform_named, runnable
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
-from diffkern.runtime.native import assemble
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
 from diffkern.runtime.program import Executable
 
@@ -41,13 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Specialization",
-    "add_directory",
     "artifact_key",
     "build_entry",
-    "cache_directory",
-    "clear_kernel_cache",
-    "clear_lto_cache",
-    "current_store",
     "is_for_this_machine",
     "load",
     "load_entry",
@@ -59,8 +51,6 @@ __all__ = [
 # A program that nothing can run any more leaves memory, with its machine code.
 _loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 _entries: dict[str, Entry] = {}
-_store: Store | None = None
-_directories: list[Store] = []
 _lock = free_in_child(threading.Lock())
 
 
@@ -295,78 +285,25 @@ def _symbol(specialization: Specialization, name: str, target: str) -> str:
     return f"{readable}_{specialization.direction}_{name[:16]}"
 
 
-def cache_directory() -> Path:
-    """Return the cache directory: ``dk.config.cache_dir``, else DIFFKERN_CACHE_DIR, else the platform's place.
-
-    Raises
-    ------
-    NoDirectoryError
-        If it would be in a home directory, and there is none.
-    """
-    return config.cache_dir or default_directory()
-
-
-def current_store() -> Store:
-    """Return the store of the cache directory; of memory alone, after a warning, where no directory can be named."""
-    global _store
-    directory, problem = None, ""
-    try:
-        directory = cache_directory()
-    except NoDirectoryError as error:
-        problem = str(error)
-    with _lock:
-        store = Store(directory) if _store is None or _store.directory != directory else _store
-        is_new, _store = store is not _store, store
-    if is_new and directory is None:
-        warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory")
-    return store
-
-
-def clear_kernel_cache() -> int:
-    """Remove all artifacts from the cache directory, the code of matrix products too; return how many there were.
-
-    Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
-    """
-    store = current_store()
-    if store.directory is None:
-        return 0
-    return remove(artifacts(store.directory))[0]
-
-
-def clear_lto_cache() -> int:
-    """Remove the code of matrix products from the cache directory; return how many products there were."""
-    store = current_store()
-    if store.directory is None:
-        return 0
-    return remove(a for a in artifacts(store.directory) if a.what == "matrix product")[0]
-
-
-def add_directory(directory: Path) -> None:
-    """Let programs be found in a directory of shipped artifacts, which is only read."""
-    with _lock:
-        if all(store.directory != directory for store in _directories):
-            _directories.append(Store(directory))
-
-
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
     """Return the best artifact that a shipped directory has for a GPU architecture."""
-    candidates = platform_named(target).runs() if _directories else []
+    candidates = platform_named(target).runs() if shipped_stores() else []
     if not candidates:
         return None
     # First what was copied from a cache of the same compilers.
     names = [artifact_key(fields, target)]
     names += [artifact_key(fields, candidate, shipped=True) for candidate in candidates]
-    found = (store.get(name) for name in names for store in _directories)
+    found = (store.get(name) for name in names for store in shipped_stores())
     return next((entry for entry in found if entry is not None), None)
 
 
 def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
     """Load the best artifact that a shipped directory has for this machine."""
-    if not _directories:
+    if not shipped_stores():
         return None
     for target in runnable_targets():
         name = artifact_key(fields, target, shipped=True)
-        for store in _directories:
+        for store in shipped_stores():
             executable = _from_cache(store.get(name))
             if executable is not None:
                 return executable
@@ -430,15 +367,3 @@ def _readable(fields: Sequence[tuple[str, bytes]]) -> dict[str, str]:
         except UnicodeDecodeError:
             shown[name] = value.hex()
     return shown
-
-
-def _load_own(name: str) -> bytes | None:
-    entry = current_store().get(name)
-    return None if entry is None else entry.object_code
-
-
-def _store_own(name: str, code: bytes) -> None:
-    current_store().put(name, Entry(code, facts={"what": "native code of the run time"}))
-
-
-assemble.set_object_cache(_load_own, _store_own)

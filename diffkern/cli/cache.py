@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from diffkern.build.specialize import cache_directory
+from diffkern.build.stores import cache_directory
 from diffkern.cache.compare import differences, nearest, shown
 from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, publish, remove, sweep
 from diffkern.cache.store import NoDirectoryError, Store

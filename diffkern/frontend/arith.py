@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.terms import WEAK_FLOAT, WEAK_INT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ops.table import lookup
 
 __all__ = ["BINARY", "COMPARE", "binary", "compare", "negate", "power"]
 
@@ -30,13 +30,6 @@ COMPARE: Final[Mapping[type[ast.cmpop], str]] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 
-_FOLD: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow,
-    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "shl": operator.lshift, "shr": operator.rshift,
-    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne,
-}  # fmt: skip
-
 SIGN: Final[Mapping[str, str]] = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
     "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
@@ -44,6 +37,14 @@ SIGN: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 _MAX_UNROLLED_POWER = 16
+
+
+def _function(op: str) -> Callable[[Any, Any], Any]:
+    """The function of Python's numbers that an op is."""
+    row = lookup(op)
+    function = row.fold if row.built_in is None else row.built_in.host
+    assert function is not None
+    return function
 
 
 def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val:
@@ -83,7 +84,7 @@ def _fold(cx: Context, op: str, a: Const, b: Const, node: ast.AST) -> Const:
     if op == "pow" and isinstance(b.value, int) and abs(b.value) > 4096:
         cx.type_error(node, f"the power {b.value} is too large for a constant")
     try:
-        result = _FOLD[op](a.value, b.value)
+        result = _function(op)(a.value, b.value)
     except ZeroDivisionError:
         cx.type_error(node, f"division by zero: {a.value} {SIGN[op]} {b.value}")
     except (TypeError, ValueError, OverflowError) as error:

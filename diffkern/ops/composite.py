@@ -179,7 +179,7 @@ ROWS: Final = (
     OpDef("matvec", "composite", 2, _matvec, py="matvec({0}, {1})"),
     OpDef("vecmat", "composite", 2, _vecmat, py="vecmat({0}, {1})"),
     _built_in("outer", _outer, "The matrix with component (i, j) = a[i] * b[j].", "a, b", twin=np.outer),
-    _built_in("transpose", _transpose, "The transposed matrix.", "m", linear=True),
+    _built_in("transpose", _transpose, "The transposed matrix.", "m", twin=lambda m: m.T.copy(), linear=True),
     _built_in("trace", _of_square, "The sum of the diagonal.", "m", returns="float", linear=True),
     _built_in("determinant", _of_square, "The determinant of a square matrix.", "m", returns="float"),
     _built_in("inverse", _of(_square), "The inverse of a square matrix.", "m", singular=Singular()),

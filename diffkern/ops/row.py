@@ -113,14 +113,6 @@ class BuiltIn(NamedTuple):
     of_floats: bool = False
 
 
-class Comparison(NamedTuple):
-    """A comparison: its sign, its name with exchanged operands, and that of its negation."""
-
-    sign: str
-    mirrored: str
-    negated: str
-
-
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]
 Schema = Mapping[str, type | UnionType]
 """Attributes by name, each with the Python type of its values."""
@@ -152,8 +144,10 @@ class OpDef:
     cost, elementary, ways
         A rough count of simple operations; whether it is an elementary function of floats, many instructions where it
         is inlined; how many ways lead from the result to an operand through the code it becomes.
-    commutative, neutral, fold, comparison
-        The right operand that gives back the left one; the function of constants; the comparison it is.
+    commutative, neutral, fold
+        Whether operands may be exchanged; the right operand that gives back the left one; the function of constants.
+    mirrored, negated
+        Of comparisons: the one with exchanged operands, and the opposite.
     modular, affine, divides
         Of integers: whether low bits depend on low bits alone; whether it is a sum, difference, product or negative;
         whether a divisor of 0 is a mistake.
@@ -190,7 +184,8 @@ class OpDef:
     commutative: bool = False
     neutral: int | None = None
     fold: Callable[..., Any] | None = None
-    comparison: Comparison | None = None
+    mirrored: str = ""
+    negated: str = ""
     modular: bool = False
     affine: bool = False
     divides: bool = False

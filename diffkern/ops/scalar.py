@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Element, Kind, Mat, Scalar, Stack, Type, Vec
-from diffkern.ops.row import BuiltIn, Comparison, Diff, Infer, Library, OpDef, Singular, TypeRuleError, call
+from diffkern.ops.row import BuiltIn, Diff, Infer, Library, OpDef, Singular, TypeRuleError, call
 
 
 def _scalar(t: Type) -> Scalar:
@@ -168,7 +168,7 @@ def _half_away(x: Any) -> Any:
 def _comparison(name: str, sign: str, mirrored: str, negated: str) -> OpDef:
     return OpDef(
         name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}", optional={"range_step": bool},
-        fold=getattr(operator, name), comparison=Comparison(sign, mirrored, negated), commutative=mirrored == name,
+        fold=getattr(operator, name), mirrored=mirrored, negated=negated, commutative=mirrored == name,
     )  # fmt: skip
 
 

@@ -295,12 +295,11 @@ class _Ranges:
                 self.assume(v, truth, facts)
         elif op.name == "if" and len(op.results) == 1:
             self.assume_branches(op, truth, facts)
-        elif (comparison := lookup(op.name).comparison) is not None:
+        elif negated := lookup(op.name).negated:
+            name = op.name if truth else negated
             a, b = op.operands
-            mirrored = lookup(comparison.mirrored).comparison
-            assert mirrored is not None
-            self.compare(op.name if truth else comparison.negated, a, b, facts)
-            self.compare(comparison.mirrored if truth else mirrored.negated, b, a, facts)
+            self.compare(name, a, b, facts)
+            self.compare(lookup(name).mirrored, b, a, facts)
 
     def assume_branches(self, op: Op, truth: bool, facts: Facts) -> None:
         """A short-circuit ``and``/``or``: an if that yields a constant on the side not evaluated."""

@@ -157,11 +157,6 @@ def vecmat(v: Any, m: Any) -> Any:
     return np.array([dot(v, m[:, c]) for c in range(m.shape[1])], v.dtype)
 
 
-def transpose(m: Any) -> Any:
-    """Rows and columns exchanged."""
-    return m.T.copy()
-
-
 def trace(m: Any) -> Any:
     """Sum of the diagonal."""
     return _sum(m[k, k] for k in range(m.shape[0]))
@@ -211,44 +206,22 @@ def _each(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return combine
 
 
-def atomic_add(array: Any, index: Any, value: Any) -> Any:
-    """Add to an element that other threads may change too; returns what it was."""
-    return _atomic(array, index, value, "atomic", lambda old, new: old + new)
+def _atomic_of(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def atomic(array: Any, index: Any, value: Any) -> Any:
+        """Change an element that other threads may change too; returns what it was."""
+        return _atomic(array, index, value, "atomic", combine)
+
+    return atomic
 
 
-def atomic_sub(array: Any, index: Any, value: Any) -> Any:
-    """Subtract from an element that other threads may change too; returns what it was."""
-    return _atomic(array, index, value, "atomic", lambda old, new: old - new)
-
-
-def atomic_min(array: Any, index: Any, value: Any) -> Any:
-    """Replace each component by the smaller; returns what the element was."""
-    return _atomic(array, index, value, "atomic", _each(min))
-
-
-def atomic_max(array: Any, index: Any, value: Any) -> Any:
-    """Replace each component by the larger; returns what the element was."""
-    return _atomic(array, index, value, "atomic", _each(max))
-
-
-def atomic_exch(array: Any, index: Any, value: Any) -> Any:
-    """Replace an element; returns what it was."""
-    return _atomic(array, index, value, "atomic", lambda old, new: new)
-
-
-def atomic_and(array: Any, index: Any, value: Any) -> Any:
-    """Keep the bits of an element that are set in a number; returns what it was."""
-    return _atomic(array, index, value, "atomic", lambda old, new: old & new)
-
-
-def atomic_or(array: Any, index: Any, value: Any) -> Any:
-    """Set the bits of an element that are set in a number; returns what it was."""
-    return _atomic(array, index, value, "atomic", lambda old, new: old | new)
-
-
-def atomic_xor(array: Any, index: Any, value: Any) -> Any:
-    """Flip the bits of an element that are set in a number; returns what it was."""
-    return _atomic(array, index, value, "atomic", lambda old, new: old ^ new)
+atomic_add = _atomic_of(lambda old, new: old + new)
+atomic_sub = _atomic_of(lambda old, new: old - new)
+atomic_min = _atomic_of(_each(min))
+atomic_max = _atomic_of(_each(max))
+atomic_exch = _atomic_of(lambda old, new: new)
+atomic_and = _atomic_of(lambda old, new: old & new)
+atomic_or = _atomic_of(lambda old, new: old | new)
+atomic_xor = _atomic_of(lambda old, new: old ^ new)
 
 
 def accumulate(array: Any, index: Any, value: Any, mode: str = "plain") -> None:

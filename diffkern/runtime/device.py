@@ -7,7 +7,8 @@ asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from diffkern.errors import CudaError, MisuseError
 from diffkern.runtime.gpu import gpu
@@ -35,6 +36,10 @@ class Device:
         What kind it is.
     """
 
+    _get_stream: ClassVar[Callable[[Any], Any]]
+    _set_stream: ClassVar[Callable[[Any, Any], None]]
+    """Its current stream, set by :mod:`diffkern.runtime.stream`."""
+
     alias = "cpu"
     name = "CPU"
     ordinal = -1
@@ -55,15 +60,11 @@ class Device:
     @property
     def stream(self) -> Any:
         """The current stream of this thread."""
-        from diffkern.runtime.stream import get_stream
-
-        return get_stream(self)
+        return Device._get_stream(self)
 
     @stream.setter
     def stream(self, stream: Any) -> None:
-        from diffkern.runtime.stream import set_stream
-
-        set_stream(stream, self)
+        Device._set_stream(stream, self)
 
     def can_access(self, other: Device) -> bool:
         """Whether its kernels can reach another device's memory."""

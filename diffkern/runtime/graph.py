@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.cuda.stream import CudaStream
 
 __all__ = [
-    "Conditional", "Graph", "ScopedCapture", "capture", "capture_begin", "capture_end", "capture_if", "capture_launch",
+    "Conditional", "Graph", "ScopedCapture", "capture_begin", "capture_end", "capture_if", "capture_launch",
     "capture_while",
 ]  # fmt: skip
 
@@ -212,11 +212,6 @@ def _device_of(items: Sequence[Item]) -> CudaDevice | None:
                 remedy="capture the steps of each device apart, or replay the sequence",
             )
     return first
-
-
-def capture(sequence: Recorded) -> Graph:
-    """Return the graph of a sequence."""
-    return Graph(sequence)
 
 
 # -- capturing ---------------------------------------------------------------------------------------------------------
@@ -441,3 +436,6 @@ def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
     finally:
         current.recorder = outer
     return Recorded(recorder.items)
+
+
+Recorded._capture = Graph

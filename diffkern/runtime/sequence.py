@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Series
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch
@@ -239,6 +239,9 @@ class Sequence(Uncopied):
 
     replay: Callable[..., None]
 
+    _capture: ClassVar[Callable[[Sequence], Graph]]
+    """What makes its graph, set by :mod:`diffkern.runtime.graph`."""
+
     def __init__(self, items: Series[Item] = ()) -> None:
         self._set(items)
 
@@ -381,9 +384,7 @@ class Sequence(Uncopied):
         LaunchError
             If its steps run on several devices, or one of them cannot be part of a graph.
         """
-        from diffkern.runtime.graph import capture
-
-        return capture(self)
+        return Sequence._capture(self)
 
     # -- showing -----------------------------------------------------------------------------------------------------
 

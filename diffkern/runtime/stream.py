@@ -295,5 +295,7 @@ def _after_fork() -> None:
     current.streams = None  # the driver's streams do not go through a fork
 
 
+Device._get_stream, Device._set_stream = staticmethod(get_stream), staticmethod(set_stream)
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -18,7 +18,7 @@ INTERNAL = {
     "Cascade": "caught by the frontend",
     "InvalidEntryError": "caught by the cache",
     "InvalidIR": "a fault of diffkern's own",
-    "LookupError": "caught by the command line",
+    "LookupError": "caught where targets and kernels are named",
     "NoDirectoryError": "caught by the cache, which warns",
     "ObjectLoadError": "caught where programs are loaded",
     "OneThreadError": "a LaunchError, which gets its line where it is caught",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.build.specialize import current_store
+from diffkern.build.stores import current_store
 from diffkern.cache.manifest import Entry
 
 

@@ -142,7 +142,7 @@ def register(directory: str | os.PathLike[str] | None = None) -> int:
         If there is no such directory.
     """
     _require()
-    from diffkern.build.specialize import cache_directory
+    from diffkern.build.stores import cache_directory
     from diffkern.cache.store import absolute
     from diffkern.interop.jax.programs import enter_stored
     from diffkern.interop.jax.registry import CPU

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from diffkern import abi
 from diffkern.cache.manifest import Entry
 from diffkern.errors import CudaError
-from diffkern.interop.jax.registry import HANDLER, REGISTRY, Registry, capsule, load_handler
+from diffkern.interop.jax.layout import DRIVER, HANDLER, REGISTRY
+from diffkern.interop.jax.registry import Registry, capsule, load_handler
 from diffkern.interop.jax.table import DeviceCode
 
 __all__ = ["CudaRegistry", "Driver", "Gpu", "NativeDriver", "present"]
 
 _FEW_BLOCKS = 2048  # of programs whose blocks add to sums: as many as the largest GPU keeps busy
-_DRIVER = "dk_xla_driver"
 
 
 class Driver(Protocol):
@@ -77,8 +77,8 @@ class CudaRegistry(Registry):
         self.functions = words("q", driver.addresses())
 
     def addresses(self) -> dict[str, int]:
-        found = load_handler(_handler, (HANDLER, REGISTRY, _DRIVER))
-        ctypes.c_int64.from_address(found[_DRIVER]).value = self.functions.buffer_info()[0]
+        found = load_handler(_handler, (HANDLER, REGISTRY, DRIVER))
+        ctypes.c_int64.from_address(found[DRIVER]).value = self.functions.buffer_info()[0]
         return found
 
     def capsules(self, handler: int) -> Any:

@@ -17,7 +17,7 @@ from llvmlite import ir
 from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.frame import DESCRIPTION, ERROR, NUMBERS
-from diffkern.interop.jax.handler import DRIVER, CpuModule
+from diffkern.interop.jax.handler import CpuModule
 from diffkern.runtime.native.builder import I32, I64, PTR, Code, Word
 
 __all__ = ["cuda_handler_ir"]
@@ -36,7 +36,7 @@ class _CudaModule(CpuModule):
 
     def __init__(self) -> None:
         super().__init__()
-        self.driver = self.exported_word(DRIVER)
+        self.driver = self.exported_word(layout.DRIVER)
 
     def function_of(self, c: Code, which: int) -> Word:
         return c.load(c.b.load(self.driver, typ=I64), which)

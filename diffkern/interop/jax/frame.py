@@ -16,12 +16,9 @@ from diffkern.interop.jax import ffi_api, layout
 from diffkern.runtime.native.builder import I32, I64, PTR, Code, Module, Word
 
 __all__ = [
-    "BUFFERS", "BUFFER_WORDS", "DATA", "DESCRIPTION", "DIMS", "ERROR", "HANDLER", "NUMBERS", "REGISTRY", "SHAPE",
+    "BUFFERS", "BUFFER_WORDS", "DATA", "DESCRIPTION", "DIMS", "ERROR", "NUMBERS", "SHAPE",
     "STEP", "STRIDE", "FrameModule",
 ]  # fmt: skip
-
-HANDLER = "dk_xla_handler"
-REGISTRY = "dk_xla_registry"
 
 _MESSAGE_BYTES = 1024
 
@@ -44,7 +41,7 @@ class FrameModule(Module):
 
     def __init__(self) -> None:
         super().__init__("diffkern.xla")
-        self.registry = self.exported_word(REGISTRY)
+        self.registry = self.exported_word(layout.REGISTRY)
         self.snprintf = self.external("snprintf", I32, [I64, I64, I64], var_arg=True)
 
     def error(self) -> Any:
@@ -63,7 +60,7 @@ class FrameModule(Module):
         return made
 
     def handler(self, elements: Any, error: Any) -> None:
-        made, c = self.function(HANDLER, PTR, [PTR], is_exported=True)
+        made, c = self.function(layout.HANDLER, PTR, [PTR], is_exported=True)
         null = ir.Constant(PTR, None)
         frame = c.address(made.args[0])
 

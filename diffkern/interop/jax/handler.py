@@ -29,9 +29,8 @@ from diffkern.interop.jax.frame import (
 )  # fmt: skip
 from diffkern.runtime.native.builder import I32, I64, VOID, Code, Word
 
-__all__ = ["DRIVER", "CpuModule", "handler_ir"]
+__all__ = ["CpuModule", "handler_ir"]
 
-DRIVER = "dk_xla_driver"
 _MAX_CHUNKS = 256
 _ROUNDING = 64
 _RECORD = abi.RECORD_STAMPS * 8

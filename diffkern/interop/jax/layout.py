@@ -14,6 +14,9 @@ from typing import Final
 
 WORD: Final = 8
 
+# -- what a handler's module exports: itself, the registry's address, that of the driver's functions -------------------
+HANDLER, REGISTRY, DRIVER = "dk_xla_handler", "dk_xla_registry", "dk_xla_driver"
+
 # -- the attribute ``call`` of a custom call: an array of words --------------------------------------------------------
 CALL_KEY: Final = 0  # two words
 CALL_BATCHED: Final = 2  # bit k: operand k has a leading batch axis

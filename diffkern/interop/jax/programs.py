@@ -11,14 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from diffkern.build.specialize import (
-    Specialization,
-    artifact_key,
-    current_store,
-    is_for_this_machine,
-    load_entry,
-    load_stored,
-)
+from diffkern.build.specialize import Specialization, artifact_key, is_for_this_machine, load_entry, load_stored
+from diffkern.build.stores import current_store
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry

@@ -18,6 +18,7 @@ from diffkern import abi
 from diffkern.forks import free_in_child
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Call
+from diffkern.interop.jax.layout import HANDLER, REGISTRY
 from diffkern.interop.jax.table import Code, Description
 from diffkern.runtime import schedule
 from diffkern.runtime.native import pool
@@ -29,7 +30,6 @@ __all__ = ["CPU", "TARGET", "Registry", "key_words", "load_handler"]
 TARGET = "diffkern_call_1"
 """The name of the custom call target; the number is the version of the attribute and of what calls mean."""
 
-HANDLER, REGISTRY = "dk_xla_handler", "dk_xla_registry"
 _FIRST_SLOTS = 64
 
 

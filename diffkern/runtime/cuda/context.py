@@ -18,11 +18,12 @@ from typing import Any, Protocol
 
 from diffkern.errors import CudaError
 from diffkern.forks import free_in_child
-from diffkern.runtime.cuda import driver as drivers
+from diffkern.runtime.cuda import drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
 from diffkern.runtime.device import Device, set_device
 from diffkern.runtime.scope import put
+from diffkern.runtime.stream import set_stream
 
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
@@ -199,8 +200,6 @@ class CudaDevice(Device):
 
     @stream.setter
     def stream(self, stream: CudaStream) -> None:
-        from diffkern.runtime.stream import set_stream
-
         set_stream(stream, self)
 
     @property

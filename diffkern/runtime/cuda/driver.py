@@ -1,4 +1,4 @@
-"""What the run time asks of a CUDA driver: one interface, and the one driver that is in use.
+"""What the run time asks of a CUDA driver: one interface.
 
 In: calls with integers (handles, addresses, sizes). Out: integers, or a :class:`CudaError` that names the call. Two
 classes have this interface: :class:`diffkern.runtime.cuda.bindings.Bindings` over ``cuda.bindings``, and
@@ -13,9 +13,7 @@ from typing import Protocol
 
 from diffkern.errors import CudaError
 
-__all__ = [
-    "LEGACY_STREAM", "STICKY", "Attribute", "Driver", "FunctionAttribute", "active", "failure", "replace", "why_not",
-]  # fmt: skip
+__all__ = ["LEGACY_STREAM", "STICKY", "Attribute", "Driver", "FunctionAttribute", "failure"]  # fmt: skip
 
 LEGACY_STREAM = 0
 """The default stream: its work waits for all work of other (blocking) streams, and they wait for it."""
@@ -220,40 +218,6 @@ class Driver(Protocol):
     def set_condition(self, handle: int, address: int, negate: bool, stream: int) -> None:
         """Enqueue that a condition becomes whether the int32 at an address is (or is not) 0."""
         ...
-
-
-_driver: Driver | None = None
-_looked = False
-_reason = ""
-
-
-def active() -> Driver | None:
-    """Return the driver, looked for at the first call; None where there is none."""
-    global _driver, _looked, _reason
-    if not _looked:
-        _looked = True
-        from diffkern.runtime.cuda.bindings import find
-
-        found = find()
-        if isinstance(found, str):
-            _reason = found
-        else:
-            _driver = found
-    return _driver
-
-
-def why_not() -> str:
-    """Return why there is no driver, as the end of a sentence."""
-    active()
-    return _reason or "no CUDA device was found"
-
-
-def replace(driver: Driver | None, reason: str = "the driver was taken away") -> Driver | None:
-    """Use another driver from now on (None: none at all) and return the one before."""
-    global _driver, _looked, _reason
-    before = _driver
-    _driver, _looked, _reason = driver, True, reason
-    return before
 
 
 def failure(call: str, code: int, name: str, text: str) -> CudaError:

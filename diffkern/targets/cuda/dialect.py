@@ -16,6 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.errors import CompileError
+from diffkern.ops.table import all_ops
 from diffkern.targets.emit.types import PTR
 
 __all__ = ["convert", "opaque_text"]
@@ -26,10 +27,8 @@ _LAYOUT = (
 )
 """The data layout that libNVVM asks for."""
 
-_LIBRARY = {
-    "fabs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "round": "round",
-    "copysign": "copysign", "sqrt": "sqrt",
-}  # fmt: skip
+_LIBRARY = {library.llvm: library.libdevice for row in all_ops().values() if (library := row.library) and library.llvm}
+_LIBRARY["fabs"] = "fabs"
 """General intrinsics and the function of libdevice that each becomes."""
 
 _SATURATING = re.compile(r'declare i(\d+) @"llvm\.fpto([su])i\.sat\.i\d+\.f(\d+)"\((?:float|double) [^)]*\)')

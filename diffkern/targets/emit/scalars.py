@@ -222,9 +222,8 @@ def _from_library(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 
 
 def _comparison(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    known = lookup(op.name).comparison
-    assert known is not None
-    return compare(e.builder, t, known.sign, args[0], args[1])
+    sign = lookup(op.name).py.split()[1]
+    return compare(e.builder, t, sign, args[0], args[1])
 
 
 def _isnan(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -321,6 +320,6 @@ _TABLE: Mapping[str, Spelling] = {
     "isinf": _against_infinity("=="),
     "isfinite": _against_infinity("<"),
     "next_checkpoint": _next_checkpoint,
-    **{name: _comparison for name, row in all_ops().items() if row.comparison is not None},
+    **{name: _comparison for name, row in all_ops().items() if row.mirrored},
 }
 """Those that are no function of a library."""

@@ -24,7 +24,8 @@ import diffkern as dk
 from diffkern import abi
 from diffkern.build.specialize import Specialization, load
 from diffkern.interop.jax import cuda, ffi_api, programs
-from diffkern.interop.jax.registry import HANDLER, REGISTRY, key_words
+from diffkern.interop.jax.layout import HANDLER, REGISTRY
+from diffkern.interop.jax.registry import key_words
 from diffkern.ir.types import parse_type
 from diffkern.options import Variant
 

@@ -120,8 +120,8 @@ def test_commutative_operations_fold_to_the_same_constant() -> None:
 
 def test_comparisons_agree_with_their_mirror_and_their_negation() -> None:
     for row in all_ops().values():
-        if row.comparison is not None:
-            mirrored, negated = lookup(row.comparison.mirrored).fold, lookup(row.comparison.negated).fold
+        if row.mirrored:
+            mirrored, negated = lookup(row.mirrored).fold, lookup(row.negated).fold
             assert row.fold is not None
             assert mirrored is not None
             assert negated is not None

@@ -30,7 +30,7 @@ ROWS = all_ops().values()
 UNARY_MATH = [row.name for row in ROWS if row.elementary and row.arity == 1]
 BINARY_MATH = [row.name for row in ROWS if row.elementary and row.arity == 2]
 ROUNDING = ["floor", "ceil", "trunc", "round", "rint"]
-COMPARISONS = [row.name for row in ROWS if row.comparison]
+COMPARISONS = [row.name for row in ROWS if row.mirrored]
 FLOATS = [FLOAT32, FLOAT64]
 INTS = [INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64]
 

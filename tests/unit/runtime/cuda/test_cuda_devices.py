@@ -6,8 +6,7 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.runtime.cuda import context
-from diffkern.runtime.cuda import driver as drivers
+from diffkern.runtime.cuda import context, drivers
 from diffkern.runtime.state import attention
 
 
@@ -118,7 +117,7 @@ def test_arrays_outlive_their_driver(driver):
 
 def test_reason_is_looked_up_once(monkeypatch):
     looked = []
-    monkeypatch.setattr("diffkern.runtime.cuda.bindings.find", lambda: looked.append(1) or "there is none today")
+    monkeypatch.setattr(drivers, "find", lambda: looked.append(1) or "there is none today")
     monkeypatch.setattr(drivers, "_looked", False)
     monkeypatch.setattr(drivers, "_driver", None)
     monkeypatch.setattr(drivers, "_reason", "")

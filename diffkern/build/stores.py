@@ -1,0 +1,98 @@
+"""Where artifacts are kept: the cache directory, and directories of shipped programs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from diffkern.cache.maintenance import artifacts, remove
+from diffkern.cache.manifest import Entry
+from diffkern.cache.store import NoDirectoryError, Store, default_directory
+from diffkern.callers import warn
+from diffkern.forks import free_in_child
+from diffkern.runtime.config import config
+from diffkern.runtime.native import assemble
+
+__all__ = [
+    "add_directory",
+    "cache_directory",
+    "clear_kernel_cache",
+    "clear_lto_cache",
+    "current_store",
+    "shipped_stores",
+]
+
+_store: Store | None = None
+_directories: list[Store] = []
+_lock = free_in_child(threading.Lock())
+
+
+def cache_directory() -> Path:
+    """Return the cache directory: ``dk.config.cache_dir``, else DIFFKERN_CACHE_DIR, else the platform's place.
+
+    Raises
+    ------
+    NoDirectoryError
+        If it would be in a home directory, and there is none.
+    """
+    return config.cache_dir or default_directory()
+
+
+def current_store() -> Store:
+    """Return the store of the cache directory; of memory alone, after a warning, where no directory can be named."""
+    global _store
+    directory, problem = None, ""
+    try:
+        directory = cache_directory()
+    except NoDirectoryError as error:
+        problem = str(error)
+    with _lock:
+        store = Store(directory) if _store is None or _store.directory != directory else _store
+        is_new, _store = store is not _store, store
+    if is_new and directory is None:
+        warn(f"{problem}: set DIFFKERN_CACHE_DIR; artifacts are kept in memory")
+    return store
+
+
+def clear_kernel_cache() -> int:
+    """Remove all artifacts from the cache directory, the code of matrix products too; return how many there were.
+
+    Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
+    """
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(artifacts(store.directory))[0]
+
+
+def clear_lto_cache() -> int:
+    """Remove the code of matrix products from the cache directory; return how many products there were."""
+    store = current_store()
+    if store.directory is None:
+        return 0
+    return remove(a for a in artifacts(store.directory) if a.what == "matrix product")[0]
+
+
+def shipped_stores() -> Sequence[Store]:
+    """Return the directories of shipped artifacts, in the order in which they were added."""
+    return _directories
+
+
+def add_directory(directory: Path) -> None:
+    """Let programs be found in a directory of shipped artifacts, which is only read."""
+    with _lock:
+        if all(store.directory != directory for store in _directories):
+            _directories.append(Store(directory))
+
+
+def _load_own(name: str) -> bytes | None:
+    entry = current_store().get(name)
+    return None if entry is None else entry.object_code
+
+
+def _store_own(name: str, code: bytes) -> None:
+    current_store().put(name, Entry(code, facts={"what": "native code of the run time"}))
+
+
+assemble.set_object_cache(_load_own, _store_own)
