@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from diffkern.ir.types import (
     Vec,
     value_type,
 )
-from diffkern.targets.emit import memory
+from diffkern.targets.cpu import object_code
 
 F1, I1 = Array(FLOAT32, 1), Array(INT32, 1)
 
@@ -161,6 +162,13 @@ def test_parameters_by_value():
     assert agree(fn, args, 2)[-1].tolist() == [1 - 3 + 1.5 + 30 + 0.25 + 300] * 2
 
 
+def narrowest_atomic(monkeypatch, bits):
+    """Let code be emitted as for a target that compares and swaps integers of so many bits or more."""
+    here = object_code.machine()
+    other = replace(here, isa=replace(here.isa, atomic_bits=bits))
+    monkeypatch.setattr(object_code, "machine", lambda name="native": other)
+
+
 ATOMIC_TYPES = [FLOAT32, FLOAT64, INT32, INT64, UINT32, FLOAT16, Vec(FLOAT32, 3)]
 
 
@@ -174,7 +182,7 @@ def test_atomics_return_the_old_value(kind, t):
 @pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "exch"])
 def test_atomics_on_the_word_around_an_element(monkeypatch, kind, t):
     """As code for GPUs updates narrow elements."""
-    monkeypatch.setattr(memory, "on_gpu", lambda b: True)
+    narrowest_atomic(monkeypatch, 32)
     check_atomics(kind, t)
 
 
@@ -196,7 +204,7 @@ def check_atomics(kind, t):
 
 @pytest.mark.parametrize("by_word", [False, True])
 def test_atomics_of_concurrent_threads_lose_nothing(monkeypatch, by_word):
-    monkeypatch.setattr(memory, "on_gpu", lambda b: by_word)
+    narrowest_atomic(monkeypatch, 32 if by_word else 8)
 
     def body(b, y, z):
         (i,) = tids(b)
@@ -269,7 +277,7 @@ def test_atomics_to_a_uniform_address_are_summed_per_chunk():
     fn = kernel({"x": F1, "total": F1, "count": I1}, body)
     compiled = Compiled(fn)
     assert compiled.object.sites == 2
-    assert "lock" not in compiled.object.asm().partition("_finish")[0]
+    assert "lock" not in compiled.object.assembly().partition("_finish")[0]
     x = np.random.default_rng(0).integers(-9, 9, 1000).astype(np.float32)
     args = agree(fn, [x, np.zeros(1, np.float32), np.zeros(2, np.int32)], 1000, chunk=64)
     assert args[1][0] == x[x > 0].sum()
