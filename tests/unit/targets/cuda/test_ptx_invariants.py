@@ -9,7 +9,8 @@ import pytest
 from block_corpus import BLOCKS
 from compiling import compile_function
 from conftest import require
-from grad.build import lower
+from grad.build import lower as as_written
+from grad.cases import Case
 from grad.corpus import CASES
 from ptx import accesses, problems
 
@@ -18,6 +19,7 @@ from diffkern import pipeline
 from diffkern.compilation import Compilation
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
+from diffkern.ir.passes import run
 from diffkern.ir.types import is_differentiable
 from diffkern.options import Variant
 from diffkern.targets.cuda import toolchain
@@ -32,6 +34,10 @@ TOO_LARGE = {"tiles.large_tiles"}  # for the shared memory of a block
 def unlinked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The PTX is what counts; the assembler takes most of the time."""
     monkeypatch.setattr(toolchain, "link", lambda *_, **__: b"")
+
+
+def lower(case: Case) -> Function:
+    return run(pipeline.WRITTEN_TO_PRIMAL, as_written(case))
 
 
 def text(fn: Function, **options: Any) -> str:
