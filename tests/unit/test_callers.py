@@ -101,10 +101,10 @@ def test_the_number_of_threads_is_complained_about_in_the_line_that_launches(tmp
 def test_output_that_nobody_reads_on_is_no_fault():
     code = (
         "import sys, diffkern.cli.cache as cache\n"
-        "from diffkern import cli\n"
+        "from diffkern.cli import command\n"
         "def many(options):\n    for _ in range(100_000): print('artifact')\n"
         "cache._list = many\n"
-        "sys.exit(cli.main(['cache', 'list']))"
+        "sys.exit(command.main(['cache', 'list']))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern import compilation
 from diffkern.errors import CompileError, KernelError, MisuseError
 from diffkern.testing import gradcheck
 
@@ -264,14 +264,15 @@ def test_a_failure_in_the_compiler_is_an_error_with_the_kernels_place(
     def fail(*_: Any, **__: Any) -> Any:
         raise KeyError("a fault")
 
-    monkeypatch.setattr(pipeline, step, fail)
-    for show in (two_arrays.source, two_arrays.adjoint_source, two_arrays.adjoint_report, two_arrays.ir):
-        error = _own(show)
-        if error is not None:
-            assert isinstance(error, CompileError)
-            assert "please report it" in str(error)
-            assert error.loc is not None
-            assert isinstance(error.__cause__, KeyError)
+    monkeypatch.setattr(compilation, step, fail)
+    shows = (two_arrays.source, two_arrays.adjoint_source, two_arrays.adjoint_report, two_arrays.ir)
+    errors = [error for show in shows if (error := _own(show)) is not None]
+    assert errors
+    for error in errors:
+        assert isinstance(error, CompileError)
+        assert "please report it" in str(error)
+        assert error.loc is not None
+        assert isinstance(error.__cause__, KeyError)
 
 
 def test_memory_and_interrupts_pass_through_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +281,7 @@ def test_memory_and_interrupts_pass_through_the_compiler(monkeypatch: pytest.Mon
         def fail(*_: Any, kind: type[BaseException] = kind, **__: Any) -> Any:
             raise kind
 
-        monkeypatch.setattr(pipeline, "lower_kernel", fail)
+        monkeypatch.setattr(compilation, "lower_kernel", fail)
         with pytest.raises(kind):
             two_arrays.source()
 
@@ -289,6 +290,6 @@ def test_recursion_in_the_compiler_is_named_as_such(monkeypatch: pytest.MonkeyPa
     def fail(*_: Any, **__: Any) -> Any:
         raise RecursionError
 
-    monkeypatch.setattr(pipeline, "lower_kernel", fail)
+    monkeypatch.setattr(compilation, "lower_kernel", fail)
     with pytest.raises(CompileError, match="deeper than Python's limit"):
         two_arrays.source()

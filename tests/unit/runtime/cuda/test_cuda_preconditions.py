@@ -12,7 +12,7 @@ from runtime_cuda_kernels import Particle, drift, neighbours, square, total
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.build import specialize
+from diffkern.build import specialize, stores
 from diffkern.build.ship import compile_ahead
 from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
@@ -128,7 +128,7 @@ def test_a_machine_with_shipped_programs_compiles_nothing(tmp_path, monkeypatch)
     """Whatever lies where: launches, gradients, gradients that are shared, copies and sums of parts of arrays."""
     require("cuda.bindings.nvjitlink")
     compile_ahead([three, pick], ["sm_90"], tmp_path, processes=1)
-    monkeypatch.setattr(specialize, "_directories", [Store(tmp_path)])
+    monkeypatch.setattr(stores, "_directories", [Store(tmp_path)])
     monkeypatch.setattr(specialize, "_entries", {})
     monkeypatch.setattr(specialize, "build_entry", None)
     with fake_cuda(target="sm_90") as driver:
