@@ -18,7 +18,7 @@ from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.memory import Memory, overwrite
-from diffkern.runtime.native.replay import Step, function_address
+from diffkern.runtime.native.replay import Step, Steps, function_address
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
 
@@ -60,7 +60,7 @@ class Operation(Protocol):
         """Return what it writes."""
         ...
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return its form in native code, or None if it has none."""
         ...
 
@@ -143,9 +143,9 @@ class Assign:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         if self.device is not None:
-            return None
+            return gpu().assign_steps(self.goal, self.values)
         data = self.goal._data
         if not data.flags.c_contiguous:
             return None
@@ -153,7 +153,7 @@ class Assign:
             return _bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
-    def as_copy(self) -> list[Step] | None:
+    def as_copy(self) -> Steps | None:
         """Return the native form that copies ``values``, which get the shape of the array."""
         data = self.goal._data
         if self.device is not None or not data.flags.c_contiguous:
@@ -194,9 +194,9 @@ class Copy:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         if self.device is not None:
-            return None
+            return gpu().copy_steps(self.goal, self.source)
         goal, source = self.goal._data, self.source._data
         # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
         if not (goal.flags.c_contiguous and source.flags.c_contiguous) or np.may_share_memory(goal, source):
@@ -244,10 +244,12 @@ class Add:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
+        if self.device is not None:
+            return gpu().add_steps(self.goal, self.source)
         goal, source = self.goal._data, self.source._data
         element = self.goal._element
-        if isinstance(element, Struct) or self.device is not None:
+        if isinstance(element, Struct):
             return None
         name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(element))
         if name is None or not (goal.flags.c_contiguous and source.flags.c_contiguous):
@@ -255,7 +257,7 @@ class Add:
         return _bytewise(name, goal.size, goal.ctypes.data, source.ctypes.data)
 
 
-def _bytewise(name: str, count: int, goal: int, source: int) -> list[Step] | None:
+def _bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
     function = function_address(name)
     if not function:
         return None
