@@ -71,10 +71,13 @@ class Kernel(ByPath):
         for name in options:
             if name not in names("kernel"):
                 raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
-        own = KernelOptions(**options)
+        self._begin(func, KernelOptions(**options))
+
+    def _begin(self, func: Callable[..., Any], options: KernelOptions) -> None:
+        """Make a kernel of a function with options that are checked."""
         take_text(func)
         functools.update_wrapper(self, func)
-        self.options = own
+        self.options = options
         self.func = func
         self.name = self.key = func.__name__
         self._current = Generation(0, self.variant, self.enable_mathdx_gemm)
