@@ -115,7 +115,9 @@ def ptx(module: Any, arch: str) -> str:
     with _lock:
         text = str(machine(arch).emit_assembly(module))
     # LLVM takes the widest scope here; a launch is on one device, as for all other atomic operations.
-    return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas")
+    return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas").replace(
+        "ld.relaxed.sys.global", "ld.relaxed.gpu.global"
+    )
 
 
 def ltoir(module: Any, symbol: str, arch: str) -> bytes:
