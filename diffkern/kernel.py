@@ -151,7 +151,8 @@ class Kernel(ByPath):
     @property
     def variant(self) -> Variant:
         """Its forward program for the CPU, as the options and ``dk.config`` are."""
-        return Variant(self.options, mode=self.options.mode or config.mode)
+        options = self.options
+        return Variant(options, mode=options.mode or config.mode, compiler=options.compiler or config.cuda_compiler)
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
@@ -495,6 +496,7 @@ def kernel(
     enable_mathdx_gemm: bool | None = None,
     block_dim: int | None = None,
     launch_bounds: int | tuple[int, int] | None = None,
+    compiler: Literal["llvm", "numba"] | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
