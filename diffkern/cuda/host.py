@@ -1,5 +1,82 @@
-"""The host side of ``numba.cuda``: arrays of the device, streams, events, devices."""
+"""The host side of ``numba.cuda`` under one name: arrays on the device, streams, events, devices, reductions."""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from diffkern.cuda.arrays import (
+    DeviceArray,
+    as_cuda_array,
+    device_array,
+    device_array_like,
+    from_cuda_array_interface,
+    is_cuda_array,
+    managed_array,
+    mapped,
+    mapped_array,
+    mapped_array_like,
+    pinned,
+    pinned_array,
+    pinned_array_like,
+    to_device,
+)
+from diffkern.cuda.devices import (
+    MemoryInfo,
+    close,
+    current_context,
+    defer_cleanup,
+    detect,
+    get_current_device,
+    gpus,
+    is_available,
+    list_devices,
+    require_context,
+    select_device,
+    synchronize,
+)
+from diffkern.cuda.reduction import Reduce, reduce
+from diffkern.cuda.streams import (
+    default_stream,
+    event,
+    event_elapsed_time,
+    external_stream,
+    legacy_default_stream,
+    per_thread_default_stream,
+    stream,
+)
+
+__all__ = [
+    "DeviceArray",
+    "MemoryInfo",
+    "Reduce",
+    "as_cuda_array",
+    "close",
+    "current_context",
+    "default_stream",
+    "defer_cleanup",
+    "detect",
+    "device_array",
+    "device_array_like",
+    "event",
+    "event_elapsed_time",
+    "external_stream",
+    "from_cuda_array_interface",
+    "get_current_device",
+    "gpus",
+    "is_available",
+    "is_cuda_array",
+    "legacy_default_stream",
+    "list_devices",
+    "managed_array",
+    "mapped",
+    "mapped_array",
+    "mapped_array_like",
+    "per_thread_default_stream",
+    "pinned",
+    "pinned_array",
+    "pinned_array_like",
+    "reduce",
+    "require_context",
+    "select_device",
+    "stream",
+    "synchronize",
+    "to_device",
+]
