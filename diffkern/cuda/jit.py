@@ -15,6 +15,7 @@ import numpy as np
 
 from diffkern.callers import shortened
 from diffkern.cuda.signatures import is_signature, parse_signature
+from diffkern.cuda.streams import native
 from diffkern.errors import KernelError, LaunchError, MisuseError
 from diffkern.ir.types import Scalar
 from diffkern.kernel import Kernel
@@ -143,7 +144,7 @@ class CudaKernel(Kernel):
             raise LaunchError(
                 f"kernel {self.name!r}: the size of shared memory is a number of bytes, not {sharedmem!r}"
             )
-        return Launcher(self, grid, block, None if stream is None or type(stream) is int else stream, shared)
+        return Launcher(self, grid, block, native(stream), shared)
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Launcher:
         """Return what launches the kernel with at least `ntasks` threads along x, `tpb` of them in a block."""
