@@ -112,6 +112,8 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
 
     @call
     def synchronize(self) -> None:
+        if self._time.end_captures(self._context()):
+            raise self._failure("synchronize", 900)
         self._time.finish(self._context())
 
     @call
