@@ -29,12 +29,12 @@ _MACHINES = {"x86_64": 62, "aarch64": 183}  # ELF's numbers
 _PAGE = 1 << 16
 
 _AT_ONCE = (
-    "cuInit cuCtxSetCurrent cuCtxSynchronize cuCtxEnablePeerAccess cuMemPoolSetAttribute cuMemFreeAsync "
-    "cuMemFreeHost cuStreamDestroy_v2 cuStreamSynchronize cuStreamQuery cuStreamWaitEvent cuEventDestroy_v2 "
-    "cuEventRecord cuEventQuery cuEventSynchronize cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 "
-    "cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async cuModuleUnload cuFuncSetAttribute cuLaunchKernel "
-    "cuStreamBeginCapture_v2 cuGraphDestroy cuGraphExecDestroy cuGraphLaunch cuGraphExecUpdate_v2 "
-    "cuStreamUpdateCaptureDependencies cuStreamUpdateCaptureDependencies_v2"
+    "cuInit cuThreadExchangeStreamCaptureMode cuCtxSetCurrent cuCtxSynchronize cuCtxEnablePeerAccess "
+    "cuMemPoolSetAttribute cuMemFreeAsync cuMemFreeHost cuStreamDestroy_v2 cuStreamSynchronize cuStreamQuery "
+    "cuStreamWaitEvent cuEventDestroy_v2 cuEventRecord cuEventQuery cuEventSynchronize cuMemcpyHtoDAsync_v2 "
+    "cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async cuModuleUnload "
+    "cuFuncSetAttribute cuLaunchKernel cuStreamBeginCapture_v2 cuGraphDestroy cuGraphExecDestroy cuGraphLaunch "
+    "cuGraphExecUpdate_v2 cuStreamUpdateCaptureDependencies cuStreamUpdateCaptureDependencies_v2"
 ).split()
 """Functions that return success and nothing else."""
 _ATTRIBUTES = {1: 1024, 8: 48 << 10, 10: 32, 16: 132, 41: 1, 75: 9, 76: 0, 97: 227 << 10, 115: 1}
@@ -109,7 +109,7 @@ def _in_python() -> dict[str, int]:
     def capturing(stream: int, *places: int) -> int:
         for place, kind in zip(places, (narrow, word, word, word, word, word), strict=True):
             if place:
-                kind.from_address(place).value = 0
+                kind.from_address(place).value = int(kind is narrow)  # the status: it captures
         return 0
 
     handle = answering(lambda *_: next(_handles))
