@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import diffkern.runtime.construct  # noqa: F401  lets dk.array take data
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array, new
 from diffkern.runtime.convert import as_numpy, as_shape
