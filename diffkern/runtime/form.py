@@ -9,6 +9,7 @@ from __future__ import annotations
 from diffkern.abi import HEADER_SIZE
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.native.replay import PYTHON, Plan
 from diffkern.runtime.operation import memories
 from diffkern.runtime.packed import PackedLaunch
@@ -25,7 +26,7 @@ class Form:
     launch, adjoint, given
         As in :class:`Prepared`.
     device
-        The GPU that it runs on, None for the CPU.
+        Where it runs.
     steps
         The native form, None if there is none.
     block, offsets
@@ -51,7 +52,7 @@ class Form:
         self.plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
         self.block = self.steps[0].block if self.steps else operation.block()
         self.program: Executable = operation.executable
-        if self.block and self.device is not None:
+        if self.block and self.device is not CPU:
             self.program = self.program.chosen(bytes(self.block[HEADER_SIZE:]))
         self.offsets = self._found(operation.executable) if self.block else {}
 

@@ -26,6 +26,7 @@ from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
@@ -144,7 +145,7 @@ class Prepared:
             span = launch.span(index)
             slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
             found = [slot for slot in slots if slot is not None]
-            if len(found) < len(slots) or (self._form.device is not None and any(slot.is_array for slot in found)):
+            if len(found) < len(slots) or (self._form.device is not CPU and any(slot.is_array for slot in found)):
                 continue  # on a GPU another array may need another program
             t = type_of_key(key)
             if isinstance(t, Struct):
@@ -215,7 +216,7 @@ class Prepared:
     def _goes_straight(self, stream: Any) -> bool:
         """Whether nobody but a stream of its GPU takes it."""
         device = self._form.device
-        if device is None or not self._form.block or device.is_capturing:
+        if device is CPU or not self._form.block or device.is_capturing:
             return False
         if stream is not None and not (isinstance(stream, Stream) and stream.device is device):
             return False
@@ -224,13 +225,13 @@ class Prepared:
     def _run_on_device(self, stream: Stream | None) -> None:
         """Give the argument block to a stream of a GPU, the current one by default."""
         operation, form = self.operation, self._form
-        device: Any = form.device
+        device = form.device
         chosen = device.stream if stream is None else stream
         operation.touch()
         if not chosen.is_default:
             for memory in memories((*operation.reads(), *operation.writes())):
                 if memory.device is device:
-                    memory.use(chosen)  # type: ignore[attr-defined]  # the memory of a GPU
+                    memory.use(chosen)
         if form.steps is not None:
             device.replay(self.plan, chosen)
             return
@@ -358,7 +359,7 @@ class Prepared:
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
-        if form.device is not None:
+        if form.device is not CPU:
             arguments = bytes(block[HEADER_SIZE:offset] + packed + block[behind:])
             if self.executable.chosen(arguments) is not form.program:
                 self.change({index: (key, [packed], [held])}, {})

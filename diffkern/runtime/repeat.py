@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Plan, Step, Steps
 from diffkern.runtime.operation import Assign, Operation, memories
@@ -103,7 +104,7 @@ class Repeat:
         steps: list[Step] = []
         size = 0
         for operation in operations:
-            if operation.device is not None:
+            if operation.device is not CPU:
                 return None
             own = operation.steps()
             if isinstance(operation, Assign):

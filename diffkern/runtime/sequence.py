@@ -20,6 +20,7 @@ from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.hazards import waits
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Steps
 from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
@@ -193,25 +194,22 @@ class _Program:
     def _execute(self, timed: bool) -> None:
         for plan, indices in self.segments:
             begin = time.perf_counter_ns()
-            device = self.items[indices[0]].operation.device if indices else None
-            if plan is not None and plan.is_native and device is not None and not timed:
-                device.replay(plan, device.stream)
-                continue
-            if plan is None or not plan.is_native or device is not None:
+            device = self.items[indices[0]].operation.device if indices else CPU
+            if plan is None or not plan.is_native or (timed and device is not CPU):
                 for index in indices:
                     operation = self.items[index].operation
-                    if timed and operation.device is not None:
+                    if timed:
                         operation.device.synchronize()
                     begin = time.perf_counter_ns()
                     operation.execute()
                     if timed:
-                        if operation.device is not None:
-                            operation.device.synchronize()
+                        operation.device.synchronize()
                         self.times[index] = begin * 1e-9, (time.perf_counter_ns() - begin) * 1e-9
                 continue
-            stamps = plan.run(timed)
             if not timed:
+                device.replay(plan, device.stream)
                 continue
+            stamps = plan.run(timed)
             at = 0
             for index in indices:
                 following = at + len(self.items[index].steps or ())
@@ -225,13 +223,13 @@ class _Program:
 def _use(operation: Operation, stream: Stream | None) -> None:
     """Note which stream of a GPU works with the memory of an operation that goes there."""
     device = operation.device
-    if device is None:
+    if device is CPU:
         return
     chosen = stream if stream is not None and stream.device is device else device.stream
     if not chosen.is_default:
         for memory in memories((*operation.reads(), *operation.writes())):
             if memory.device is device:
-                memory.use(chosen)  # type: ignore[attr-defined]  # the memory of a GPU
+                memory.use(chosen)
 
 
 class _Replay:

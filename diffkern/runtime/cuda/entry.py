@@ -19,7 +19,6 @@ class Gpu:
     Event = stream.CudaEvent
 
     View = memory.View
-    allocate = staticmethod(memory.allocate)
     allocate_pinned = staticmethod(memory.allocate_pinned)
 
     add = staticmethod(transfer.add)
@@ -29,7 +28,6 @@ class Gpu:
     copy = staticmethod(transfer.copy)
     copy_steps = staticmethod(transfer.copy_steps)
     download = staticmethod(transfer.download)
-    download_view = staticmethod(transfer.download_view)
 
     imported = staticmethod(exchange.imported)
     let_wait = staticmethod(exchange.let_wait)
