@@ -16,14 +16,21 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from diffkern.errors import CudaError, LaunchError
 from diffkern.forks import free_in_child
+from diffkern.runtime import dlpack
 from diffkern.runtime.cuda import drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
+from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
 from diffkern.runtime.device import Device, set_device
+from diffkern.runtime.gpu import gpu
+from diffkern.runtime.memory import Memory
 from diffkern.runtime.scope import put
 from diffkern.runtime.stream import set_stream
+from diffkern.runtime.type_keys import key_on
 
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
@@ -88,6 +95,7 @@ class CudaDevice(Device):
 
     is_cpu = False
     is_cuda = True
+    dlpack_kind = dlpack.CUDA
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
@@ -296,6 +304,22 @@ class CudaDevice(Device):
         if self._captures:
             home.synchronize()
         return address, home
+
+    def new(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
+    ) -> tuple[np.ndarray[Any, Any], Memory]:
+        """Return new contiguous elements here, zero or not initialized, and their memory."""
+        if pinned:
+            raise ValueError(f"pinned memory is the host's; an array on {self} cannot lie there")
+        return allocate(self, shape, dtype, zero)
+
+    def keyed(self, key: str) -> str:
+        """Return the key under which a type of arguments has its programs here."""
+        return key_on(key, self.alias)
+
+    def let_wait(self, stream: Any) -> None:
+        """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
+        gpu().let_wait(self, stream)
 
     def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
         """Allocate where there was no memory, after what can be freed was."""
