@@ -268,6 +268,8 @@ class _CudaWriter(Writer):
                 return self.constant(op.attrs["type"], op.attrs["value"])
             case "tid":
                 return Expr(self.axes[op.attrs["axis"]], reads=frozenset({self.axes[op.attrs["axis"]]}))
+            case "extent":
+                return self.wrapped(INT32, Expr(f"dim[{op.attrs['axis']}]"))
             case "block_dim":
                 return self.wrapped(INT32, Expr("cuda.blockDim.x"))
             case "block_thread":

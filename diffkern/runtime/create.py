@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-import diffkern.runtime.construct  # noqa: F401  lets dk.array take data
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array, new
 from diffkern.runtime.convert import as_numpy, as_shape
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import get_device
 from diffkern.runtime.state import current
 
 __all__ = ["empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
@@ -126,7 +125,7 @@ def from_numpy(
 
 
 def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool, pinned: bool) -> array:
-    made = new(as_shape(shape), resolve_type(dtype), zero, placed(device), pinned)
+    made = new(as_shape(shape), resolve_type(dtype), zero, get_device(device), pinned)
     if zero and current.recorder is not None:
         made.zero_()  # a replay begins with zeros as well
     if requires_grad:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from diffkern.errors import CudaError, LaunchError
 from diffkern.ir.types import INT32
 from diffkern.runtime.array import array
-from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.hazards import waits
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Step
@@ -69,7 +69,7 @@ class Graph(Uncopied):
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return self._device or get_device("cpu")
+        return self._device or CPU
 
     @property
     def nodes(self) -> int:
@@ -143,15 +143,19 @@ class Graph(Uncopied):
         operations = [item.operation for item in self._items]
         ends: list[tuple[int, ...]] = []
         for operation, needed in zip(operations, waits([(o.reads(), o.writes()) for o in operations]), strict=True):
-            driver.capture_behind(stream, sorted({node for step in needed for node in ends[step]}))
-            operation.execute()
-            ends.append(driver.capture_tail(stream))
+            try:
+                driver.capture_behind(stream, sorted({node for step in needed for node in ends[step]}))
+                operation.execute()
+                ends.append(driver.capture_tail(stream))  # which fails where the step has ended the capture
+            except CudaError as error:
+                text = f"step {len(ends)} of a graph ({operation.label}): {error.message}"
+                raise CudaError(text, remedy=error.remedy, call=error.call, code=error.code) from None
 
     def _memories(self) -> list[Any]:
         """Return the memory on the device that it works with, that of its own included."""
         held = [part for thing in self._kept for part in (thing if isinstance(thing, tuple) else (thing,))]
         every = [a for thing in held for a in ([thing] if isinstance(thing, array) else _arrays(thing))]
-        return [memory for memory in memories(every) if memory.device is not None]
+        return [memory for memory in memories(every) if not memory.is_host]
 
     def _let_go(self) -> None:
         """Wait for launches on their way that still copy from memory of the host which only this graph holds."""
@@ -203,15 +207,15 @@ def _arrays(thing: Any) -> list[array]:
 
 def _device_of(items: Sequence[Item]) -> CudaDevice | None:
     """Return the GPU that all steps run on, None if it is the CPU."""
-    first = items[0].operation.device if items else None
+    first: Any = items[0].operation.device if items else CPU
     for position, item in enumerate(items):
         if item.operation.device is not first:
             raise LaunchError(
-                f"a graph runs on one device: step 0 ({items[0].operation.label}) is on {first or 'cpu'}, step "
-                f"{position} ({item.operation.label}) on {item.operation.device or 'cpu'}",
+                f"a graph runs on one device: step 0 ({items[0].operation.label}) is on {first}, step "
+                f"{position} ({item.operation.label}) on {item.operation.device}",
                 remedy="capture the steps of each device apart, or replay the sequence",
             )
-    return first
+    return None if first is CPU else first
 
 
 # -- capturing ---------------------------------------------------------------------------------------------------------
@@ -303,8 +307,8 @@ class Conditional(Uncopied):
         return "while" if self.loop else "if"
 
     @property
-    def device(self) -> CudaDevice | None:
-        """The GPU that takes it, None for the CPU."""
+    def device(self) -> Device:
+        """Where it runs."""
         return self.condition._memory.device
 
     def _operations(self) -> list[Operation]:
@@ -334,9 +338,8 @@ class Conditional(Uncopied):
 
     def execute(self) -> None:
         """Run it, or put it into the graph that is being made."""
-        device = self.device
-        if device is not None and device.is_capturing:
-            self._capture(device)
+        if self.device.is_capturing:
+            self._capture(self.device)
             return
         while self._holds():
             for operation in self._operations():
@@ -344,7 +347,7 @@ class Conditional(Uncopied):
             if not self.loop:
                 return
 
-    def _capture(self, device: CudaDevice) -> None:
+    def _capture(self, device: Any) -> None:
         driver = device.driver
         if not driver.has_conditional_nodes():
             raise LaunchError(

@@ -189,13 +189,12 @@ class _Program:
             if plan is None or not plan.is_native:
                 for index in indices:
                     operation = self.items[index].operation
-                    if timed and operation.device is not None:
+                    if timed:
                         operation.device.synchronize()
                     begin = time.perf_counter_ns()
                     operation.execute()
                     if timed:
-                        if operation.device is not None:
-                            operation.device.synchronize()
+                        operation.device.synchronize()
                         self.times[index] = begin * 1e-9, (time.perf_counter_ns() - begin) * 1e-9
                 continue
             stamps = plan.run(timed)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from diffkern.runtime.device import Device, get_device, placed
+from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.queue import Awaited, Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
 from diffkern.runtime.scope import Scope, put
@@ -45,7 +45,7 @@ class Stream(Uncopied):
     """Whether it does everything at once."""
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if cls is Stream and placed(device) is not None:
+        if cls is Stream and get_device(device) is not CPU:
             return object.__new__(gpu().Stream)
         return object.__new__(cls)
 
@@ -56,7 +56,7 @@ class Stream(Uncopied):
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return get_device("cpu")
+        return CPU
 
     @property
     def is_complete(self) -> bool:
@@ -126,7 +126,7 @@ class Event(Uncopied):
     __slots__ = ("__weakref__", "_mark")
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if cls is Event and placed(device) is not None:
+        if cls is Event and get_device(device) is not CPU:
             return object.__new__(gpu().Event)
         return object.__new__(cls)
 
@@ -136,7 +136,7 @@ class Event(Uncopied):
     @property
     def device(self) -> Device:
         """Where it belongs."""
-        return get_device("cpu")
+        return CPU
 
     def _since(self, start: Event) -> float:
         """Return the milliseconds since another event."""
@@ -157,10 +157,11 @@ class Event(Uncopied):
 
 def get_stream(device: Any = None) -> Stream:
     """Return the current stream of a device, of the current one by default."""
-    place = placed(device)
-    if place is not None:
-        return place.stream
-    return current.stream or _DEFAULT
+    place = get_device(device)
+    if place is CPU:
+        return current.stream or _DEFAULT
+    found: Stream = place.stream
+    return found
 
 
 def set_stream(stream: Stream, device: Any = None) -> None:
@@ -239,9 +240,7 @@ def synchronize() -> None:
 
 def synchronize_device(device: Any = None) -> None:
     """Wait until all launches on a device have run."""
-    place = placed(device)
-    if place is not None:
-        place.synchronize()
+    get_device(device).synchronize()
     settle()
 
 

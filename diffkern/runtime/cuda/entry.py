@@ -19,14 +19,12 @@ class Gpu:
     Event = stream.CudaEvent
 
     View = memory.View
-    allocate = staticmethod(memory.allocate)
     allocate_pinned = staticmethod(memory.allocate_pinned)
 
     add = staticmethod(transfer.add)
     assign = staticmethod(transfer.assign)
     copy = staticmethod(transfer.copy)
     download = staticmethod(transfer.download)
-    download_view = staticmethod(transfer.download_view)
 
     imported = staticmethod(exchange.imported)
     let_wait = staticmethod(exchange.let_wait)

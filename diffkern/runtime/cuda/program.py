@@ -19,10 +19,10 @@ from diffkern.manifest import Manifest
 from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
-from diffkern.runtime.cuda.memory import View, allocate
+from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
-from diffkern.runtime.cuda.transfer import download_view
+from diffkern.runtime.cuda.transfer import download
 from diffkern.runtime.grid_checks import check_alone, check_axes
 from diffkern.runtime.native.replay import Step
 from diffkern.runtime.program import Executable, Geometry
@@ -178,9 +178,9 @@ class CudaExecutable(Executable):
 
     # -- which program -----------------------------------------------------------------------------------------------
 
-    def check(self, arguments: bytes | memoryview) -> None:
-        """Raise a LaunchError if the code does not take these arguments for what they are."""
-        self._rules.check(self._rules.fields(arguments))
+    def check(self, pack: Callable[[], bytes]) -> None:
+        """Raise a LaunchError if the code does not take arguments for what they are."""
+        self._rules.check(self._rules.fields(pack()))
 
     def chosen(self, arguments: bytes | memoryview) -> CudaExecutable:
         """Return the program for these arguments: another one if an array that is written overlaps another array.
@@ -284,11 +284,11 @@ class CheckedCudaExecutable(CudaExecutable):
                     at, addresses.ctypes.data, addresses.nbytes, current_stream(device).cuda_stream
                 )
         self.enqueue(blocks, threads, struct.pack("q", memory.address) + header[8:] + arguments)
-        found = download_view(device, record)
+        found = download(device, record)
         if found[abi.RECORD_CODE]:
             raise error_of(self.manifest, [int(field) for field in found], dims)
 
-    def _zeros(self, count: int) -> tuple[View, Any] | None:
+    def _zeros(self, count: int) -> tuple[Any, Any] | None:
         return allocate(self.gpu, (count,), np.dtype(np.int64), True) if count else None
 
 

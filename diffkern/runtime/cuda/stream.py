@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import gpu_named
 from diffkern.runtime.scope import put
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Event, Stream
@@ -34,7 +34,7 @@ class CudaStream(Stream):
     def __init__(
         self, device: Any = None, priority: int = 0, *, non_blocking: bool = False, cuda_stream: int | None = None
     ) -> None:
-        place = placed(device)
+        place = gpu_named(device)
         if place is None:
             raise ValueError(f"a CUDA stream needs a CUDA device, not {device!r}")
         self._device = place
@@ -64,7 +64,8 @@ class CudaStream(Stream):
     @property
     def is_capturing(self) -> bool:
         """Whether its work is being captured."""
-        return self._device.driver.is_capturing(self.cuda_stream)
+        with self._device.active:
+            return self._device.driver.is_capturing(self.cuda_stream)
 
     def enqueue(self, work: Callable[[], None]) -> None:
         """Call what gives work to the current stream, while this is the current stream."""
@@ -140,7 +141,7 @@ class CudaEvent(Event):
     _mark: Any
 
     def __init__(self, device: Any = None, enable_timing: bool = False) -> None:
-        place = placed(device)
+        place = gpu_named(device)
         if place is None:
             raise ValueError(f"a CUDA event needs a CUDA device, not {device!r}")
         self._device = place

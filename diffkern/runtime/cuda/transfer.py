@@ -25,7 +25,7 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import on_its_way, settle_queues
 
-__all__ = ["add", "assign", "copy", "download", "download_view"]
+__all__ = ["add", "assign", "copy", "download"]
 
 _LITTLE = 1 << 12
 
@@ -34,19 +34,18 @@ def copy(goal: array, source: array) -> None:
     """Copy the elements of one array to another of the same type and shape."""
     if not goal.size:
         return
-    here, there = goal._memory.device, source._memory.device
-    if here is not None and there is not None:
-        if here is there:
-            _within(here, goal, source)
-        else:
-            _between(here, there, goal, source)
-    elif here is not None:
+    here, there = goal._memory, source._memory
+    if not isinstance(there, DeviceMemory):
+        assert isinstance(here, DeviceMemory)
         settle_queues()
-        _upload(here, goal, source._data, source._memory.is_pinned)
+        _upload(here.gpu, goal, source._data, there.is_pinned)
+    elif not isinstance(here, DeviceMemory):
+        settle_queues()
+        _download(there.gpu, goal, source)
+    elif here.gpu is there.gpu:
+        _within(here.gpu, goal, source)
     else:
-        assert there is not None
-        settle_queues()
-        _download(there, goal, source)
+        _between(here.gpu, there.gpu, goal, source)
 
 
 def _within(device: CudaDevice, goal: array, source: array) -> None:
@@ -161,19 +160,15 @@ def _each(device: CudaDevice, name: str, goal: array, source: array) -> None:
     launch.execute()
 
 
-def add(goal: array, source: array) -> None:
+def add(device: CudaDevice, goal: array, source: array) -> None:
     """Add the elements of one array to those of another."""
-    device = goal._memory.device
-    assert device is not None
     if overlaps(goal._data, source._data) and not goal._same_place(source):
         source = _contiguous_copy(device, source)
     _each(device, "add", goal, source)
 
 
-def assign(goal: array, values: np.ndarray[Any, Any]) -> None:
+def assign(device: CudaDevice, goal: array, values: np.ndarray[Any, Any]) -> None:
     """Set the elements to values of the host, which are broadcast to the array's shape."""
-    device = goal._memory.device
-    assert device is not None
     if not goal.size:
         return
     inner = component_shape(goal._element)
@@ -214,15 +209,8 @@ def _short_pattern(element: bytes) -> bytes | None:
 # -- looking at contents -----------------------------------------------------------------------------------------------
 
 
-def download(source: array) -> np.ndarray[Any, Any]:
-    """Return the elements as a new NumPy array, after all work of the array's device on any stream."""
-    device = source._memory.device
-    assert device is not None
-    return download_view(device, source._data)  # type: ignore[arg-type]
-
-
-def download_view(device: CudaDevice, view: View) -> np.ndarray[Any, Any]:
-    """Return the elements of a view, after all work of its device on any stream."""
+def download(device: CudaDevice, view: Any) -> np.ndarray[Any, Any]:
+    """Return the elements of a view as a new NumPy array, after all work of its device on any stream."""
     out = np.empty(view.shape, view.dtype)
     if not out.size:
         return out
