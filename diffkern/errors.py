@@ -159,6 +159,10 @@ class CudaError(KernelError, RuntimeError):
         self.call = call
         self.code = code
 
+    def under(self, title: str) -> CudaError:
+        """Return the same error with what was being done before its message."""
+        return CudaError(f"{title}: {self.message}", remedy=self.remedy, call=self.call, code=self.code)
+
 
 @contextlib.contextmanager
 def compiling(name: str, loc: Loc | None = None) -> Iterator[None]:

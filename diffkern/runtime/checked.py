@@ -16,7 +16,7 @@ from diffkern import abi
 from diffkern.errors import KernelRuntimeError
 from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Checks, Manifest, Site
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.program import Executable, Geometry
 
 __all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
@@ -29,7 +29,7 @@ class CheckedExecutable(Executable):
 
     __slots__ = ()
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return None: what it finds has to be looked at after each launch."""
         return None
 

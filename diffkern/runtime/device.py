@@ -22,6 +22,7 @@ from diffkern.runtime.state import current
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.native.replay import Plan
 
 __all__ = [
     "CPU", "Device", "ScopedDevice", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices", "get_device",
@@ -96,6 +97,10 @@ class Device:
         if stream is not None:
             raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
         settle()
+
+    def replay(self, plan: Plan, stream: Any) -> None:
+        """Do the steps of a plan for this device, on one of its streams; on the CPU at once."""
+        plan.run()
 
     def can_access(self, other: Device) -> bool:
         """Whether its kernels can reach another device's memory."""

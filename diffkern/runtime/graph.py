@@ -19,7 +19,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.hazards import waits
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Operation, memories, perform
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.sequence import Item, Recorder
@@ -353,7 +353,7 @@ class Conditional(Uncopied):
         """Return what the body writes."""
         return [a for operation in self._operations() for a in operation.writes()]
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return None: it asks Python each time."""
         return None
 
