@@ -267,7 +267,7 @@ class CheckedCudaExecutable(CudaExecutable):
         Raises
         ------
         KernelRuntimeError
-            If a thread made a mistake.
+            If a thread caused an error.
         """
         program = self.chosen(arguments)
         if program is not self:
