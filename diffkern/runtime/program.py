@@ -78,7 +78,7 @@ class Executable:
     block_dim : int
         Threads of a block where a launch does not say.
     geometries : dict
-        How launches of a CPU's program are cut, by their dimensions: an integer, or a tuple of them.
+        How launches are cut that say nothing of their blocks, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
     plans : dict

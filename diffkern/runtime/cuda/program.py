@@ -124,6 +124,10 @@ class CudaExecutable(Executable):
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
+        if type(dim) is int and blocks is USUAL:
+            if len(self.geometries) >= 256:
+                self.geometries.clear()
+            self.geometries[dim] = found
         return found
 
     def prepared(self, c: Cut, blocks: Blocks = USUAL) -> Geometry:
