@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 __all__ = [
+    "ARCHITECTURES",
     "FAMILIES",
     "HOST",
     "MATHDX",
     "NAMED",
     "NATIVE",
+    "ON_CHIP",
     "Architecture",
     "Family",
     "Level",
@@ -42,6 +44,11 @@ HOST: Final = "host"
 """This processor, in a directory to be shipped: whoever loads it may have other compilers, or none."""
 MATHDX: Final = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 """The library that makes matrix products of tiles, and the compiler that it uses."""
+
+ARCHITECTURES: Final = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
+"""The architectures of GPUs that can be compiled for, by their versions."""
+ON_CHIP: Final = (87, 88, 110)
+"""Of these the GPUs in a system on a chip."""
 
 Fields = list[tuple[str, bytes]]
 HostCpu = tuple[str, str]
@@ -67,6 +74,8 @@ class Family:
         The distributions that choose the code besides diffkern.
     settings : tuple of str
         Environment variables that do.
+    libraries : tuple of str
+        Files of compilers that distributions bring, or a toolkit: keys of the table in :mod:`diffkern.wheels`.
     """
 
     name: str
@@ -76,6 +85,7 @@ class Family:
     printed: str
     compilers: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,10 @@ class Platform(ABC):
         """Return the platforms whose shipped programs this one runs too, best first; none where the host decides."""
         return []
 
+    def translated(self) -> list[str]:
+        """Return those whose programs a driver can compile for this one, best first."""
+        return []
+
 
 class Processor(Platform):
     """A processor, or a level of processors on this operating system."""
@@ -133,7 +147,12 @@ class Processor(Platform):
 
 
 class Architecture(Platform):
-    """An architecture of GPUs, whose name ends with the digits of its version."""
+    """An architecture of GPUs, whose name ends with the digits of its version.
+
+    Machine code (a cubin) runs on GPUs with the same major version and the same or a greater minor one; that of the
+    GPUs in a system on a chip (:data:`ON_CHIP`) on these alone, which run no other. PTX is compiled by the driver for
+    any later GPU.
+    """
 
     gpu = True
     object_name = "kernel.cubin"
@@ -142,9 +161,36 @@ class Architecture(Platform):
         more = [("shipped", b"for machines with any compilers")] if shipped else compilers()
         return [("target", self.name.encode()), *more]
 
+    @property
+    def number(self) -> int:
+        """Its version, 90 for 9.0."""
+        return int(self.name.removeprefix("sm_"))
+
     def runs(self) -> list[str]:
-        """Return the architectures with the same major version and a minor one that is no greater."""
-        return [f"{self.name[:-1]}{minor}" for minor in range(int(self.name[-1]), -1, -1)]
+        """Return the architectures whose machine code it runs, itself first, then those that are nearest."""
+        if self.number in ON_CHIP:
+            return [self.name]
+        major = self.number - self.number % 10
+        return [f"sm_{n}" for n in range(self.number, major - 1, -1) if n not in ON_CHIP]
+
+    def translated(self) -> list[str]:
+        """Return the known architectures whose PTX the driver can compile for it, but not their machine code."""
+        later = [n for n in sorted(ARCHITECTURES, reverse=True) if n <= self.number]
+        return [name for name in (f"sm_{n}" for n in later) if name not in self.runs()]
+
+    def nearest(self) -> str:
+        """Return the architecture to compile for.
+
+        Raises
+        ------
+        LookupError
+            If all that can be compiled for are later ones.
+        """
+        known = {f"sm_{n}" for n in ARCHITECTURES}
+        found = next((name for name in (*self.runs(), *self.translated()) if name in known), None)
+        if found is None:
+            raise LookupError(f"nothing can be compiled for {self.name}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -184,10 +230,12 @@ NAMED: Final[dict[str, Level]] = {
 _CPU = ("llvmlite", "numba")
 _NUMBA = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # with these it compiles for another processor
 _CUDA = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
+_NVRTC = ("DIFFKERN_NVRTC",)
+_CUDA_FILES = ("libnvJitLink.so.*", "libnvvm.so.*", "libdevice.10.bc")
 
 FAMILIES: tuple[Family, ...] = (
     Family("cpu", "diffkern.targets.cpu", Processor, "|".join((NATIVE, HOST, *NAMED)), NATIVE, _CPU, _NUMBA),
-    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, ("DIFFKERN_NVRTC",)),
+    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, _NVRTC, _CUDA_FILES),
 )
 """The registry of targets."""
 

@@ -56,7 +56,7 @@ _LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 
 
 class CudaTarget(Target):
-    """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_120``."""
+    """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_121``."""
 
     simt = True
     shared_bytes = SHARED_BYTES

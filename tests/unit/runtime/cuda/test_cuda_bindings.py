@@ -87,6 +87,16 @@ def test_errors(api):
         driver.launch(1, 1, 32, 0, 0, b"")
 
 
+def test_functions_that_the_driver_does_not_have(api):
+    def missing(*_):
+        raise RuntimeError('Function "cuGraphAddNode_v2" not found')
+
+    api.cuGraphDestroy = missing
+    with pytest.raises(dk.CudaError, match='cuGraphDestroy: Function "cuGraphAddNode_v2" not found') as info:
+        Bindings(api).graph_destroy(1)
+    assert "install an NVIDIA driver for CUDA 13" in str(info.value)
+
+
 def test_questions(api):
     driver = Bindings(api)
     api.answers["cuStreamQuery"] = (Result.CUDA_ERROR_NOT_READY,)
