@@ -8,7 +8,6 @@ NumPy gets a copy.
 from __future__ import annotations
 
 import builtins
-import sys
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array
 from diffkern.runtime import dlpack
+from diffkern.runtime.block import address_of
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import Memory, lend
 from diffkern.runtime.stream import settle
@@ -86,7 +86,7 @@ class Exposed:
         low, high = self._range
         raw = np.asarray(_Bytes(low, high, data))
         lend(memory, raw)
-        offset = int.from_bytes(self._packed[:8], sys.byteorder) - low
+        offset = address_of(self._packed) - low
         view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, raw, offset, data.strides)
         return view
 

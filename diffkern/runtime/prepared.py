@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.abi import HEADER_SIZE
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.block import arguments_of
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
@@ -216,10 +216,9 @@ class Prepared:
     def _run_on_device(self) -> None:
         """Give the argument block to the current stream of a GPU."""
         operation = self.operation
-        n, threads, _, blocks = operation.geometry
         operation.touch()
-        if n:
-            self._form.program.enqueue(blocks, threads, self._form.block)  # type: ignore[attr-defined]  # a GPU's program
+        if operation.grid.n:
+            self._form.program.enqueue(operation.grid, self._form.block)  # type: ignore[attr-defined]  # a GPU's program
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -336,14 +335,13 @@ class Prepared:
         if self.fixed:
             raise _fixed()
         parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
-        check_shapes(launch.kernel, launch.executable, launch.geometry, parts)
+        check_shapes(launch.kernel, launch.executable, launch.grid, parts)
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
         program = form.program
         if form.steps is None:
-            arguments = bytes(block[HEADER_SIZE:offset] + packed + block[behind:])
-            program = self.executable.chosen(arguments)
+            program = self.executable.chosen(arguments_of(block[:offset] + packed + block[behind:]))
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._settle()
         # An interrupt comes between two calls; from here on there is none.
