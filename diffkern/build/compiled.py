@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
@@ -26,7 +27,7 @@ _SPILL = re.compile(r"\b(\d+)-byte (?:Folded )?Spill\b")
 _VECTOR_REGISTER = re.compile(r"%[xyz]mm(\d+)|\b[vqds](\d+)\b")
 
 
-class Compiled:
+class Compiled(ABC):
     """A compiled program: one kernel, in one direction, for one target. Made by ``dk.compile(kernel, target=…)``.
 
     Attributes
@@ -66,14 +67,14 @@ class Compiled:
         return f"<{type(self).__name__} {direction} of {self.kernel} for {self.target}>"
 
     @property
+    @abstractmethod
     def registers(self) -> int:
         """Registers that a thread takes; on a CPU, how many different vector registers the code names."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def spill_bytes(self) -> int:
         """Bytes of values that did not fit into registers."""
-        raise NotImplementedError
 
     @property
     def shared_bytes(self) -> int:
@@ -81,9 +82,9 @@ class Compiled:
         return 0
 
     @property
+    @abstractmethod
     def instructions(self) -> dict[str, int]:
         """How many instructions there are of each mnemonic, the most frequent first."""
-        raise NotImplementedError
 
     @property
     def cubin(self) -> bytes:

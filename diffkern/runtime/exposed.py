@@ -8,7 +8,7 @@ NumPy gets a copy.
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,13 +60,15 @@ class Exposed:
         """Where the array lies."""
         return self._memory.device
 
-    def _host(self) -> np.ndarray[Any, Any]:
-        """Return the elements in host memory: in place, or copied from a GPU."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # an abstract class would make every isinstance() of an array slow
 
-    def _copied(self) -> Exposed:
-        """Return a copy in new memory."""
-        raise NotImplementedError
+        def _host(self) -> np.ndarray[Any, Any]:
+            """Return the elements in host memory: in place, or copied from a GPU."""
+            ...
+
+        def _copied(self) -> Exposed:
+            """Return a copy in new memory."""
+            ...
 
     # -- NumPy -------------------------------------------------------------------------------------------------------
 
