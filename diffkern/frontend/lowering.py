@@ -1,6 +1,6 @@
 """The entry of the frontend: a Python function and the types of its parameters become a function of the IR.
 
-In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all mistakes found
+In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all errors found
 in it together, each with its place and what to do instead.
 """
 
@@ -51,7 +51,7 @@ def lower(
     Raises
     ------
     KernelError
-        For one mistake, of the class that fits; for several, of a common class, with all of them in ``errors``.
+        For one error, of the class that fits; for several, of a common class, with all of them in ``errors``.
     """
     source = get_source(pyfunc)
     cx = Context(lower_expr, lower_block)

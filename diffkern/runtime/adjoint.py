@@ -20,7 +20,7 @@ from diffkern.runtime.copies import Copies
 from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.memory import overlaps
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Copy
 from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.program import Executable
@@ -124,7 +124,7 @@ class AdjointLaunch:
         """Return the cotangents."""
         return list(self.cotangents.values())
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return the adjoint in native code, or None where it needs copies of cotangents."""
         if self.plan.private or self._copies(self.cotangents):
             return None

@@ -480,9 +480,23 @@ def _record_construction(made: array, data: Any) -> None:
 
 
 def clone(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
-    """Return a contiguous copy of an array, with a gradient of its own if `src` has one or `requires_grad` says so.
+    """Return a contiguous copy of an array.
 
-    It lies where `src` does, unless a device is named.
+    Parameters
+    ----------
+    src : array
+        The array.
+    requires_grad : bool, optional
+        Whether the copy gets a gradient of its own; by default if `src` has one.
+    device : str or Device, optional
+        Where the array lies; where `src` does by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        The copy.
     """
     place = src.device if device is None else get_device(device)
     made = new(src.shape, src._element, False, place, pinned)

@@ -22,6 +22,7 @@ from diffkern.runtime.state import current
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.native.replay import Plan
 
 __all__ = [
     "CPU", "Device", "ScopedDevice", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices", "get_device",
@@ -97,6 +98,10 @@ class Device:
             raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
         settle()
 
+    def replay(self, plan: Plan, stream: Any) -> None:
+        """Do the steps of a plan for this device, on one of its streams; on the CPU at once."""
+        plan.run()
+
     def can_access(self, other: Device) -> bool:
         """Whether its kernels can reach another device's memory."""
         return other is self
@@ -153,6 +158,11 @@ def get_device(name: Any = None) -> Device:
     name : str or Device, optional
         ``"cpu"``, ``"cuda:0"``, or ``"cuda"`` for the current GPU or the first; the current device by default.
 
+    Returns
+    -------
+    Device
+        The device; of one name always the same object.
+
     Raises
     ------
     ValueError
@@ -172,7 +182,23 @@ def get_cuda_devices() -> list[CudaDevice]:
 
 
 def get_cuda_device(ordinal: int | None = None) -> CudaDevice:
-    """Return a GPU by its number; by default the current one, or the first."""
+    """Return a GPU by its number.
+
+    Parameters
+    ----------
+    ordinal : int, optional
+        The number, from 0; the current GPU by default, or the first.
+
+    Returns
+    -------
+    CudaDevice
+        The GPU.
+
+    Raises
+    ------
+    ValueError
+        If there is no such GPU.
+    """
     found = gpu_named("cuda" if ordinal is None else f"cuda:{ordinal}")
     assert found is not None
     return found
@@ -189,12 +215,17 @@ def is_cpu_available() -> bool:
 
 
 def is_device_available(device: Any) -> bool:
-    """Whether there is a device.
+    """Return whether there is a device.
 
     Parameters
     ----------
     device : str or Device
         ``"cpu"``, ``"cuda:0"``, …
+
+    Returns
+    -------
+    bool
+        Whether arrays and launches can name it.
     """
     try:
         get_device(device)
@@ -214,12 +245,39 @@ def get_preferred_device() -> Device:
 
 
 def set_device(name: Any) -> None:
-    """Make a device the current one of this thread: arrays are made there that do not name another."""
+    """Make a device the current one of this thread: arrays are made there that do not name another.
+
+    Parameters
+    ----------
+    name : str or Device
+        As in :func:`get_device`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+    """
     put("device", gpu_named(name))
 
 
 class ScopedDevice(Scope):
-    """Makes a device the current one inside a ``with`` block."""
+    """Makes a device the current one inside a ``with`` block.
+
+    Parameters
+    ----------
+    device : str or Device
+        As in :func:`get_device`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> with dk.ScopedDevice("cpu"):
+    ...     x = dk.zeros(3)
+    """
 
     def __init__(self, device: Any) -> None:
         self.device = get_device(device)
@@ -229,19 +287,60 @@ class ScopedDevice(Scope):
 
 
 def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:
-    """Return whether kernels on `peer_device` can be allowed to reach the memory of `target_device`."""
+    """Return whether kernels of one GPU can be allowed to reach the memory of another.
+
+    Parameters
+    ----------
+    target_device : str or Device
+        Whose memory is meant.
+    peer_device : str or Device
+        Whose kernels are meant.
+
+    Returns
+    -------
+    bool
+        False also where either is the CPU.
+    """
     target, peer = gpu_named(target_device), gpu_named(peer_device)
     return target is not None and peer is not None and peer.can_access(target)
 
 
 def is_peer_access_enabled(target_device: Any, peer_device: Any) -> bool:
-    """Return whether kernels on `peer_device` may reach the memory of `target_device`."""
+    """Return whether kernels of one GPU may reach the memory of another.
+
+    Parameters
+    ----------
+    target_device : str or Device
+        Whose memory is meant.
+    peer_device : str or Device
+        Whose kernels are meant.
+
+    Returns
+    -------
+    bool
+        False also where either is the CPU.
+    """
     target, peer = gpu_named(target_device), gpu_named(peer_device)
     return target is not None and peer is not None and (target is peer or peer.is_peer_access_enabled(target))
 
 
 def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool = True) -> None:
-    """Let kernels on `peer_device` reach the memory of `target_device`; it stays so until the process ends."""
+    """Let kernels of one GPU reach the memory of another; it stays so until the process ends.
+
+    Parameters
+    ----------
+    target_device : str or Device
+        Whose memory is meant.
+    peer_device : str or Device
+        Whose kernels are meant.
+    enable : bool, optional
+        Whether they may. What was allowed cannot be forbidden.
+
+    Raises
+    ------
+    ValueError
+        If either is the CPU, the hardware has no such access, or it is to be taken back.
+    """
     target, peer = gpu_named(target_device), gpu_named(peer_device)
     if target is None or peer is None:
         raise ValueError("peer access is a matter between two CUDA devices")

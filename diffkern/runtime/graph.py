@@ -19,7 +19,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.hazards import waits
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Operation, memories, perform
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.sequence import Item, Recorder
@@ -241,7 +241,23 @@ def capture_begin(device: Any = None, stream: Stream | None = None) -> None:
 
 
 def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
-    """Return the graph of what happened since :func:`capture_begin`."""
+    """Return the graph of what happened since :func:`capture_begin`.
+
+    Parameters
+    ----------
+    device, stream : optional
+        As in :func:`capture_begin`.
+
+    Returns
+    -------
+    Graph
+        What was captured.
+
+    Raises
+    ------
+    RuntimeError
+        If no capture has begun in this thread.
+    """
     recorder = current.recorder
     if not isinstance(recorder, _Capture):
         raise RuntimeError("no capture has begun in this thread")
@@ -250,7 +266,15 @@ def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
 
 
 def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
-    """Launch a graph on a stream, the current one of its device by default."""
+    """Launch a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        What was captured.
+    stream : Stream, optional
+        Where it runs; the current stream of its device by default.
+    """
     if not isinstance(graph, Graph):
         raise TypeError(f"a graph is needed here, not {graph!r}")
     graph.launch(stream)
@@ -329,7 +353,7 @@ class Conditional(Uncopied):
         """Return what the body writes."""
         return [a for operation in self._operations() for a in operation.writes()]
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return None: it asks Python each time."""
         return None
 

@@ -22,6 +22,7 @@ from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
 if TYPE_CHECKING:
     from diffkern.runtime.array import array
     from diffkern.runtime.device import Device
+    from diffkern.runtime.native.replay import Steps
 
 __all__ = [
     "HostMemory", "Memory", "Watcher", "allocate", "byte_range", "expose", "foreign_memory", "lend", "memory_of",
@@ -125,6 +126,18 @@ class Memory(ABC):
     @abstractmethod
     def add(self, goal: array, source: array) -> None:
         """Add the elements of one array to those of one here, of the same shape and type, which is no struct."""
+
+    def copy_steps(self, goal: array, source: array) -> Steps | None:
+        """Return what :meth:`copy` does, in native code of the memory's device; None if that has no such form."""
+        return None
+
+    def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+        """Return what :meth:`assign` does, in the same way."""
+        return None
+
+    def add_steps(self, goal: array, source: array) -> Steps | None:
+        """Return the sum of two arrays, of structs as well, in the same way."""
+        return None
 
 
 class HostMemory(Memory):

@@ -17,7 +17,7 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.native.replay import Step, function_address
+from diffkern.runtime.native.replay import Step, Steps, function_address
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
 
@@ -58,7 +58,7 @@ class Operation(Protocol):
         """Return what it writes."""
         ...
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return its form in native code, or None if it has none."""
         ...
 
@@ -131,15 +131,17 @@ class Assign:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
-        data = self.goal._data
-        if not self.goal._memory.is_host or not data.flags.c_contiguous:
+    def steps(self) -> Steps | None:
+        data, memory = self.goal._data, self.goal._memory
+        if not memory.is_host:
+            return memory.assign_steps(self.goal, self.values)
+        if not data.flags.c_contiguous:
             return None
         if not np.frombuffer(self.values.tobytes(), np.uint8).any():
             return _bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
-    def as_copy(self) -> list[Step] | None:
+    def as_copy(self) -> Steps | None:
         """Return the native form that copies ``values``, which get the shape of the array."""
         data = self.goal._data
         if not self.goal._memory.is_host or not data.flags.c_contiguous:
@@ -178,10 +180,10 @@ class Copy:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         goal, source = self.goal._data, self.source._data
         if not self._memory.is_host:
-            return None
+            return self._memory.copy_steps(self.goal, self.source)
         # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
         if not (goal.flags.c_contiguous and source.flags.c_contiguous) or np.may_share_memory(goal, source):
             return None
@@ -223,10 +225,12 @@ class Add:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
+        if not self.goal._memory.is_host:
+            return self.goal._memory.add_steps(self.goal, self.source)
         goal, source = self.goal._data, self.source._data
         element = self.goal._element
-        if isinstance(element, Struct) or not self.goal._memory.is_host:
+        if isinstance(element, Struct):
             return None
         name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(element))
         if name is None or not (goal.flags.c_contiguous and source.flags.c_contiguous):
@@ -234,7 +238,7 @@ class Add:
         return _bytewise(name, goal.size, goal.ctypes.data, source.ctypes.data)
 
 
-def _bytewise(name: str, count: int, goal: int, source: int) -> list[Step] | None:
+def _bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
     function = function_address(name)
     if not function:
         return None

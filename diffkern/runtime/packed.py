@@ -18,7 +18,7 @@ from diffkern.runtime.extents import several
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import OneThreadError, named
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks
@@ -244,7 +244,7 @@ class PackedLaunch:
         """Return the argument block of a GPU's launch; empty on the CPU."""
         return self.executable.block(self.grid, self.arguments)
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return the launch in native code, or None if the program has to be watched while it runs."""
         return self.executable.steps(self.grid, self.arguments)
 

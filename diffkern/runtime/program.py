@@ -20,7 +20,7 @@ from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Step, Steps
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, Plan, cut, cut_blocks, normalize_dim
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Executable:
         block = grid.header + arguments
         pool.entry(self.address, id(block) + _BYTES_OFFSET, 0, n, grid.size, 0, 1)
 
-    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> list[Step] | None:
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return a run in native code, on one argument block, or None if it has to be watched."""
         n, chunk, chunks = grid.n, grid.size, grid.count
         if n == 0:

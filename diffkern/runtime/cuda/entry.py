@@ -22,8 +22,11 @@ class Gpu:
     allocate_pinned = staticmethod(memory.allocate_pinned)
 
     add = staticmethod(transfer.add)
+    add_steps = staticmethod(transfer.add_steps)
     assign = staticmethod(transfer.assign)
+    assign_steps = staticmethod(transfer.assign_steps)
     copy = staticmethod(transfer.copy)
+    copy_steps = staticmethod(transfer.copy_steps)
     download = staticmethod(transfer.download)
 
     imported = staticmethod(exchange.imported)

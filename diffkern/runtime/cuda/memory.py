@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.array import array
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.cuda.stream import CudaStream
+    from diffkern.runtime.native.replay import Steps
 
 __all__ = ["DeviceMemory", "Pinned", "PinnedMemory", "View", "allocate", "allocate_pinned", "foreign"]
 
@@ -162,6 +163,18 @@ class DeviceMemory(Memory):
     def add(self, goal: array, source: array) -> None:
         """Add the elements of one array to those of another."""
         gpu().add(self.gpu, goal, source)
+
+    def copy_steps(self, goal: array, source: array) -> Steps | None:
+        """Return a copy within the device in native code."""
+        return gpu().copy_steps(self.gpu, goal, source)
+
+    def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+        """Return an assignment of one element in native code."""
+        return gpu().assign_steps(self.gpu, goal, values)
+
+    def add_steps(self, goal: array, source: array) -> Steps | None:
+        """Return a sum in native code."""
+        return gpu().add_steps(goal, source)
 
     def use(self, stream: CudaStream) -> None:
         """Note that a stream works with it: it begins after the memory is there, which stays until it ends."""

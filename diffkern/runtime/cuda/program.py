@@ -25,7 +25,8 @@ from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import check_alone, check_axes
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.device import DeviceStep, launch_step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
 
@@ -83,7 +84,7 @@ class CudaExecutable(Executable):
                     self._allow_shared()
                 limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
         except CudaError as error:
-            raise self._named(error) from None
+            raise error.under(self.title) from None
         self._threads = min([limit, *(manifest.launch_bounds or ())[:1]])
         self.tiled = manifest.tiled
         self._adds_up = self.sites > 0 or any(c.kind == "reduce" for c in manifest.conflicts.values())
@@ -103,10 +104,6 @@ class CudaExecutable(Executable):
             )
         driver = self.gpu.driver
         driver.set_function_attribute(self.address, FunctionAttribute.MAX_DYNAMIC_SHARED, self._shared)
-
-    def _named(self, error: CudaError) -> CudaError:
-        text = f"{self.title}: {error.message}"
-        return CudaError(text, remedy=error.remedy, call=error.call, code=error.code)
 
     # -- grids -------------------------------------------------------------------------------------------------------
 
@@ -208,12 +205,16 @@ class CudaExecutable(Executable):
             raise LaunchError(f"{self.title}: block_dim is at most {self._threads} here, not {threads}")
         device = self.gpu
         device.recent.append(self.title)
-        stream = current_stream(device)
-        try:
-            with device.active:
-                device.driver.launch(self.address, grid.count, threads, self._shared, stream.cuda_stream, block)  # type: ignore[arg-type]
-        except CudaError as error:
-            raise self._named(error) from None
+        stream, port = current_stream(device), device.port
+        if port is not None:
+            port.launch((self.address, grid.count, threads, self._shared, stream.cuda_stream), bytes(block), self.title)
+        else:
+            try:
+                with device.active:
+                    driver = device.driver
+                    driver.launch(self.address, grid.count, threads, self._shared, stream.cuda_stream, bytes(block))
+            except CudaError as error:
+                raise error.under(self.title) from None
         if device.followers:
             device.follow(stream)
 
@@ -222,9 +223,17 @@ class CudaExecutable(Executable):
         (block,) = arguments
         self.run(grid, block)
 
-    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> list[Step] | None:
-        """Return None: a GPU's launch is no native step of the CPU."""
-        return None
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
+        """Return the launch in native code, None where the driver is called by way of Python."""
+        if self.gpu.port is None:
+            return None
+        return self.chosen(arguments)._step(grid, self.block(grid, arguments)) if grid.n else []
+
+    def _step(self, grid: Grid, block: bytearray) -> list[DeviceStep] | None:
+        port = self.gpu.port
+        if port is None or grid.size > self._threads:  # the launch says so
+            return None
+        return [launch_step(port, self.address, grid.count, grid.size, self._shared, block, self.title)]
 
     def block(self, grid: Grid, arguments: bytes) -> bytearray:
         """Return the argument block for a launch that repeats."""
@@ -236,6 +245,10 @@ class CheckedCudaExecutable(CudaExecutable):
 
     __slots__ = ()
 
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
+        """Return None: what it found is looked at after each launch."""
+        return None
+
     def block(self, grid: Grid, arguments: bytes) -> bytearray:
         """Return nothing: every launch has a record of its own."""
         return bytearray()
@@ -246,7 +259,7 @@ class CheckedCudaExecutable(CudaExecutable):
         Raises
         ------
         KernelRuntimeError
-            If a thread made a mistake.
+            If a thread caused an error.
         """
         program = self.chosen(arguments)
         if program is not self:
