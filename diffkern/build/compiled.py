@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.manifest import Entry
-from diffkern.platforms import NATIVE, platform_named
+from diffkern.platforms import NATIVE, Architecture, Platform, Processor, platform_named
 
 if TYPE_CHECKING:
     from diffkern.targets.cuda.sass import Code
@@ -200,6 +200,9 @@ class CompiledForGPU(Compiled):
         return self.manifest.resources.shared_bytes
 
 
+_KINDS: dict[type[Platform], type[Compiled]] = {Processor: CompiledForCPU, Architecture: CompiledForGPU}
+
+
 def compile_for(specialization: Specialization, target: str) -> Compiled:
     """Return a specialization's program for a target, from the cache or compiled.
 
@@ -211,5 +214,4 @@ def compile_for(specialization: Specialization, target: str) -> Compiled:
     started = time.perf_counter()
     entry = load_entry(specialization, target)
     seconds = time.perf_counter() - started
-    made = CompiledForGPU if platform_named(target).gpu else CompiledForCPU
-    return made(specialization, target, entry, seconds)
+    return _KINDS[type(platform_named(target))](specialization, target, entry, seconds)
