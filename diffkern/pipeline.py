@@ -80,15 +80,10 @@ NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, GUARD, DCE_NORMAL)
 """For the function of a map of tiles."""
 
 
-def behind(swept: Swept) -> tuple[Pass, ...]:
-    """What tidies up behind a sweep: what it replays in shared memory, then everything."""
-    shared = (
-        Pass("dead-replays", ADJOINT, ADJOINT, swept.remove_dead_replays),
-        Pass("dce", ADJOINT, ADJOINT, eliminate),
-        Pass("merge-barriers", ADJOINT, ADJOINT, swept.merge_barriers),
-        Pass("shared-arrays", ADJOINT, ADJOINT, swept.allocate),
-    )
-    return (*(shared if swept.memory is not None else ()), Pass("dce", ADJOINT, ADJOINT, eliminate))
+def behind(swept: Swept) -> tuple[Callable[[Function], Function], ...]:
+    """What tidies up behind a sweep, in place; until then the function is of no stage."""
+    shared = (swept.remove_dead_replays, eliminate, swept.merge_barriers, swept.allocate)
+    return (*(shared if swept.memory is not None else ()), eliminate)
 
 
 CLEAN = (
@@ -133,7 +128,8 @@ def differentiate(
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     swept = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
-    run(behind(swept), swept.fn)  # it is whole, and can be looked at, after the last of them
+    for step in behind(swept):
+        step(swept.fn)
     adjoint = swept.adjoint()
     run(CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     check_adjoint(adjoint.fn, target.shared_bytes)
