@@ -16,19 +16,22 @@ import platform
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 __all__ = [
     "ARCHITECTURES",
+    "CUDA_COMPILERS",
     "FAMILIES",
     "HOST",
+    "LLVM",
     "MATHDX",
     "NAMED",
     "NATIVE",
     "ON_CHIP",
     "Architecture",
+    "Compiler",
     "Family",
     "Level",
     "Platform",
@@ -50,8 +53,36 @@ ARCHITECTURES: Final = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 ON_CHIP: Final = (87, 88, 110)
 """Of these the GPUs in a system on a chip."""
 
+LLVM: Final = "llvm"
+"""The compiler that a family has of its own."""
+
 Fields = list[tuple[str, bytes]]
 HostCpu = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Another compiler for the targets of a family.
+
+    Attributes
+    ----------
+    name : str
+        As it is chosen.
+    package : str
+        Where it is.
+    distributions : tuple of str
+        Those that choose its code besides diffkern.
+    settings : tuple of str
+        Environment variables that do.
+    libraries : tuple of str
+        Files that distributions bring, or a toolkit: keys of the table in :mod:`diffkern.wheels`.
+    """
+
+    name: str
+    package: str
+    distributions: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +107,8 @@ class Family:
         Environment variables that do.
     libraries : tuple of str
         Files of compilers that distributions bring, or a toolkit: keys of the table in :mod:`diffkern.wheels`.
+    others : tuple of Compiler
+        What can be chosen in place of the family's own compiler, which is called ``llvm``.
     """
 
     name: str
@@ -86,6 +119,12 @@ class Family:
     compilers: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    others: tuple[Compiler, ...] = ()
+
+    def compiler(self, name: str = LLVM) -> Compiler:
+        """Return a compiler by its name; the family's own where it has no other of that name."""
+        own = Compiler(LLVM, self.package, self.compilers, self.settings, self.libraries)
+        return next((other for other in self.others if other.name == name), own)
 
 
 @dataclass(frozen=True)
@@ -98,15 +137,21 @@ class Platform(ABC):
         As it is given: ``native``, ``sm_90``.
     family : Family
         Whose compiler makes them.
-    gpu : bool
-        Whether a GPU's driver runs the programs; else this process does.
+    tells_overlaps : bool
+        Whether launches in which no array that is written overlaps another one have programs of their own.
+    counts_threads : bool
+        Whether a program may depend on the number of threads of a block.
+    moves_arrays : bool
+        Whether it takes programs to copy arrays that are not contiguous.
     object_name : str
         The name of the file with the machine code.
     """
 
     name: str
     family: Family
-    gpu: ClassVar[bool]
+    tells_overlaps: ClassVar[bool]
+    counts_threads: ClassVar[bool]
+    moves_arrays: ClassVar[bool]
     object_name: ClassVar[str]
 
     @abstractmethod
@@ -123,6 +168,14 @@ class Platform(ABC):
             Whether they are for machines that may have other compilers, or none.
         """
 
+    @abstractmethod
+    def symbol(self, name: str, digest: str) -> str:
+        """Return what a program's function is called, of what a person calls it and of its key."""
+
+    @abstractmethod
+    def may_run(self, runnable: Collection[str]) -> bool:
+        """Return whether a program for it may run on a machine whose processor runs those of some platforms."""
+
     def runs(self) -> list[str]:
         """Return the platforms whose shipped programs this one runs too, best first; none where the host decides."""
         return []
@@ -135,7 +188,7 @@ class Platform(ABC):
 class Processor(Platform):
     """A processor, or a level of processors on this operating system."""
 
-    gpu = False
+    tells_overlaps = counts_threads = moves_arrays = False
     object_name = "kernel.o"
 
     def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
@@ -144,6 +197,12 @@ class Processor(Platform):
         machine = NAMED[self.name].machine if self.name in NAMED else _machine()
         own = [("platform", _system(machine).encode()), ("target", self.name.encode())]
         return own if shipped else own + compilers()
+
+    def symbol(self, name: str, digest: str) -> str:
+        return f"dk_{digest[:32]}"
+
+    def may_run(self, runnable: Collection[str]) -> bool:
+        return self.name in runnable
 
 
 class Architecture(Platform):
@@ -154,7 +213,7 @@ class Architecture(Platform):
     any later GPU.
     """
 
-    gpu = True
+    tells_overlaps = counts_threads = moves_arrays = True
     object_name = "kernel.cubin"
 
     def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
@@ -165,6 +224,14 @@ class Architecture(Platform):
     def number(self) -> int:
         """Its version, 90 for 9.0."""
         return int(self.name.removeprefix("sm_"))
+
+    def symbol(self, name: str, digest: str) -> str:
+        """Return a name that says which kernel it is, because profilers show it."""
+        return re.sub("[^0-9A-Za-z_]", "_", name) + f"_{digest[:16]}"
+
+    def may_run(self, runnable: Collection[str]) -> bool:
+        """Return True: which GPU a launch is on is known when it is made."""
+        return True
 
     def runs(self) -> list[str]:
         """Return the architectures whose machine code it runs, itself first, then those that are nearest."""
@@ -232,12 +299,23 @@ _NUMBA = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # with th
 _CUDA = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
 _NVRTC = ("DIFFKERN_NVRTC",)
 _CUDA_FILES = ("libnvJitLink.so.*", "libnvvm.so.*", "libdevice.10.bc")
+_NUMBA_CUDA = Compiler(
+    "numba",
+    "diffkern.targets.numba_cuda",
+    ("numba_cuda", "numba", *_CUDA),
+    _NVRTC,
+    _CUDA_FILES,
+)
 
 FAMILIES: tuple[Family, ...] = (
     Family("cpu", "diffkern.targets.cpu", Processor, "|".join((NATIVE, HOST, *NAMED)), NATIVE, _CPU, _NUMBA),
-    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, _NVRTC, _CUDA_FILES),
-)
+    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, _NVRTC, _CUDA_FILES,
+           (_NUMBA_CUDA,)),
+)  # fmt: skip
 """The registry of targets."""
+
+CUDA_COMPILERS: Final = (LLVM, *(other.name for family in FAMILIES for other in family.others))
+"""What a kernel's programs for GPUs can be compiled by."""
 
 
 def platform_named(name: str) -> Platform:

@@ -85,8 +85,8 @@ def identity(pattern: str) -> str:
 def _toolkit_places(pattern: str) -> Iterator[Path]:
     known = [os.environ.get("CONDA_PREFIX"), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
     known += [os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), *_SYSTEM]
-    for root in known:
-        for folder in _TOOLKIT_FOLDERS if root else ():
+    for root in filter(None, known):
+        for folder in _TOOLKIT_FOLDERS:
             yield from (place for place in sorted(Path(root, folder).glob(pattern), reverse=True) if place.is_file())
 
 

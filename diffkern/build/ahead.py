@@ -139,8 +139,9 @@ def compile_kernels(
     progress : bool, optional
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
-        With a target, options in place of the kernel's own: ``enable_mathdx_gemm``, ``fast_math``, ``launch_bounds``,
-        ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a block for which
+        With a target, options in place of the kernel's own: ``compiler``, ``enable_mathdx_gemm``, ``fast_math``,
+        ``launch_bounds``, ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a
+        block for which
         libmathdx makes matrix products of tiles (256 by default). For a GPU the program is by default the one that
         launches run whose arrays do not overlap; ``may_alias=True`` gives the one for the others.
 
@@ -182,14 +183,19 @@ def _compile_one(
     known = kernel.argument_types(*types)
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
     wish = kernel.enable_mathdx_gemm if library is None else library
-    gpu = platform_named(target).gpu
-    may_alias = bool(options.pop("may_alias", False)) or not gpu
+    platform = platform_named(target)
+    may_alias = bool(options.pop("may_alias", False)) or not platform.tells_overlaps
     own = replace(kernel.options, **options)
-    variant = replace(kernel.variant, options=own, mode=own.mode or kernel.variant.mode, may_alias=may_alias)
+    usual = kernel.variant
+    variant = replace(
+        usual, options=own, mode=own.mode or usual.mode, may_alias=may_alias, compiler=own.compiler or usual.compiler
+    )
 
     def made(chosen: frozenset[int] | None) -> Compiled:
         specialization = Specialization(kernel.func, known, replace(variant, active=chosen))
-        return compile_for(specialization.for_block(threads, wish) if gpu else specialization, target)
+        return compile_for(
+            specialization.for_block(threads, wish) if platform.counts_threads else specialization, target
+        )
 
     if not adjoint:
         return made(None)
@@ -329,9 +335,8 @@ def _make_products(work: Sequence[Work], processes: int | None, progress: bool |
     """Make the matrix products of tiles that the programs want, all together, which keeps the processors busy."""
     wanted: list[Any] = []
     for one in work:
-        if platform_named(one.target).gpu:
-            with contextlib.suppress(KernelError):  # told when the program is made
-                wanted += one.specialization.products(one.target)
+        with contextlib.suppress(KernelError):  # told when the program is made
+            wanted += one.specialization.products(one.target)
     if wanted:
         from diffkern.build.products import obtain
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import threading
 import time
@@ -28,7 +27,7 @@ from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.options import FORWARD, Variant
-from diffkern.platforms import HOST, NATIVE, native_fields, platform_named, runnable
+from diffkern.platforms import HOST, LLVM, NATIVE, native_fields, platform_named, runnable
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
@@ -53,6 +52,8 @@ __all__ = [
 # A program that nothing can run any more leaves memory, with its machine code.
 _loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 _entries: dict[str, Entry] = {}
+_COMPILER = "compiler for GPUs"
+"""The field that has no say in a program for a processor."""
 _lock = free_in_child(threading.Lock())
 
 
@@ -124,6 +125,7 @@ class Specialization:
         direction = "forward" if active is None else f"adjoint {sorted(active)} {accumulate}"
         fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
         fields.append(("options", self.variant.key()))
+        fields.append((_COMPILER, self.variant.compiler.encode()))
         fields.extend(fingerprint(self.pyfunc))
         if self.variant.is_debug:
             fields.extend(positions(self.pyfunc))  # its errors say where
@@ -153,7 +155,7 @@ class Specialization:
 
     def title_for(self, target: str) -> str:
         """What it is, with what tells it from the other programs of the kernel for the target."""
-        more = [", arrays may overlap"] if platform_named(target).gpu and self.variant.may_alias else []
+        more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [", with atomics"] if self.variant.accumulate == "atomic" else []
         return self.title + "".join(more)
 
@@ -276,28 +278,27 @@ def build_entry(
         If it cannot be compiled or differentiated.
     """
     started = time.perf_counter()
-    symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
+    platform, called = platform_named(target), f"{specialization.pyfunc.__name__}_{specialization.direction}"
+    symbol = platform.symbol(called, artifact_key(fields, target, shipped))
     program = specialization.compilation(NATIVE if target == HOST else target).build(symbol, obtain_products)
     title = specialization.title_for(target)
     manifest = replace(program.manifest, title=title, target=target)
-    ingredients = _readable([*fields, *_target_fields(target, shipped)])
+    ingredients = _readable(_with_target(fields, target, shipped))
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
-    name = platform_named(target).object_name
-    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, program.files)
+    name, files = platform.object_name, program.files
+    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, files)
 
 
 def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
     """Return the key of a specialization's artifact for a target: that of its fields with those of the target."""
-    return key([*fields, *_target_fields(target, shipped)])
+    return key(_with_target(fields, target, shipped))
 
 
-def _symbol(specialization: Specialization, name: str, target: str) -> str:
-    """The function's name. On a GPU it says which kernel it is, because profilers show it."""
-    if not platform_named(target).gpu:
-        return f"dk_{name[:32]}"
-    readable = re.sub("[^0-9A-Za-z_]", "_", specialization.pyfunc.__name__)
-    return f"{readable}_{specialization.direction}_{name[:16]}"
+def _with_target(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool) -> list[tuple[str, bytes]]:
+    chosen = dict(fields)[_COMPILER].decode()
+    own = [field for field in fields if field[0] != _COMPILER]
+    return [*own, *_target_fields(target, shipped, chosen)]
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str, translated: bool = False) -> Entry | None:
@@ -356,15 +357,17 @@ def runnable_targets() -> tuple[str, ...]:
 
 
 @functools.cache
-def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]]:
+def _target_fields(target: str, shipped: bool = False, chosen: str = LLVM) -> list[tuple[str, bytes]]:
     platform = platform_named(target)
+    compiler = platform.family.compiler(chosen)
 
     def compilers() -> list[tuple[str, bytes]]:
-        family = platform.family
-        found = [*distribution_versions(family.compilers), *_settings(family.settings), *_unversioned(family.libraries)]
+        found = [*distribution_versions(compiler.distributions), *_settings(compiler.settings)]
+        found += _unversioned(compiler.libraries)
         return [(name, value.encode()) for name, value in found]
 
-    return platform.key_fields(_host_cpu, compilers, shipped=shipped)
+    named = [(_COMPILER, compiler.name.encode())] if platform.family.others else []
+    return [*named, *platform.key_fields(_host_cpu, compilers, shipped=shipped)]
 
 
 def _unversioned(libraries: Iterable[str]) -> list[tuple[str, str]]:

@@ -66,7 +66,7 @@ def images(entry: Entry, arch: int, version: int) -> list[bytes]:
     cubin, ptx = entry.object_code, entry.more.get(_PTX, b"")
     target, gpu = platform_named(entry.manifest.target), platform_named(f"sm_{arch}")
     assert isinstance(gpu, Architecture)
-    fits = not target.gpu or target.name in gpu.runs()
+    fits = not isinstance(target, Architecture) or target.name in gpu.runs()
     made_by, needed = _made_by(cubin), _needed(ptx)
     found = [cubin] if fits and made_by <= version else []
     if ptx and needed <= version:

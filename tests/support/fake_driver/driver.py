@@ -27,6 +27,7 @@ from diffkern.targets.cuda.cubin import architecture
 
 from .base import Function, Launched, call
 from .memory import FakeMemory
+from .native import FakeEntries
 from .streams import FakeStreams
 
 __all__ = ["FakeDriver", "Launched", "fake_cuda"]
@@ -43,7 +44,7 @@ _OTHERS = 8
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
-class FakeDriver(FakeStreams, FakeMemory):
+class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
     """A driver for tests.
 
     Parameters
@@ -57,6 +58,8 @@ class FakeDriver(FakeStreams, FakeMemory):
         Whether graphs can have conditional nodes.
     seed : int, optional
         Lets any piece of work be the next that may run, by chance, instead of the youngest.
+    native : bool, optional
+        Whether native code may call it.
     version : int, optional
         The CUDA that it supports, 13000 for 13.0: it takes no newer machine code and PTX.
 
@@ -66,7 +69,21 @@ class FakeDriver(FakeStreams, FakeMemory):
         All calls, in order.
     launches : list of Launched
         All launches that were not captured, and those of graphs when they ran.
+    entries : EntryPoints or None
+        Its functions for native code; None has all calls made by way of Python.
     """
+
+    def __init__(
+        self,
+        devices: int = 1,
+        target: str = "native",
+        conditional: bool = True,
+        seed: int | None = None,
+        native: bool = True,
+        version: int = 13000,
+    ) -> None:
+        super().__init__(devices, target, conditional, seed, version)
+        FakeEntries.__init__(self, native)
 
     # -- devices and contexts ----------------------------------------------------------------------------------------
 
@@ -250,10 +267,11 @@ def fake_cuda(
     target: str = "native",
     conditional: bool = True,
     seed: int | None = None,
+    native: bool = True,
     version: int = 13000,
 ) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
-    driver = FakeDriver(devices, target, conditional, seed, version)
+    driver = FakeDriver(devices, target, conditional, seed, native, version)
     before = context.use_driver(driver)
     try:
         yield driver
