@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DIFFERENT", "INSTEAD", "INTERNAL", "absence"]
+__all__ = ["DIFFERENT", "INSTEAD", "INTERNAL", "OWN", "absence"]
 
 DIFFERENT: Final[Mapping[str, str]] = {
     "Reduce": "runs as two launches, so that tapes take it; the order of the terms is another",
@@ -32,6 +32,8 @@ DIFFERENT: Final[Mapping[str, str]] = {
 }
 """How a name differs."""
 
+_SCALAR: Final = "use the scalar type"
+_NARROW: Final = "vectors have elements of 32 or 64 bits: use int32x2 and its like, or an array with one axis more"
 _ROWS: Final = (
     (
         "Archive CUSource Cubin Fatbin LTOIR LinkableCode Object PTXSource declare_device extending",
@@ -59,16 +61,10 @@ _ROWS: Final = (
     ("match_all_sync match_any_sync eq_sync", "compare what shfl_sync brings from the other lanes"),
     ("cg grid_group GridGroup", "there is no barrier of a whole grid: split the kernel in two launches"),
     ("c8 c16 complex64 complex128", "keep real and imaginary parts, or a vec2, and write out the product"),
-    (
-        "float32x1 float64x1 int32x1 uint32x1 int64x1 float1 double1 int1 uint1 long1 longlong1 int8x1 uint8x1 int16x1 "
-        "uint16x1 char1 uchar1 short1 ushort1 uint64x1 ulong1 ulonglong1",
-        "use the scalar type",
-    ),
-    (
-        "int8x2 int8x3 int8x4 uint8x2 uint8x3 uint8x4 int16x2 int16x3 int16x4 uint16x2 uint16x3 uint16x4 char2 char3 "
-        "char4 uchar2 uchar3 uchar4 short2 short3 short4 ushort2 ushort3 ushort4",
-        "vectors have elements of 32 or 64 bits: use int32x2 and its like, or an array with one axis more",
-    ),
+    ("char1 uchar1 short1 ushort1 int1 uint1 long1 ulong1 longlong1 ulonglong1 float1 double1", _SCALAR),
+    ("int8x1 uint8x1 int16x1 uint16x1 int32x1 uint32x1 int64x1 uint64x1 float32x1 float64x1", _SCALAR),
+    ("char2 char3 char4 uchar2 uchar3 uchar4 short2 short3 short4 ushort2 ushort3 ushort4", _NARROW),
+    ("int8x2 int8x3 int8x4 uint8x2 uint8x3 uint8x4 int16x2 int16x3 int16x4 uint16x2 uint16x3 uint16x4", _NARROW),
     (
         "uint64x2 uint64x3 uint64x4 ulong2 ulong3 ulong4 ulonglong2 ulonglong3 ulonglong4",
         "use int64x2 and its like, or an array with one axis more",
@@ -87,6 +83,9 @@ _ROWS: Final = (
 
 INSTEAD: Final[Mapping[str, str]] = {name: text for names, text in _ROWS for name in names.split()}
 """What to write instead of a name that is not there."""
+
+OWN: Final = frozenset({"CudaKernel", "DeviceArray", "Launcher"})
+"""Names that Numba's module does not have: the classes of what others return."""
 
 INTERNAL: Final = frozenset(
     "Dim3 HAS_NUMBA alias config_default_cc deferred_type dim3 ffi ffi_forced_object implementation none "

@@ -10,7 +10,7 @@ from conftest import require
 
 import diffkern as dk
 from diffkern import cuda
-from diffkern.cuda.names import DIFFERENT, INSTEAD, INTERNAL
+from diffkern.cuda.names import DIFFERENT, INSTEAD, INTERNAL, OWN
 from diffkern.cuda.types import TYPES
 
 
@@ -23,6 +23,7 @@ def test_every_public_name_of_numba_is_accounted_for() -> None:
     }
     ours = set(cuda.__all__)
     assert public - ours - set(INSTEAD) - INTERNAL == set()
+    assert {name for name in ours if not hasattr(numba_cuda, name)} == OWN
     assert ours & (set(INSTEAD) | INTERNAL) == set()
     assert set(INSTEAD) & INTERNAL == set()
 
