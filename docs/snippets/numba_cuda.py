@@ -33,8 +33,6 @@ springs[1, 64](position, 2.0, total)
 print(total)
 
 # What Numba has no word for: the gradient.
-import diffkern as dk
-
 d_position = cuda.to_device(position)
 d_total = cuda.to_device(np.zeros(1))
 d_position.requires_grad = d_total.requires_grad = True
