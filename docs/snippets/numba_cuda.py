@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 
+import diffkern as dk
 from diffkern import cuda  # the one change: it was numba
 
 
