@@ -148,7 +148,8 @@ class _Reverse:
                 if ct is not None:
                     self.b.op("accumulate", self.ct_params[p], self.b.i32(0), ct, wrap=(False,), mode="plain")
         params = [self.params[p] for p in self.fn.params]
-        everything = (*params, *self.saved.values(), *self.ct_params.values())
+        of_active = (self.ct_params[p] for p in self.active_params)  # those of shared arrays are no parameters
+        everything = (*params, *self.saved.values(), *of_active)
         out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
         prologue = [] if self.memory is None else self.memory.prologue()
         return Swept(out, params, self.saved, self.cotangents, self.context, self.memory, prologue)
