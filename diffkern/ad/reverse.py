@@ -21,7 +21,7 @@ from diffkern.ad.blocks import BlockMemory, BlockPlan
 from diffkern.ad.cotangents import Cotangents, ct_name
 from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop
-from diffkern.ad.memory import check_memory, reverse_extremum
+from diffkern.ad.memory import check_extremum, check_memory, reverse_extremum
 from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
@@ -281,6 +281,7 @@ class _Reverse:
         wrap = Access(op).wrap
         active = self.activity.active(value)
         if kind in ("min", "max"):
+            check_extremum(op)
             array = self.params[Access(op).array]
             # A constant may win too: the old content then gets nothing.
             ct = reverse_extremum(self.b, op, env[value], array, self.saved[array], buffer, index)
