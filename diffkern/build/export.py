@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.compilation import Compilation
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Value, walk
-from diffkern.ir.types import BFLOAT16, BOOL, STORAGE_ONLY, Array, Scalar, Type, scalar_of, value_type
+from diffkern.ir.types import BFLOAT16, BOOL, FLOAT32, STORAGE_ONLY, Array, Scalar, Type, scalar_of, value_type
 from diffkern.ir.views import Access
 from diffkern.kernel import Kernel
 from diffkern.platforms import FAMILIES
-from diffkern.printing.cuda import size_of
+from diffkern.printing.cuda import as_tuple, size_of
+from diffkern.printing.names import Names
 from diffkern.printing.standalone import Copied, copied
 
 __all__ = ["export"]
@@ -108,7 +109,7 @@ def export(kernel: Kernel, *types: Any, adjoint: bool = False, active: Sequence[
         backward = Compilation(kernel.func, known, replace(variant, active=chosen))
         programs.append(_printed(backward))
         derivative = backward.adjoint
-    return _module(kernel, programs, [_launch(kernel, programs[0].fn), _main(programs, derivative)])
+    return _module(kernel, programs, derivative)
 
 
 def _printed(compilation: Compilation) -> _Printed:
@@ -152,7 +153,7 @@ def _bytes(node: ast.AST) -> int:
 # -- the module --------------------------------------------------------------------------------------------------------
 
 
-def _module(kernel: Kernel, programs: Sequence[_Printed], end: Sequence[str]) -> str:
+def _module(kernel: Kernel, programs: Sequence[_Printed], derivative: Derivative | None) -> str:
     library = next((program.library for program in programs if program.library), None)
     wanted = {name for program in programs for name in program.primitives}
     primitives = copied(library, wanted) if library else Copied((), (), frozenset())
@@ -168,6 +169,7 @@ def _module(kernel: Kernel, programs: Sequence[_Printed], end: Sequence[str]) ->
     own = sorted(line for line in lines if not line.startswith("from numba") and "numpy" not in line)
     others = sorted((line for line in lines if line not in own), key=lambda line: ("numpy" not in line, line))
     head = "\n".join([f'"""{_headline(kernel, programs)}"""', "", *own, "", *others])
+    end = [_launch(kernel, programs[0].fn), _main(programs, derivative, primitives.names | _TAKEN | functions.keys())]
     return "\n\n\n".join([head, *primitives.definitions, *functions.values(), *end]) + "\n"
 
 
@@ -190,34 +192,39 @@ def _launch(kernel: Kernel, fn: Function) -> str:
 # -- the main program --------------------------------------------------------------------------------------------------
 
 
-def _main(programs: Sequence[_Printed], derivative: Derivative | None) -> str:
-    forward = programs[0]
-    dim = "(n,)" if forward.fn.tid_arity <= 1 else f"({', '.join(['n'] * forward.fn.tid_arity)})"
+def _main(programs: Sequence[_Printed], derivative: Derivative | None, taken: Set[str]) -> str:
+    forward, backward = programs[0], programs[-1]
+    names = Names(taken | {"print"})
+    own = {name: names.fresh(name) for name in dict.fromkeys((*forward.parameters, *backward.parameters))}
+    made = _Arguments(names.fresh("n"), names.fresh("random"))
+    axes = [made.extent] * max(forward.fn.tid_arity, 1)
+
+    def launched(program: _Printed) -> str:
+        return f"launch({program.name}, {as_tuple(axes)}, {', '.join(own[name] for name in program.parameters)})"
+
+    def shown(wanted: Sequence[str]) -> list[str]:
+        return [f'print("{name}", {own[name]}.copy_to_host(), sep="\\n")' for name in wanted]
+
     types = dict(zip(forward.parameters, (p.type for p in forward.fn.params), strict=True))
     written = _written(forward)
-    lines = ["# These arguments are made up: put your own here.", f"n = {_EXTENT}", "random = np.random.default_rng(0)"]
-    lines += [f"{name} = {_made(t)}" for name, t in types.items()]
+    lines = ["# These arguments are made up: put your own here.", f"{made.extent} = {_EXTENT}"]
+    lines += [f"{made.random} = np.random.default_rng(0)"]
+    lines += [f"{own[name]} = {made.of(t)}" for name, t in types.items()]
     if derivative is None:
-        lines.append(f"launch({forward.name}, {dim}, {', '.join(forward.parameters)})")
-        lines += [f'print("{name}", {name}.copy_to_host(), sep="\\n")' for name in written]
-        return _indented(lines)
-    backward = programs[1]
+        return _indented([*lines, launched(forward), *shown(written)])
     rest = backward.parameters[len(types) :]
     saved, cotangents = rest[: len(derivative.saved)], rest[len(derivative.saved) :]
     if saved:
         lines.append("# The adjoint takes these as they were before the forward, all others as they are after it.")
     for name, k in zip(saved, derivative.saved, strict=True):
-        lines.append(f"{name} = cuda.to_device({forward.parameters[k]}.copy_to_host())")
-    lines += [f"launch({forward.name}, {dim}, {', '.join(forward.parameters)})", _SEEDS]
-    wanted = []
-    for name, k in zip(cotangents, derivative.cotangents, strict=True):
-        of = forward.parameters[k]
-        value = "ones" if of in written else "zeros"
-        lines.append(f"{name} = cuda.to_device({_filled(value, types[of])})")
-        wanted += [name] if of not in written else []
-    lines.append(f"launch({backward.name}, {dim}, {', '.join(backward.parameters)})")
-    lines += [f'print("{name}", {name}.copy_to_host(), sep="\\n")' for name in wanted or cotangents]
-    return _indented(lines)
+        lines.append(f"{own[name]} = cuda.to_device({own[forward.parameters[k]]}.copy_to_host())")
+    lines += [launched(forward), _SEEDS]
+    of = dict(zip(cotangents, (forward.parameters[k] for k in derivative.cotangents), strict=True))
+    for name, primal in of.items():
+        value = made.filled("ones" if primal in written else "zeros", types[primal])
+        lines.append(f"{own[name]} = cuda.to_device({value})")
+    inputs = [name for name, primal in of.items() if primal not in written]
+    return _indented([*lines, launched(backward), *shown(inputs or cotangents)])
 
 
 def _indented(lines: Sequence[str]) -> str:
@@ -230,30 +237,46 @@ def _written(program: _Printed) -> list[str]:
     return [name for name, p in zip(program.parameters, program.fn.params, strict=True) if p in changed]
 
 
-def _made(t: Type) -> str:
-    """An argument of a type."""
-    s = scalar_of(t if isinstance(t, Array) else value_type(t))  # type: ignore[arg-type]
-    if isinstance(t, Array):
-        if s.is_float and s not in STORAGE_ONLY:
-            return f"cuda.to_device(random.random({_shape(t)}, {_dtype(s)}))"
-        return f"cuda.to_device({_filled('zeros', t)})"
-    value = f"{_dtype(s)}({'0.5' if s.is_float else 'True' if s == BOOL else 'n'})"
-    return value if isinstance(t, Scalar) else f"({f'{value}, ' * size_of(t)})".replace(", )", ")")
+@dataclass(frozen=True)
+class _Arguments:
+    """How arguments are made.
+
+    Attributes
+    ----------
+    extent, random
+        The variables that hold the extent of each axis, and the generator of random numbers.
+    """
+
+    extent: str
+    random: str
+
+    def of(self, t: Type) -> str:
+        """An argument of a type."""
+        s = _scalar(t)
+        if isinstance(t, Array):
+            if s.is_float and s not in STORAGE_ONLY:
+                return f"cuda.to_device({self.random}.random({self.shape(t)}, {_dtype(s)}))"
+            return f"cuda.to_device({self.filled('zeros', t)})"
+        value = f"{_dtype(FLOAT32 if s in STORAGE_ONLY else s)}({'0.5' if s.is_float else 'True' if s == BOOL else self.extent})"
+        return value if isinstance(t, Scalar) else as_tuple([value] * size_of(t))
+
+    def filled(self, value: str, t: Type) -> str:
+        """An array of zeros or ones, for a number by value of one element."""
+        s = _scalar(t)
+        if s == BFLOAT16 and value == "ones":
+            return f"np.full({self.shape(t)}, 0x3F80, np.uint16)"
+        return f"np.{value}({self.shape(t)}, {_dtype(s)})"
+
+    def shape(self, t: Type) -> str:
+        """Of an array of a type, or of one with one element."""
+        axes = [self.extent] * t.ndim if isinstance(t, Array) else ["1"]
+        element = t.dtype if isinstance(t, Array) else t
+        axes += [] if isinstance(element, Scalar) else [str(size_of(element))]
+        return axes[0] if len(axes) == 1 else as_tuple(axes)
 
 
-def _filled(value: str, t: Type) -> str:
-    """An array of zeros or ones, for a number by value of one element."""
-    s = scalar_of(t if isinstance(t, Array) else value_type(t))  # type: ignore[arg-type]
-    if s == BFLOAT16 and value == "ones":
-        return f"np.full({_shape(t)}, 0x3F80, np.uint16)"
-    return f"np.{value}({_shape(t)}, {_dtype(s)})"
-
-
-def _shape(t: Type) -> str:
-    own = ["n"] * t.ndim if isinstance(t, Array) else ["1"]
-    element = t.dtype if isinstance(t, Array) else t
-    components = [] if isinstance(element, Scalar) else [str(size_of(element))]
-    return own[0] if len(own + components) == 1 else f"({', '.join(own + components)})"
+def _scalar(t: Type) -> Scalar:
+    return scalar_of(t if isinstance(t, Array) else value_type(t))  # type: ignore[arg-type]
 
 
 def _dtype(s: Scalar) -> str:

@@ -68,6 +68,18 @@ def test_definitions_come_in_an_order_in_which_they_run() -> None:
         copied(LIBRARY, ["nothing"])
 
 
+def test_arguments_have_names_that_the_module_does_not_need() -> None:
+    @dk.kernel
+    def named(n: dk.array(dtype=float), random: float, np: dk.array(dtype=dk.mat22)):  # type: ignore[valid-type]
+        n[dk.tid()] = random * np[0][0, 0]
+
+    text = export(named, adjoint=True)
+    main = text[text.index("if __name__") :]
+    assert "n = cuda.to_device(random_1.random(n_1, np.float32))" in main
+    assert "np_1 = cuda.to_device(random_1.random((n_1, 4), np.float32))" in main
+    assert "launch(named, (n_1,), n, random, np_1)" in main
+
+
 def test_a_kernel_whose_name_the_module_needs_is_refused() -> None:
     def launch(x: dk.array(dtype=float)):  # type: ignore[valid-type]
         x[dk.tid()] = 1.0
