@@ -257,7 +257,8 @@ class _Arguments:
             if s.is_float and s not in STORAGE_ONLY:
                 return f"cuda.to_device({self.random}.random({self.shape(t)}, {_dtype(s)}))"
             return f"cuda.to_device({self.filled('zeros', t)})"
-        value = f"{_dtype(FLOAT32 if s in STORAGE_ONLY else s)}({'0.5' if s.is_float else 'True' if s == BOOL else self.extent})"
+        number = "0.5" if s.is_float else "True" if s == BOOL else self.extent
+        value = f"{_dtype(FLOAT32 if s in STORAGE_ONLY else s)}({number})"
         return value if isinstance(t, Scalar) else as_tuple([value] * size_of(t))
 
     def filled(self, value: str, t: Type) -> str:
