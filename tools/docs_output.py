@@ -84,9 +84,11 @@ def _block(language: str, text: str) -> str:
 def texts() -> dict[str, str]:
     """Return every generated file by name."""
     snippets, examples = ROOT / "docs" / "snippets", ROOT / "examples"
+    exported = printed(snippets, "export", "first_kernel.py:spring_energy", "--adjoint")
     return {
         "builtins.inc": builtins(),
         "errors.inc": mistakes(),
+        "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
         "numba_names.inc": numba_names(),
         "flood_forward.txt": printed(examples, "inspect", "flood.py:flow"),
