@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.abi import HEADER_SIZE
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.block import arguments_of
 from diffkern.runtime.device import CPU
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
@@ -247,10 +247,10 @@ class Prepared:
         if form.steps is not None:
             device.replay(self.plan, chosen)
             return
-        n, threads, _, blocks = operation.geometry
-        if n:
+        grid = operation.grid
+        if grid.n:
             program: Any = form.program
-            chosen.enqueue(lambda: program.enqueue(blocks, threads, form.block))
+            chosen.enqueue(lambda: program.enqueue(grid, form.block))
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -367,12 +367,12 @@ class Prepared:
         if self.fixed:
             raise _fixed()
         parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
-        check_shapes(launch.kernel, launch.executable, launch.geometry, parts)
+        check_shapes(launch.kernel, launch.executable, launch.grid, parts)
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
         if form.device is not CPU:
-            arguments = bytes(block[HEADER_SIZE:offset] + packed + block[behind:])
+            arguments = arguments_of(block[:offset] + packed + block[behind:])
             if self.executable.chosen(arguments) is not form.program:
                 self.change({index: (key, [packed], [held])}, {})
                 return
