@@ -18,7 +18,7 @@ from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import Copy
+from diffkern.runtime.operation import Copy, Operation
 from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.structured import StructuredArray
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-class AdjointLaunch:
+class AdjointLaunch(Operation):
     """The adjoint of a launch, checked and packed.
 
     Parameters
@@ -101,11 +101,6 @@ class AdjointLaunch:
         """Whether a cotangent has to be contiguous and is not."""
         wanted = self.executable.contiguous_cotangents
         return any(i in wanted and ct._type.layout == "A" for i, ct in cotangents.items())
-
-    def touch(self) -> None:
-        """Raise the versions of what is written."""
-        for ct in self.cotangents.values():
-            ct._memory.version += 1
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
