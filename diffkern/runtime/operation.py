@@ -115,7 +115,19 @@ def _perform_on(device: Device, operation: Operation, stream: Stream | None) -> 
     chosen.enqueue(operation.execute)
 
 
-class Assign(Operation):
+class _Change(Operation):
+    """What changes the elements of one array."""
+
+    goal: array
+
+    def writes(self) -> Iterable[array]:
+        return (self.goal,)
+
+    def touch(self) -> None:
+        self.goal._memory.version += 1
+
+
+class Assign(_Change):
     """Constants for the elements of an array."""
 
     def __init__(self, goal: array, values: Any) -> None:
@@ -134,9 +146,6 @@ class Assign(Operation):
 
     def reads(self) -> Iterable[array]:
         return ()
-
-    def writes(self) -> Iterable[array]:
-        return (self.goal,)
 
     def steps(self) -> Steps | None:
         data, memory = self.goal._data, self.goal._memory
@@ -157,7 +166,7 @@ class Assign(Operation):
         return _bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
 
 
-class Copy(Operation):
+class Copy(_Change):
     """The elements of one array for those of another of the same type and shape."""
 
     def __init__(self, goal: array, source: array) -> None:
@@ -181,9 +190,6 @@ class Copy(Operation):
     def reads(self) -> Iterable[array]:
         return (self.source,)
 
-    def writes(self) -> Iterable[array]:
-        return (self.goal,)
-
     def steps(self) -> Steps | None:
         goal, source = self.goal._data, self.source._data
         if not self._memory.is_host:
@@ -204,7 +210,7 @@ def accumulate(goal: array, values: array) -> None:
         goal._memory.add(goal, values)
 
 
-class Add(Operation):
+class Add(_Change):
     """The elements of one array added to those of another of the same type and shape."""
 
     def __init__(self, goal: array, source: array) -> None:
@@ -222,9 +228,6 @@ class Add(Operation):
 
     def reads(self) -> Iterable[array]:
         return (self.goal, self.source)
-
-    def writes(self) -> Iterable[array]:
-        return (self.goal,)
 
     def steps(self) -> Steps | None:
         if not self.goal._memory.is_host:
