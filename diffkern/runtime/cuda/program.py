@@ -1,6 +1,6 @@
 """Programs on a GPU: what a launch runs there.
 
-In: a cubin, its symbol and its manifest, and a device. Out: a :class:`CudaExecutable`, which has the calls of
+In: an artifact and a device. Out: a :class:`CudaExecutable`, which has the calls of
 :class:`diffkern.runtime.program.Executable`. The argument block is the CPU's, byte for byte: it is what the driver
 copies as the kernel's parameters. Debug programs get a record in device memory, looked at after each launch.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from diffkern import abi
+from diffkern.cache.manifest import Entry
 from diffkern.errors import CudaError, LaunchError
-from diffkern.manifest import Manifest
 from diffkern.runtime.block import header, with_status
 from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
@@ -45,12 +45,8 @@ class CudaExecutable(Executable):
     ----------
     device : CudaDevice
         Where it runs.
-    image : bytes
-        The cubin.
-    symbol : str
-        Its function.
-    manifest : Manifest
-        The program's facts.
+    entry : Entry
+        Its artifact.
     kernel : str, optional
         The kernel's name, for messages.
     careful : callable, optional
@@ -66,15 +62,14 @@ class CudaExecutable(Executable):
     def __init__(
         self,
         device: CudaDevice,
-        image: bytes,
-        symbol: str,
-        manifest: Manifest,
+        entry: Entry,
         kernel: str = "",
         careful: Callable[[], CudaExecutable] | None = None,
     ) -> None:
-        self.title = manifest.title or symbol
+        manifest = entry.manifest
+        self.title = manifest.title or entry.symbols[0]
         try:
-            function = device.function(image, symbol)
+            function = device.function(entry)
             super().__init__(function, 0, manifest)
             self.device = self.gpu = device
             self._shared = manifest.gpu.dynamic_shared_bytes if manifest.gpu else 0
@@ -298,12 +293,10 @@ class CheckedCudaExecutable(CudaExecutable):
 
 def executable(
     device: CudaDevice,
-    image: bytes,
-    symbol: str,
-    manifest: Manifest,
+    entry: Entry,
     kernel: str = "",
     careful: Callable[[], CudaExecutable] | None = None,
 ) -> CudaExecutable:
-    """Return a program on a device, from what its artifact holds; the parameters are :class:`CudaExecutable`'s."""
-    made = CheckedCudaExecutable if manifest.checks else CudaExecutable
-    return made(device, image, symbol, manifest, kernel, careful)
+    """Return a program on a device, from its artifact; the parameters are :class:`CudaExecutable`'s."""
+    made = CheckedCudaExecutable if entry.manifest.checks else CudaExecutable
+    return made(device, entry, kernel, careful)
