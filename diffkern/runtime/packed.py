@@ -19,7 +19,7 @@ from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import perform
+from diffkern.runtime.operation import Operation, perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import attention, current
@@ -83,7 +83,7 @@ class Launchable(Protocol):
         ...
 
 
-class PackedLaunch:
+class PackedLaunch(Operation):
     """A launch whose arguments are checked and packed: it can run, and run again.
 
     Attributes
@@ -226,11 +226,6 @@ class PackedLaunch:
     def execute(self) -> None:
         """Run all threads."""
         self.executable.run(self.grid, self.arguments)
-
-    def touch(self) -> None:
-        """Raise the versions of what is written."""
-        for held in self.writes():
-            held._memory.version += 1
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
