@@ -10,6 +10,7 @@ from diffkern.build.ahead import compile_kernels as compile  # noqa: A004, F401 
 from diffkern.build.ahead import force_load
 from diffkern.build.ship import load_directory as load
 from diffkern.build.stores import clear_kernel_cache, clear_lto_cache
+from diffkern.decorator import kernel
 from diffkern.errors import (
     AutodiffError,
     CompileError,
@@ -40,7 +41,7 @@ from diffkern.interop.public import (
     to_torch,
     torch_function,
 )
-from diffkern.kernel import Kernel, kernel
+from diffkern.kernel import Kernel
 from diffkern.lang import public_names as _public_names
 from diffkern.lang.dtypes import dtype_from_numpy, dtype_to_numpy
 from diffkern.lang.func import constant, func

@@ -156,7 +156,8 @@ def uniform_values(fn: Function) -> set[Value]:
     """Values that are the same for all threads of a block (greatest fixpoint)."""
 
     def differs(op: Op) -> bool:
-        return is_per_thread(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+        reads = lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+        return is_per_thread(op) or (reads and not op.attrs.get("common"))
 
     return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
 

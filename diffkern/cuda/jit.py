@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,10 @@ from diffkern.errors import KernelError, LaunchError, MisuseError
 from diffkern.ir.types import Scalar
 from diffkern.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.func import Func, check_function
+from diffkern.lang.func import Func, check_function, function_of_dispatcher
 from diffkern.lang.numba_cuda import TOGETHER
 from diffkern.launch_layout import Layout, lay_out
-from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant
+from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant, names
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.packed import PackedLaunch, dispatch, run
@@ -78,6 +78,27 @@ class CudaKernel(Kernel):
         self._laid_out: dict[Layout, CudaKernel] = {}
         self._configured: dict[Any, Launcher] = {}
         self._begin(func, options)
+
+    is_numba_kernel: Final = True
+    """Other kernels may call it as a function, as numba has it."""
+
+    @classmethod
+    def of_dispatcher(cls, dispatcher: Any, **options: Any) -> CudaKernel:
+        """Return the kernel of one that was made by ``numba.cuda.jit``, whose options count where none are given."""
+        function = function_of_dispatcher(dispatcher)
+        given = getattr(dispatcher, "targetoptions", {})
+        if given.get("device"):
+            raise MisuseError(
+                f"{getattr(function, '__name__', function)} is a device function",
+                remedy="kernels call it as it is; dk.func makes a function of diffkern of it",
+            )
+        for name in options:
+            if name not in names("kernel"):
+                raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
+        own: dict[str, Any] = {"lineinfo": given.get("lineinfo") or None, "fast_math": given.get("fastmath") or None}
+        if given.get("debug"):
+            own["mode"] = "debug"
+        return cls(function, KernelOptions(**(own | options)))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<cuda.jit kernel {self.name}>"

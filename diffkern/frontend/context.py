@@ -103,6 +103,7 @@ class Context:
         self.block_dim = 1
         self.layout: Layout | None = None
         self.dynamic: Value | None = None  # dynamic shared memory
+        self.constants: dict[tuple[str, bytes], Value] = {}  # arrays that are part of the program
         self.root = self.b.region
         self.updates: list[Update] = []
         self._uid = 0

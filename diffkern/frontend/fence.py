@@ -126,7 +126,7 @@ class _Fence:
         if not isinstance(node.target, ast.Name):
             remedy = "write for i in range(len(x)) and index the arrays"
             self.refuse(node.target, "the variable of a for loop must be a name", remedy)
-        if not isinstance(node.iter, ast.Call):
+        if not isinstance(node.iter, (ast.Call, ast.Tuple)):
             self.refuse(node.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
 
     def call(self, node: ast.Call) -> Iterable[ast.AST]:

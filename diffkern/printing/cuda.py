@@ -41,7 +41,7 @@ from diffkern.ops.table import lookup
 from diffkern.printing import prims
 from diffkern.printing.expression import ATOM, PRODUCT, Expr, literal
 from diffkern.printing.names import Names
-from diffkern.printing.python import Writer, function_name, import_lines
+from diffkern.printing.python import Writer, contents_of, function_name, import_lines
 
 __all__ = ["MAX_THREADS", "to_cuda_python"]
 
@@ -115,6 +115,8 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
         lines += ["", "", *_BLOCK_SUM.splitlines()]
     if writer.exchanges:
         lines += ["", "", *_LANE_LEFT.splitlines()]
+    if writer.contents:
+        lines += ["import numpy as np", "", *writer.contents]
     return "\n".join([*lines, "", "", *body]) + "\n"
 
 
@@ -126,6 +128,7 @@ class _CudaWriter(Writer):
         self.sums: dict[Op, list[str]] = {}
         self.stacks: dict[Value, list[str]] = {}
         self.partials: dict[Scalar, str] = {}
+        self.contents: list[str] = []  # arrays that are part of the program
         self.exchanges = [op for op in walk(fn.body) if op.name == "lane_left"]
 
     # -- the kernel --------------------------------------------------------------------------------------------------
@@ -217,6 +220,11 @@ class _CudaWriter(Writer):
                 return self.constant(op.attrs["type"], op.attrs["value"])
             case "tid":
                 return self.thread_index(op.attrs["axis"])
+            case "constant_array":
+                name = self.names.fresh(f"{op.result.name or 'constant'}_contents")
+                elements, shape, dtype = contents_of(op)
+                self.contents.append(f"{name} = np.array({elements}, {dtype}).reshape({shape})")
+                return Expr(f"cuda.const.array_like({name})")
             case "extent":
                 return self.wrapped(INT32, Expr(f"dim[{op.attrs['axis']}]"))
             case "block_dim":
@@ -235,6 +243,9 @@ class _CudaWriter(Writer):
                 return self.element(op.result.type, [self.read(t, f"{array}[{p}]") for p in self.places(op)], op)
             case "atomic":
                 value = self.components(Access(op).value)
+                if op.attrs["kind"] == "cas":
+                    name, (place,) = self.exprs[Access(op).array].text, self.places(op)
+                    return Expr(f"cuda.atomic.cas({name}, {place}, {', '.join(value)})", reads=self.reads(op))
                 return self.element(op.result.type, [self.atomic(op, *pair) for pair in self.pairs(op, value)], op)
             case "aligned":
                 return self.constant(BOOL, True)  # elements are accessed one by one here
