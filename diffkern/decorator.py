@@ -29,6 +29,7 @@ def kernel(
     enable_mathdx_gemm: bool | None = None,
     block_dim: int | None = None,
     launch_bounds: int | tuple[int, int] | None = None,
+    max_registers: int | None = None,
     compiler: Literal["llvm", "numba"] | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 

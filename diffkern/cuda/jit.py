@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from diffkern.callers import shortened
 from diffkern.cuda.signatures import is_signature, parse_signature
 from diffkern.cuda.streams import native
+from diffkern.cuda.transfer import on_device
 from diffkern.errors import KernelError, LaunchError, MisuseError
 from diffkern.ir.types import Scalar
 from diffkern.kernel import Kernel
@@ -26,7 +27,9 @@ from diffkern.launch_layout import Layout, lay_out
 from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant, names
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.extents import whole_number
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.packed import PackedLaunch, dispatch, run
+from diffkern.runtime.program import Executable
 
 __all__ = ["CudaKernel", "Launcher", "jit"]
 
@@ -73,7 +76,7 @@ class CudaKernel(Kernel):
         layout: Layout | None = None,
     ) -> None:
         check_function(func, "@cuda.jit")
-        self.layout = layout or Layout()
+        self.layout = layout or Layout(threads=(options.usual_block_dim, 1, 1))
         self._annotations = annotations
         self._laid_out: dict[Layout, CudaKernel] = {}
         self._configured: dict[Any, Launcher] = {}
@@ -111,6 +114,30 @@ class CudaKernel(Kernel):
     def variant(self) -> Variant:
         """Its forward program for the CPU, as the options and ``dk.config`` are."""
         return replace(super().variant, layout=self.layout)
+
+    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
+        """Return the forward program for argument types, built if need be."""
+        return super().forward(keys, self._checked_block(block_dim), of)
+
+    def adjoint(
+        self,
+        keys: tuple[str, ...],
+        active: frozenset[int],
+        accumulate: Literal["plain", "atomic"] = "plain",
+        block_dim: int | None = None,
+        of: Generation | None = None,
+    ) -> Executable:
+        """Return the adjoint program for argument types and active parameters, built if need be."""
+        return super().adjoint(keys, active, accumulate, self._checked_block(block_dim), of)
+
+    def _checked_block(self, block_dim: int | None) -> int | None:
+        """Return the threads of a block that a launch asks for, which the kernel knows already."""
+        if block_dim not in (None, self.layout.block_dim):
+            raise LaunchError(
+                f"kernel {self.name!r} is for blocks of {self.layout.block_dim} threads, not {block_dim}",
+                remedy=f"write {self.name}[blocks, threads](…), or launch {self.name}[blocks, threads].kernel",
+            )
+        return block_dim
 
     @property
     def py_func(self) -> Callable[..., Any]:
@@ -250,10 +277,11 @@ class Launcher:
         """Launch the kernel. NumPy's arrays are changed in place."""
         try:
             kernel, dim = self.configuration()
-            if self._stream is None:
-                run(kernel, dim, args)
-            else:
-                dispatch(PackedLaunch(kernel, dim, args), True, self._stream)
+            with on_device(args, self._stream) as arguments:
+                if self._stream is None:
+                    run(kernel, dim, arguments)
+                else:
+                    dispatch(PackedLaunch(kernel, dim, arguments), True, self._stream)
         except KernelError as error:
             raise shortened(error)  # noqa: B904 - the same error
 
@@ -323,6 +351,7 @@ def jit(
     bounds = tuple(launch_bounds) if isinstance(launch_bounds, (tuple, list)) else launch_bounds
     options = KernelOptions(
         mode="debug" if debug else None, lineinfo=lineinfo, fast_math=fastmath or None, launch_bounds=bounds,  # type: ignore[arg-type]
+        max_registers=max_registers,
     )  # fmt: skip
 
     def make(func: Callable[..., Any]) -> CudaKernel | Func:

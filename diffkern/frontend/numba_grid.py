@@ -50,7 +50,32 @@ def special(cx: Context, name: str, node: ast.AST) -> Term:
     k = _AXES.index(axis)
     if what == "blockDim":
         return Const(layout.threads[k])
-    return _known(cx, {"threadIdx": _thread, "blockIdx": _block, "gridDim": _blocks}[what], layout, k)
+    found = _known(cx, {"threadIdx": _thread, "blockIdx": _block, "gridDim": _blocks}[what], layout, k)
+    if isinstance(found, Val):
+        cx.stands[found.value] = what, k
+    return found
+
+
+def combined(cx: Context, op: str, a: Const | Val, b: Const | Val) -> Const | Val | None:
+    """Return a position in the grid where two of its parts are combined to it; None for anything else.
+
+    ``blockIdx.x * blockDim.x`` is where a block starts, and that with ``threadIdx.x`` is ``cuda.grid(1)``.
+    """
+    layout = cx.layout
+    if layout is None or _by_block(layout) or op not in ("mul", "add"):
+        return None
+    for x, y in ((a, b), (b, a)):
+        if not isinstance(x, Val):
+            continue
+        what, axis = cx.stands.get(x.value, ("", 0))
+        if op == "mul" and what == "blockIdx" and y == Const(layout.threads[axis]):
+            start = nonneg(cx, cx.b.mul(x.value, cx.b.i32(layout.threads[axis])))
+            cx.stands[start] = "start", axis
+            return Val(start)
+        other = cx.stands.get(y.value) if isinstance(y, Val) else ("threadIdx", axis) if y == Const(0) else None
+        if op == "add" and what == "start" and other == ("threadIdx", axis):
+            return _known(cx, _position, layout, axis)
+    return None
 
 
 def _known(cx: Context, make: Callable[[Context, Layout, int], Value | int], layout: Layout, axis: int) -> Const | Val:

@@ -108,15 +108,14 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     writer = _CudaWriter(fn)
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
-    lines += ["from numba import cuda", ""]
+    lines += [*(["import numpy as np"] if writer.contents else []), "from numba import cuda", ""]
     if writer.primitives:
         lines.append(import_lines(LIBRARY, sorted(writer.primitives)))
+    lines += ["", *writer.contents] if writer.contents else []
     if writer.plan_of_updates.sums:
         lines += ["", "", *_BLOCK_SUM.splitlines()]
     if writer.exchanges:
         lines += ["", "", *_LANE_LEFT.splitlines()]
-    if writer.contents:
-        lines += ["import numpy as np", "", *writer.contents]
     return "\n".join([*lines, "", "", *body]) + "\n"
 
 

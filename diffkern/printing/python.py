@@ -534,4 +534,4 @@ def contents_of(op: Op) -> list[str]:
     """Elements, shape and dtype of an array that is part of the program."""
     t, shape = op.attrs["type"], op.attrs["shape"]
     numbers = np.frombuffer(op.attrs["data"], dtype="bool" if t.dtype == BOOL else t.dtype.name)
-    return [f"[{', '.join(repr(n) for n in numbers.tolist())}]", f"({', '.join(map(str, shape))},)", repr(t.dtype.name)]
+    return [f"[{', '.join(repr(n) for n in numbers.tolist())}]", str(tuple(shape)), repr(t.dtype.name)]
