@@ -16,7 +16,7 @@ from diffkern.errors import KernelTypeError
 from diffkern.frontend import branch, coerce, merge, ranges
 from diffkern.frontend.context import RETURN, RETURNED, Context, LoopState
 from diffkern.frontend.flow import assigned, contains, is_endless
-from diffkern.frontend.terms import WEAK_INT, Binding, Const, Poison, Term, Tup, Val
+from diffkern.frontend.terms import WEAK_INT, Binding, Const, Poison, Term, Val
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 
@@ -49,9 +49,6 @@ class _Body:
 
 def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
     """Lower a loop and its ``else``."""
-    if isinstance(stmt, ast.For) and isinstance(stmt.iter, ast.Tuple):
-        _over_tuple(cx, stmt, cx.expr(stmt.iter))
-        return
     plan = _plan(cx, stmt)
     early = bool(plan.flags)
     if isinstance(stmt, ast.For):
@@ -62,26 +59,6 @@ def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
             _for(cx, plan, stmt, trips)
     else:
         _while(cx, plan, stmt)
-
-
-def _over_tuple(cx: Context, stmt: ast.For, items: Term) -> None:
-    """A loop over the items of a tuple: the body once for each of them."""
-    assert isinstance(items, Tup)
-    if stmt.orelse:
-        cx.syntax_error(stmt.orelse[0], "a loop over a tuple has no else", "write it after the loop, with a flag")
-    if contains(stmt.body, (ast.Break,)):
-        cx.syntax_error(stmt, "a loop over a tuple is left by break", "write a loop over range(...), or a condition")
-    uid = cx.new_uid()
-    state = LoopState(stmt, f"$broken{uid}", f"$continued{uid}")
-    cx.frame.loops.append(state)
-    try:
-        for item in items.items:
-            cx.env[state.continued] = Binding(Const(False), None)
-            cx.bind(_target_name(stmt), item, stmt.target)
-            cx.block(stmt.body, False, False)
-    finally:
-        cx.frame.loops.pop()
-        cx.env.pop(state.continued, None)
 
 
 def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
@@ -204,7 +181,7 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str
                 found[name] = merge.shape_of(end.term)
             continue
         if found[name] == merge.Same(Poison()):
-            continue  # its mistake has been recorded
+            continue  # its error has been recorded
         joined = merge.after_trip(found[name], end.term, numba=cx.layout is not None)
         if joined is None:
             entry = plan.entry[name]

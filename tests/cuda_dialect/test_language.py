@@ -409,7 +409,6 @@ def test_a_barrier_that_threads_may_miss():
         ("x[0] = cuda.shfl_sync(0xff, x[0], 0)", "of a part of a warp"),
         ("cuda.threadfence()", "orders accesses between threads that do not wait"),
         ("x[0] = cuda.popc(x[0])", "of float64"),
-        ("for k in (1, 2):\n        break", "a loop over a tuple is left by break"),
     ],
 )
 def test_calls_that_are_refused(body, message, tmp_path):
