@@ -175,6 +175,9 @@ class Bindings:
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")
 
+    def profile(self, collect: bool) -> None:
+        self._call("cuProfilerStart" if collect else "cuProfilerStop")
+
     def memory_info(self) -> tuple[int, int]:
         free, total = self._call("cuMemGetInfo")
         return int(free), int(total)

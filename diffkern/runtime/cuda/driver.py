@@ -109,6 +109,10 @@ class Driver(Protocol):
         """Wait for all work of the current context."""
         ...
 
+    def profile(self, collect: bool) -> None:
+        """Let a profiler begin to collect, or stop."""
+        ...
+
     def memory_info(self) -> tuple[int, int]:
         """Return the free and the total bytes of the current device."""
         ...

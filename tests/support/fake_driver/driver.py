@@ -124,6 +124,10 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         self._time.finish(self._context())
 
     @call
+    def profile(self, collect: bool) -> None:
+        self._context()
+
+    @call
     def memory_info(self) -> tuple[int, int]:
         used = sum(block.nbytes for block in self._blocks.values() if not block.freed)
         return (1 << 30) - used, 1 << 30
