@@ -320,7 +320,7 @@ class Kernel(ByPath):
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return gpus.executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
+            return gpus.executable(device, entry, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
@@ -378,7 +378,7 @@ class Kernel(ByPath):
         if family is None:
             known = " or ".join(repr(f.name) for f in platforms.FAMILIES)
             raise MisuseError(f"source is printed for target {known}, not {target!r}")
-        threads = self.block_dim if family.platform.gpu else None
+        threads = self.block_dim if family.platform.counts_threads else None
         variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
         return Compilation(self.func, types, variant)
 

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from sphinx.ext.napoleon import Config, NumpyDocstring
 
+from diffkern import cuda
 from diffkern.cli import command as cli
+from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
+from diffkern.cuda.types import TYPES
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.ops.table import all_ops
 
@@ -85,6 +88,22 @@ def _entry(name: str, intrinsic: Intrinsic) -> str:
     return f".. py:function:: diffkern.{name}({intrinsic.signature})\n\n{body.rstrip()}\n"
 
 
+def numba_names() -> str:
+    """The public names of numba.cuda as tables: those that are there, and what to write instead of the others."""
+    same = sorted(set(cuda.__all__) - set(DIFFERENT) - set(TYPES) - set(OWN), key=str.lower)
+    types = ", ".join(f"``{name}``" for name in TYPES)
+    differ = "".join(f"   * - ``{name}``\n     - {text}\n" for name, text in sorted(DIFFERENT.items()))
+    refused: dict[str, list[str]] = {}
+    for name, text in INSTEAD.items():
+        refused.setdefault(text, []).append(f"``{name}``")
+    rows = "".join(f"   * - {', '.join(names)}\n     - {text}\n" for text, names in refused.items())
+    return (
+        f"The same: {', '.join(f'``{name}``' for name in same)}; and as types {types}.\n\n"
+        f".. list-table::\n   :header-rows: 1\n   :widths: 25 75\n\n   * - different\n     - how\n{differ}\n"
+        f".. list-table::\n   :header-rows: 1\n   :widths: 50 50\n\n   * - not there\n     - write instead\n{rows}"
+    )
+
+
 def _block(language: str, text: str) -> str:
     lines = "\n".join(f"   {line}".rstrip() for line in text.rstrip().splitlines())
     return f".. code-block:: {language}\n\n{lines}\n\n"
@@ -93,10 +112,13 @@ def _block(language: str, text: str) -> str:
 def texts() -> dict[str, str]:
     """Return every generated file by name."""
     snippets, examples = ROOT / "docs" / "snippets", ROOT / "examples"
+    exported = printed(snippets, "export", "first_kernel.py:spring_energy", "--adjoint")
     return {
         "builtins.inc": builtins(),
         "errors.inc": mistakes(),
+        "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
+        "numba_names.inc": numba_names(),
         "flood_forward.txt": printed(examples, "inspect", "flood.py:flow"),
         "flood_adjoint.txt": printed(examples, "inspect", "flood.py:flow", "--adjoint"),
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import threading
 import time
@@ -18,11 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from diffkern import wheels
 from diffkern.build.stores import current_store, shipped_stores
 from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
+from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.options import FORWARD, Variant
@@ -154,7 +155,7 @@ class Specialization:
 
     def title_for(self, target: str) -> str:
         """What it is, with what tells it from the other programs of the kernel for the target."""
-        more = [", arrays may overlap"] if platform_named(target).gpu and self.variant.may_alias else []
+        more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [", with atomics"] if self.variant.accumulate == "atomic" else []
         return self.title + "".join(more)
 
@@ -211,7 +212,8 @@ def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
 def load_entry(specialization: Specialization, target: str) -> Entry:
     """Return the artifact of a program for a target: of a GPU, to be loaded by its driver, or only to be looked at.
 
-    Of shipped programs one for a lesser architecture of the same major version serves too.
+    Of shipped programs one for a lesser architecture serves too: its machine code if the major version is the same,
+    else its PTX where nothing can be compiled here.
 
     Parameters
     ----------
@@ -233,12 +235,24 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
         entry = store.get(name) or _shipped_entry(fields, target)
         if entry is None:
             with store.building(name):
-                entry = store.get(name)
-                if entry is None:
-                    entry = build_entry(specialization, fields, target)
-                    store.put(name, entry)
+                entry = store.get(name) or _built_or_translated(specialization, fields, target, store)
         with _lock:
             entry = _entries.setdefault(name, entry)
+    return entry
+
+
+def _built_or_translated(
+    specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, store: Store
+) -> Entry:
+    """Compile a program into a store; where that fails, take a shipped one that the GPU's driver can compile."""
+    try:
+        entry = build_entry(specialization, fields, target)
+    except CompileError:
+        found = _shipped_entry(fields, target, translated=True)
+        if found is None:
+            raise
+        return found
+    store.put(artifact_key(fields, target), entry)
     return entry
 
 
@@ -264,15 +278,16 @@ def build_entry(
         If it cannot be compiled or differentiated.
     """
     started = time.perf_counter()
-    symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
+    platform, called = platform_named(target), f"{specialization.pyfunc.__name__}_{specialization.direction}"
+    symbol = platform.symbol(called, artifact_key(fields, target, shipped))
     program = specialization.compilation(NATIVE if target == HOST else target).build(symbol, obtain_products)
     title = specialization.title_for(target)
     manifest = replace(program.manifest, title=title, target=target)
     ingredients = _readable(_with_target(fields, target, shipped))
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
-    name = platform_named(target).object_name
-    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, program.files)
+    name, files = platform.object_name, program.files
+    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, files)
 
 
 def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
@@ -286,17 +301,10 @@ def _with_target(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool
     return [*own, *_target_fields(target, shipped, chosen)]
 
 
-def _symbol(specialization: Specialization, name: str, target: str) -> str:
-    """The function's name. On a GPU it says which kernel it is, because profilers show it."""
-    if not platform_named(target).gpu:
-        return f"dk_{name[:32]}"
-    readable = re.sub("[^0-9A-Za-z_]", "_", specialization.pyfunc.__name__)
-    return f"{readable}_{specialization.direction}_{name[:16]}"
-
-
-def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
-    """Return the best artifact that a shipped directory has for a GPU architecture."""
-    candidates = platform_named(target).runs() if shipped_stores() else []
+def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str, translated: bool = False) -> Entry | None:
+    """Return the best artifact that a shipped directory has for a GPU architecture, or whose PTX is good for it."""
+    platform = platform_named(target)
+    candidates = (platform.translated() if translated else platform.runs()) if shipped_stores() else []
     if not candidates:
         return None
     # First what was copied from a cache of the same compilers.
@@ -355,10 +363,22 @@ def _target_fields(target: str, shipped: bool = False, chosen: str = LLVM) -> li
 
     def compilers() -> list[tuple[str, bytes]]:
         found = [*distribution_versions(compiler.distributions), *_settings(compiler.settings)]
+        found += _unversioned(compiler.libraries)
         return [(name, value.encode()) for name, value in found]
 
     named = [(_COMPILER, compiler.name.encode())] if platform.family.others else []
     return [*named, *platform.key_fields(_host_cpu, compilers, shipped=shipped)]
+
+
+def _unversioned(libraries: Iterable[str]) -> list[tuple[str, str]]:
+    """Return what tells the files of compilers from others that come with no distribution whose version is a field."""
+    found = []
+    for file in libraries:
+        usual, *others = distribution_versions(wheels.distributions(file))
+        if usual[1] == "none":
+            wheel = next((f"{name} {version}" for name, version in others if version != "none"), None)
+            found.append((file, wheel or wheels.identity(file)))
+    return found
 
 
 def _settings(names: Iterable[str]) -> list[tuple[str, str]]:

@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diffkern.errors import KernelTypeError, raise_all
+from diffkern.errors import KernelSyntaxError, KernelTypeError, raise_all
 from diffkern.frontend import numba_cuda, records
 from diffkern.frontend.context import Cascade, Context
+from diffkern.frontend.desugar import LAMBDA
 from diffkern.frontend.expr import lower_expr
 from diffkern.frontend.inline import make_frame, run
 from diffkern.frontend.source import get_source, too_deep
@@ -54,6 +55,9 @@ def lower(
         For one error, of the class that fits; for several, of a common class, with all of them in ``errors``.
     """
     source = get_source(pyfunc)
+    if source.node.name == LAMBDA:
+        loc = source.loc(source.node)
+        raise KernelSyntaxError("a lambda cannot be compiled as a kernel", loc=loc, remedy="write it as a def")
     cx = Context(lower_expr, lower_block)
     cx.block_dim = block_dim
     cx.layout = layout

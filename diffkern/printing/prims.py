@@ -291,10 +291,8 @@ def next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
 
 
 def schedule(cur: Any, it: Any, free: Any) -> Any:
-    """The same of plain integers, which numba-cuda compiles too.
-
-    The algorithm's source stands in ``diffkern.targets.emit.checkpoint``, which is the same in LLVM's language.
-    """
+    """Where the next snapshot goes on the way from iteration ``cur`` to ``it``, of plain integers."""
+    # The algorithm's source stands in diffkern.targets.emit.checkpoint, which is the same in LLVM's language.
     if free <= 0:
         return it + 1
     n, s = _smaller(it - cur + 1, 2147483647), _larger(free, 1)

@@ -52,6 +52,9 @@ class FakeDriver:
     def addresses(self):
         return tuple(ctypes.cast(c, P).value for c in self.callbacks)
 
+    def version(self):
+        return 13000
+
     def load(self, image, symbol):
         assert image[:4] == b"\x7fELF"
         self.loaded[len(self.loaded) + 77] = symbol
@@ -144,7 +147,7 @@ class Machine:
 
     def __init__(self):
         self.driver = FakeDriver()
-        self.gpu = cuda.Gpu(self.driver, "sm_90")
+        self.gpu = cuda.Gpu(self.driver, 90)
         addresses = self.gpu.registry.addresses()
         self.gpu.registry.attach(addresses[REGISTRY])
         self.handler = ctypes.CFUNCTYPE(P, P)(addresses[HANDLER])
@@ -329,7 +332,7 @@ def test_by_reference_programs_do_the_same():
     x, y = (np.linspace(-1, 2, 100, dtype=np.float32) for _ in range(2))
     a, out = np.array([1.5], np.float32), np.zeros(100, np.float32)
     packed = b"".join(struct.pack("3q", v.ctypes.data, v.size, 4) for v in (x, y, a, out))
-    executable.run(executable.geometry(100), packed)
+    executable.run(executable.grid(100), packed)
     np.testing.assert_allclose(out, np.sin(1.5 * x) * y, rtol=1e-5)
 
 

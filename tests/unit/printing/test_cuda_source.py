@@ -15,6 +15,7 @@ from grad.corpus import CASES
 from support.simulated import cuda_source
 
 import diffkern as dk
+from diffkern.build.export import export
 from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of, value_type
@@ -115,6 +116,22 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
     signature = (cuda.types.UniTuple(cuda.types.int64, 4), *(numba_type(p.type) for p in fn.params))
     code, _ = cuda.compile(kernel.py_func, signature, device=False, output="ltoir", abi="numba", cc=(9, 0))
     assert len(code) > 1000
+
+
+@pytest.mark.parametrize("name", ["composites.spring_energy", "functions.powers", "loops.while_two_slots"])
+@pytest.mark.usefixtures("without_driver")
+def test_exported_modules_become_cubins(name: str) -> None:
+    from numba import cuda
+
+    from diffkern.targets.cuda.toolchain import assemble
+
+    case = CASES[name]
+    text = export(Kernel(case.function), *values(case), adjoint=True)
+    for fn in (forward(name), adjoint(name)):
+        kernel = load_source(text, fn.name)
+        signature = (cuda.types.UniTuple(cuda.types.int64, 4), *(numba_type(p.type) for p in fn.params))
+        code, _ = cuda.compile(kernel.py_func, signature, device=False, output="ptx", abi="numba", cc=(9, 0))
+        assert len(assemble(code, "sm_90", fn.name)) > 1000
 
 
 def together(name: str) -> Function:
