@@ -320,7 +320,7 @@ class Kernel(ByPath):
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return gpus.executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
+            return gpus.executable(device, entry, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
