@@ -10,6 +10,7 @@ from diffkern.build.ahead import force_load as force_load
 from diffkern.build.ship import load_directory as load
 from diffkern.build.stores import clear_kernel_cache as clear_kernel_cache
 from diffkern.build.stores import clear_lto_cache as clear_lto_cache
+from diffkern.decorator import kernel as kernel
 from diffkern.errors import AutodiffError as AutodiffError
 from diffkern.errors import CompileError as CompileError
 from diffkern.errors import CudaError as CudaError
@@ -39,7 +40,6 @@ from diffkern.interop.public import to_jax as to_jax
 from diffkern.interop.public import to_torch as to_torch
 from diffkern.interop.public import torch_function as torch_function
 from diffkern.kernel import Kernel as Kernel
-from diffkern.kernel import kernel as kernel
 from diffkern.lang.dtypes import dtype_from_numpy as dtype_from_numpy
 from diffkern.lang.dtypes import dtype_to_numpy as dtype_to_numpy
 from diffkern.lang.func import constant as constant
