@@ -127,7 +127,8 @@ def test_every_module_that_compiles_counts(package):
     modules = sorted(path.relative_to(ROOT) for path in compile_side())
     assert {path.parts[0] for path in modules} == {
         "abi.py", "ad", "analysis", "compilation.py", "frontend", "ir", "lang", "launch_layout.py", "lower",
-        "manifest.py", "ops", "opt", "options.py", "pipeline.py", "platforms.py", "printing", "program.py", "targets", "vecmath",
+        "manifest.py", "ops", "opt", "options.py", "pipeline.py", "platforms.py", "printing", "program.py", "targets",
+        "vecmath",
     }  # fmt: skip
     for module in modules:
         path = package / module
