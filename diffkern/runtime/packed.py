@@ -285,6 +285,9 @@ def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = T
         if last[1] != arguments or last[0] is not grid:
             extents.check(kernel.name, grid, arguments)
     writes = executable.writes
+    if not writes and current.device is not None:  # without arrays it runs there
+        dispatch(PackedLaunch(kernel, dim, args), record_tape)
+        return
     for index in writes:
         held = arrays[index]
         if held is not None:

@@ -75,7 +75,7 @@ class Executable:
     block_dim : int
         Threads of a block where a launch does not say.
     grids : dict
-        The grids of launches of a CPU's program, by their dimensions: an integer, or a tuple of them.
+        The grids of launches that say nothing of their blocks, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
     sweeps : dict

@@ -116,6 +116,10 @@ class CudaExecutable(Executable):
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
+        if type(dim) is int and blocks is USUAL:
+            if len(self.grids) >= 256:
+                self.grids.clear()
+            self.grids[dim] = found
         return found
 
     def grid_of(self, c: Cut, blocks: Blocks = USUAL) -> Grid:
