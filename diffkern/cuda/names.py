@@ -15,7 +15,7 @@ DIFFERENT: Final[Mapping[str, str]] = {
     "Reduce": "runs as two launches, so that tapes take it; the order of the terms is another",
     "bool": "is diffkern's type, as all types here are; they name elements of arrays as NumPy's types do",
     "close": "waits for the devices; arrays stay usable",
-    "const": "may have any size: the contents are part of the program",
+    "const": "may have up to 1 MiB, in global memory: the contents are part of the program",
     "defer_cleanup": "does nothing: memory is given back without waiting for the device",
     "detect": "names the CPU where there is no GPU, and returns True",
     "device_array": "has 1 to 4 axes; records have a class made by dk.struct as dtype",

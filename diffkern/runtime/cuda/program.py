@@ -116,6 +116,10 @@ class CudaExecutable(Executable):
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
+        if type(dim) is int and blocks is USUAL:
+            if len(self.grids) >= 256:
+                self.grids.clear()
+            self.grids[dim] = found
         return found
 
     def grid_of(self, c: Cut, blocks: Blocks = USUAL) -> Grid:
@@ -163,9 +167,11 @@ class CudaExecutable(Executable):
 
     # -- which program -----------------------------------------------------------------------------------------------
 
-    def check(self, pack: Callable[[], bytes]) -> None:
+    def check(self, pack: Callable[[], bytes | None]) -> None:
         """Raise a LaunchError if the code does not take arguments for what they are."""
-        self._rules.check(self._rules.fields(pack()))
+        arguments = pack()
+        if arguments is not None:
+            self._rules.check(self._rules.fields(arguments))
 
     def chosen(self, arguments: bytes | memoryview) -> CudaExecutable:
         """Return the program for these arguments: another one if an array that is written overlaps another array.
