@@ -177,8 +177,8 @@ def _updated(
 
 # -- arrays of constants ------------------------------------------------------------------------------------------
 
-_MOST_CONSTANTS: Final = 64 * 1024
-"""Bytes that a GPU has for constants."""
+_MOST_CONSTANTS: Final = 1024 * 1024
+"""Bytes that are still compiled in reasonable time."""
 
 
 def constant_array(cx: Context, array: np.ndarray[Any, Any], name: str, node: ast.AST) -> Term:
