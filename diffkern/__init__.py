@@ -42,6 +42,8 @@ from diffkern.interop.public import (
 )
 from diffkern.kernel import Kernel, kernel
 from diffkern.lang import public_names as _public_names
+from diffkern.lang.called import Called as _Called
+from diffkern.lang.called import set_evaluator as _set_evaluator
 from diffkern.lang.dtypes import dtype_from_numpy, dtype_to_numpy
 from diffkern.lang.func import constant, func
 from diffkern.runtime.array import array, clone, copy
@@ -117,6 +119,16 @@ def _elementwise(name: str, ndim: int) -> Kernel:
 
 
 _set_source(_elementwise)
+
+
+def _evaluate(called: _Called, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Evaluate what Python calls of a func besides its value."""
+    from diffkern.evaluate import evaluate
+
+    return evaluate(called, args, kwargs)
+
+
+_set_evaluator(_evaluate)
 
 _language = _public_names()
 globals().update(_language)
