@@ -80,7 +80,7 @@ class Compilation:
         self.types = types
         self.variant = variant
         self._slots = slots
-        self._target = target_named(variant.target)
+        self._target = target_named(variant.target, variant.compiler)
         self._context = context or Context(verify=variant.is_debug)
 
     @functools.cached_property

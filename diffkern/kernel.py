@@ -72,10 +72,13 @@ class Kernel(ByPath):
         for name in options:
             if name not in names("kernel"):
                 raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
-        own = KernelOptions(**options)
+        self._begin(func, KernelOptions(**options))
+
+    def _begin(self, func: Callable[..., Any], options: KernelOptions) -> None:
+        """Make a kernel of a function with options that are checked."""
         take_text(func)
         functools.update_wrapper(self, func)
-        self.options = own
+        self.options = options
         self.func = func
         self.name = self.key = func.__name__
         self._current = Generation(0, self.variant, self.enable_mathdx_gemm)
@@ -169,7 +172,8 @@ class Kernel(ByPath):
     @property
     def variant(self) -> Variant:
         """Its forward program for the CPU, as the options and ``dk.config`` are."""
-        return Variant(self.options, mode=self.options.mode or config.mode)
+        options = self.options
+        return Variant(options, mode=options.mode or config.mode, compiler=options.compiler or config.cuda_compiler)
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
@@ -513,6 +517,7 @@ def kernel(
     enable_mathdx_gemm: bool | None = None,
     block_dim: int | None = None,
     launch_bounds: int | tuple[int, int] | None = None,
+    compiler: Literal["llvm", "numba"] | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 

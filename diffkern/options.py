@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from diffkern.errors import MisuseError
+from diffkern.launch_layout import Layout
 from diffkern.manifest import DEFAULT_BLOCK_DIM
-from diffkern.platforms import NATIVE
+from diffkern.platforms import CUDA_COMPILERS, LLVM, NATIVE
 
 __all__ = ["FORWARD", "KernelOptions", "Mode", "Variant", "checked", "describe", "names"]
 
@@ -36,6 +37,10 @@ def _is_bool(value: Any) -> bool:
 
 def _is_mode(value: Any) -> bool:
     return isinstance(value, str) and value in ("release", "debug")
+
+
+def _is_compiler(value: Any) -> bool:
+    return isinstance(value, str) and value in CUDA_COMPILERS
 
 
 def _is_size(value: Any) -> bool:
@@ -93,6 +98,12 @@ class KernelOptions:
         "(0: no wish): the compiler gives each thread registers accordingly.",
         "kernel",
     )  # fmt: skip
+    compiler: Literal["llvm", "numba"] | None = _option(
+        "'llvm' or 'numba'", _is_compiler,
+        "What compiles the programs for GPUs: LLVM, or numba-cuda from the source that "
+        "``kernel.source(target=\"cuda\")`` shows; ``dk.config.cuda_compiler`` by default.",
+        "kernel", in_key=False,
+    )  # fmt: skip
     fast_math: bool | None = _option(
         "True or False", _is_bool, "Whether arithmetic may be reassociated and elementary functions be less exact."
     )
@@ -125,8 +136,8 @@ class KernelOptions:
         return self.block_dim or min(DEFAULT_BLOCK_DIM, self.most_threads)
 
 
-def checked(name: str, value: Any, most_threads: int = MAX_BLOCK_DIM) -> Any:
-    """Return the value of an option.
+def checked(name: str, value: Any, most_threads: int = MAX_BLOCK_DIM, called: str | None = None) -> Any:
+    """Return the value of an option, which may have another name where it was given.
 
     Raises
     ------
@@ -135,7 +146,7 @@ def checked(name: str, value: Any, most_threads: int = MAX_BLOCK_DIM) -> Any:
     """
     option = KernelOptions.__dataclass_fields__[name].metadata
     if not option["check"](value) or (name == "block_dim" and value > most_threads):
-        raise MisuseError(f"{name} is {option['wanted'].format(most=most_threads)}, not {value!r}")
+        raise MisuseError(f"{called or name} is {option['wanted'].format(most=most_threads)}, not {value!r}")
     return value
 
 
@@ -168,6 +179,10 @@ class Variant:
         Whether, on a GPU, an array that is written may overlap another one.
     by_reference
         Whether numbers are passed by reference.
+    layout
+        Of a kernel in numba's spelling: for which launches it is; None for kernels in diffkern's own.
+    compiler
+        What compiles it, if it is for a GPU. It goes into the key with the versions of that compiler.
     """
 
     options: KernelOptions = KernelOptions()
@@ -179,6 +194,8 @@ class Variant:
     library: Literal["wanted", "required"] | None = None
     may_alias: bool = True
     by_reference: bool = False
+    layout: Layout | None = None
+    compiler: str = LLVM
 
     def __post_init__(self) -> None:
         if self.block_dim is None:
@@ -194,6 +211,8 @@ class Variant:
         said = {f.name: getattr(self.options, f.name) for f in fields(self.options) if f.metadata["in_key"]}
         said |= {name: getattr(self, name) for name in ("mode", "block_dim", "library", "may_alias", "by_reference")}
         usual = {"mode": "release", "may_alias": True, "by_reference": False}
+        if self.layout is not None:
+            said["layout"] = self.layout
         told = {name: value for name, value in said.items() if value != usual.get(name)}
         return json.dumps(told, sort_keys=True).encode()
 

@@ -116,8 +116,9 @@ def lower_kernel(
     pyfunc: Callable[..., object], types: Sequence[Argument], variant: Variant = FORWARD, context: Context | None = None
 ) -> Function:
     """Typed IR of a kernel."""
-    simt, context = target_named(variant.target).simt, context or Context(verify=variant.is_debug)
-    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=(variant.block_dim if simt else None) or 1))
+    simt, context = target_named(variant.target, variant.compiler).simt, context or Context(verify=variant.is_debug)
+    block_dim = (variant.block_dim if simt else None) or 1
+    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=block_dim, layout=variant.layout))
     return run(WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD, fn, context)
 
 
@@ -151,7 +152,7 @@ def differentiate(
 
     ``slots`` is how many states a loop keeps, instead of as many as fit into memory.
     """
-    target, context = target_named(variant.target), context or Context(verify=variant.is_debug)
+    target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     adjoint = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
@@ -176,6 +177,6 @@ def differentiate_function(
 
 def settle(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
-    conflicts = target_named(variant.target).settle(d.fn, d.buffers, d.conflicts, variant.accumulate)
+    conflicts = target_named(variant.target, variant.compiler).settle(d.fn, d.buffers, d.conflicts, variant.accumulate)
     context.done("accumulations", PROGRAM, d.fn)
     return replace(d, conflicts=conflicts)

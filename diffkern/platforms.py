@@ -21,12 +21,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 __all__ = [
+    "CUDA_COMPILERS",
     "FAMILIES",
     "HOST",
+    "LLVM",
     "MATHDX",
     "NAMED",
     "NATIVE",
     "Architecture",
+    "Compiler",
     "Family",
     "Level",
     "Platform",
@@ -43,8 +46,33 @@ HOST: Final = "host"
 MATHDX: Final = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 """The library that makes matrix products of tiles, and the compiler that it uses."""
 
+LLVM: Final = "llvm"
+"""The compiler that a family has of its own."""
+
 Fields = list[tuple[str, bytes]]
 HostCpu = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Another compiler for the targets of a family.
+
+    Attributes
+    ----------
+    name : str
+        As it is chosen.
+    package : str
+        Where it is.
+    distributions : tuple of str
+        Those that choose its code besides diffkern.
+    settings : tuple of str
+        Environment variables that do.
+    """
+
+    name: str
+    package: str
+    distributions: tuple[str, ...]
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,8 @@ class Family:
         The distributions that choose the code besides diffkern.
     settings : tuple of str
         Environment variables that do.
+    others : tuple of Compiler
+        What can be chosen in place of the family's own compiler, which is called ``llvm``.
     """
 
     name: str
@@ -76,6 +106,12 @@ class Family:
     printed: str
     compilers: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    others: tuple[Compiler, ...] = ()
+
+    def compiler(self, name: str = LLVM) -> Compiler:
+        """Return a compiler by its name; the family's own where it has no other of that name."""
+        own = Compiler(LLVM, self.package, self.compilers, self.settings)
+        return next((other for other in self.others if other.name == name), own)
 
 
 @dataclass(frozen=True)
@@ -184,12 +220,22 @@ NAMED: Final[dict[str, Level]] = {
 _CPU = ("llvmlite", "numba")
 _NUMBA = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # with these it compiles for another processor
 _CUDA = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
+_NUMBA_CUDA = Compiler(
+    "numba",
+    "diffkern.targets.numba_cuda",
+    ("numba_cuda", "numba", *_CUDA),
+    ("DIFFKERN_NVRTC",),
+)
 
 FAMILIES: tuple[Family, ...] = (
     Family("cpu", "diffkern.targets.cpu", Processor, "|".join((NATIVE, HOST, *NAMED)), NATIVE, _CPU, _NUMBA),
-    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, ("DIFFKERN_NVRTC",)),
-)
+    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, ("DIFFKERN_NVRTC",),
+           (_NUMBA_CUDA,)),
+)  # fmt: skip
 """The registry of targets."""
+
+CUDA_COMPILERS: Final = (LLVM, *(other.name for family in FAMILIES for other in family.others))
+"""What a kernel's programs for GPUs can be compiled by."""
 
 
 def platform_named(name: str) -> Platform:

@@ -139,8 +139,9 @@ def compile_kernels(
     progress : bool, optional
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
-        With a target, options in place of the kernel's own: ``enable_mathdx_gemm``, ``fast_math``, ``launch_bounds``,
-        ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a block for which
+        With a target, options in place of the kernel's own: ``compiler``, ``enable_mathdx_gemm``, ``fast_math``,
+        ``launch_bounds``, ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a
+        block for which
         libmathdx makes matrix products of tiles (256 by default). For a GPU the program is by default the one that
         launches run whose arrays do not overlap; ``may_alias=True`` gives the one for the others.
 
@@ -185,7 +186,10 @@ def _compile_one(
     gpu = platform_named(target).gpu
     may_alias = bool(options.pop("may_alias", False)) or not gpu
     own = replace(kernel.options, **options)
-    variant = replace(kernel.variant, options=own, mode=own.mode or kernel.variant.mode, may_alias=may_alias)
+    usual = kernel.variant
+    variant = replace(
+        usual, options=own, mode=own.mode or usual.mode, may_alias=may_alias, compiler=own.compiler or usual.compiler
+    )
 
     def made(chosen: frozenset[int] | None) -> Compiled:
         specialization = Specialization(kernel.func, known, replace(variant, active=chosen))

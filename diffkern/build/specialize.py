@@ -26,7 +26,7 @@ from diffkern.cache.store import Store
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.options import FORWARD, Variant
-from diffkern.platforms import HOST, NATIVE, native_fields, platform_named, runnable
+from diffkern.platforms import HOST, LLVM, NATIVE, native_fields, platform_named, runnable
 from diffkern.runtime.checked import CheckedExecutable
 from diffkern.runtime.config import config
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
@@ -51,6 +51,8 @@ __all__ = [
 # A program that nothing can run any more leaves memory, with its machine code.
 _loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 _entries: dict[str, Entry] = {}
+_COMPILER = "compiler for GPUs"
+"""The field that has no say in a program for a processor."""
 _lock = free_in_child(threading.Lock())
 
 
@@ -122,6 +124,7 @@ class Specialization:
         direction = "forward" if active is None else f"adjoint {sorted(active)} {accumulate}"
         fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
         fields.append(("options", self.variant.key()))
+        fields.append((_COMPILER, self.variant.compiler.encode()))
         fields.extend(fingerprint(self.pyfunc))
         if self.variant.is_debug:
             fields.extend(positions(self.pyfunc))  # its errors say where
@@ -265,7 +268,7 @@ def build_entry(
     program = specialization.compilation(NATIVE if target == HOST else target).build(symbol, obtain_products)
     title = specialization.title_for(target)
     manifest = replace(program.manifest, title=title, target=target)
-    ingredients = _readable([*fields, *_target_fields(target, shipped)])
+    ingredients = _readable(_with_target(fields, target, shipped))
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
     name = platform_named(target).object_name
@@ -274,7 +277,13 @@ def build_entry(
 
 def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
     """Return the key of a specialization's artifact for a target: that of its fields with those of the target."""
-    return key([*fields, *_target_fields(target, shipped)])
+    return key(_with_target(fields, target, shipped))
+
+
+def _with_target(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool) -> list[tuple[str, bytes]]:
+    chosen = dict(fields)[_COMPILER].decode()
+    own = [field for field in fields if field[0] != _COMPILER]
+    return [*own, *_target_fields(target, shipped, chosen)]
 
 
 def _symbol(specialization: Specialization, name: str, target: str) -> str:
@@ -340,14 +349,16 @@ def runnable_targets() -> tuple[str, ...]:
 
 
 @functools.cache
-def _target_fields(target: str, shipped: bool = False) -> list[tuple[str, bytes]]:
+def _target_fields(target: str, shipped: bool = False, chosen: str = LLVM) -> list[tuple[str, bytes]]:
     platform = platform_named(target)
+    compiler = platform.family.compiler(chosen)
 
     def compilers() -> list[tuple[str, bytes]]:
-        found = [*distribution_versions(platform.family.compilers), *_settings(platform.family.settings)]
+        found = [*distribution_versions(compiler.distributions), *_settings(compiler.settings)]
         return [(name, value.encode()) for name, value in found]
 
-    return platform.key_fields(_host_cpu, compilers, shipped=shipped)
+    named = [(_COMPILER, compiler.name.encode())] if platform.family.others else []
+    return [*named, *platform.key_fields(_host_cpu, compilers, shipped=shipped)]
 
 
 def _settings(names: Iterable[str]) -> list[tuple[str, str]]:

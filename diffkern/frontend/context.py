@@ -20,6 +20,7 @@ from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Update, Value
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.launch_layout import Layout
 
 __all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]
 
@@ -76,6 +77,8 @@ class Context:
         Integer values known not to be negative.
     block_dim
         How many threads of a block hold numbers of their own.
+    layout
+        Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
     updates
         Augmented assignments to elements of arrays, those of discarded lowerings of a loop among them.
     shapes
@@ -101,6 +104,9 @@ class Context:
         self.tile_lines: dict[Value, int] = {}  # where a tile was made
         self.in_map = False
         self.block_dim = 1
+        self.layout: Layout | None = None
+        self.dynamic: Value | None = None  # dynamic shared memory
+        self.root = self.b.region
         self.updates: list[Update] = []
         self._uid = 0
 

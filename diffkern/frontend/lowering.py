@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.errors import KernelTypeError, raise_all
-from diffkern.frontend import coerce, records
+from diffkern.frontend import coerce, numba_cuda, records
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import Cascade, Context
 from diffkern.frontend.expr import lower_expr
@@ -23,12 +23,17 @@ from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Tup, V
 from diffkern.frontend.weak import settle
 from diffkern.ir.nodes import Function, Op, Update, Value, walk
 from diffkern.ir.structs import Argument, flatten
+from diffkern.launch_layout import Layout
 
 __all__ = ["lower", "lower_func"]
 
 
 def lower(
-    pyfunc: Callable[..., Any], arg_types: Sequence[Argument], name: str | None = None, block_dim: int = 1
+    pyfunc: Callable[..., Any],
+    arg_types: Sequence[Argument],
+    name: str | None = None,
+    block_dim: int = 1,
+    layout: Layout | None = None,
 ) -> Function:
     """Lower a kernel.
 
@@ -42,6 +47,8 @@ def lower(
         The function's name in the IR; the Python name by default.
     block_dim : int, optional
         How many elements ``dk.tile(x)`` has: the threads of a block.
+    layout : Layout, optional
+        Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
 
     Raises
     ------
@@ -51,12 +58,15 @@ def lower(
     source = get_source(pyfunc)
     cx = Context(lower_expr, lower_block)
     cx.block_dim = block_dim
+    cx.layout = layout
     parameters = list(inspect.signature(pyfunc).parameters)
     if len(parameters) != len(arg_types):
         raise KernelTypeError(f"{pyfunc.__name__} takes {len(parameters)} arguments, not {len(arg_types)}")
     params: tuple[Value, ...] = ()
     try:
         params = _begin(cx, pyfunc, source, arg_types)
+        if layout is not None:
+            numba_cuda.begin(cx, layout)
         run(cx)
     except Cascade:
         pass
@@ -157,7 +167,7 @@ def _settled(cx: Context, results: tuple[Value, ...]) -> tuple[tuple[Update, ...
     beside = Op("updates", (), (), {}, tuple(u.prelude for u in updates), None)  # what an atomic update would need
     cx.b.region.ops.append(beside)
     cx.b.region.yields = results
-    settle(cx.b.region)
+    settle(cx.b.region, wide=cx.layout is not None)
     results, cx.b.region.yields = cx.b.region.yields, ()
     cx.b.region.ops.remove(beside)
     return updates, results

@@ -217,6 +217,8 @@ class CudaWriter(Writer):
                 return self.constant(op.attrs["type"], op.attrs["value"])
             case "tid":
                 return self.thread_index(op.attrs["axis"])
+            case "extent":
+                return self.wrapped(INT32, Expr(f"dim[{op.attrs['axis']}]"))
             case "block_dim":
                 return self.wrapped(INT32, Expr("cuda.blockDim.x"))
             case "block_thread":

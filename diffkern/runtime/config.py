@@ -1,8 +1,8 @@
 """Settings of the process: ``dk.config``.
 
 In: attributes set by the user, or environment variables: DIFFKERN_CACHE_DIR, DIFFKERN_NUM_THREADS, DIFFKERN_MODE,
-DIFFKERN_VERBOSE, DIFFKERN_ENABLE_MATHDX_GEMM. Out: checked values. What a program sets counts more than what the
-environment says.
+DIFFKERN_VERBOSE, DIFFKERN_ENABLE_MATHDX_GEMM, DIFFKERN_CUDA_COMPILER. Out: checked values. What a program sets counts
+more than what the environment says.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from diffkern.options import Mode, checked
+from diffkern.platforms import LLVM
 from diffkern.runtime.native import pool
 
 __all__ = ["Config", "config"]
@@ -40,13 +41,24 @@ class Config:
         Whether matrix products of tiles on a GPU are made by libmathdx: None (the default) where it is installed and
         has them, True for an error where not, False for loops. DIFFKERN_ENABLE_MATHDX_GEMM=0 or 1 sets it at the start.
         A kernel's own option and that of its module count more.
+    cuda_compiler : str
+        What compiles programs for GPUs: ``"llvm"`` or ``"numba"``. DIFFKERN_CUDA_COMPILER sets it at the start. Kernels
+        made with ``compiler=…`` keep their own.
     cache_dir : Path or None
         Where artifacts are kept; None for DIFFKERN_CACHE_DIR or the platform's place for caches.
     num_threads : int
         Threads of a launch, the calling one included: DIFFKERN_NUM_THREADS, else the processors of this process.
     """
 
-    __slots__ = ("_cache_dir", "_enable_mathdx_gemm", "_kernels", "_mode", "enable_backward", "verbose")
+    __slots__ = (
+        "_cache_dir",
+        "_cuda_compiler",
+        "_enable_mathdx_gemm",
+        "_kernels",
+        "_mode",
+        "enable_backward",
+        "verbose",
+    )
 
     def __init__(self) -> None:
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
@@ -54,6 +66,8 @@ class Config:
         self._cache_dir: Path | None = None
         self._kernels: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
         self._mode: Mode = checked("mode", os.environ.get("DIFFKERN_MODE", "").strip() or "release")
+        compiler = os.environ.get("DIFFKERN_CUDA_COMPILER", "").strip() or LLVM
+        self._cuda_compiler: str = checked("compiler", compiler, called="cuda_compiler")
         wish = os.environ.get("DIFFKERN_ENABLE_MATHDX_GEMM", "").strip()
         self._enable_mathdx_gemm = None if not wish else wish != "0"
 
@@ -89,6 +103,17 @@ class Config:
             raise ValueError(f"enable_mathdx_gemm is True, False or None, not {value!r}")
         if value is not self._enable_mathdx_gemm:
             self._enable_mathdx_gemm = value
+            self.forget_programs()
+
+    @property
+    def cuda_compiler(self) -> str:
+        """What compiles programs for GPUs."""
+        return self._cuda_compiler
+
+    @cuda_compiler.setter
+    def cuda_compiler(self, value: str) -> None:
+        if checked("compiler", value, called="cuda_compiler") != self._cuda_compiler:
+            self._cuda_compiler = value
             self.forget_programs()
 
     def watch(self, kernel: _HoldsPrograms) -> None:

@@ -143,9 +143,13 @@ class Graph(Uncopied):
         operations = [item.operation for item in self._items]
         ends: list[tuple[int, ...]] = []
         for operation, needed in zip(operations, waits([(o.reads(), o.writes()) for o in operations]), strict=True):
-            driver.capture_behind(stream, sorted({node for step in needed for node in ends[step]}))
-            operation.execute()
-            ends.append(driver.capture_tail(stream))
+            try:
+                driver.capture_behind(stream, sorted({node for step in needed for node in ends[step]}))
+                operation.execute()
+                ends.append(driver.capture_tail(stream))  # which fails where the step has ended the capture
+            except CudaError as error:
+                text = f"step {len(ends)} of a graph ({operation.label}): {error.message}"
+                raise CudaError(text, remedy=error.remedy, call=error.call, code=error.code) from None
 
     def _memories(self) -> list[Any]:
         """Return the memory on the device that it works with, that of its own included."""

@@ -6,7 +6,7 @@ import functools
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from diffkern.platforms import platform_named
+from diffkern.platforms import LLVM, platform_named
 
 if TYPE_CHECKING:
     from diffkern.targets.target import Target
@@ -14,15 +14,22 @@ if TYPE_CHECKING:
 __all__ = ["target_named"]
 
 
-def target_named(name: str = "native") -> Target:
+def target_named(name: str = "native", compiler: str = LLVM) -> Target:
     """Return the target of a name, whose package is imported on first use.
+
+    Parameters
+    ----------
+    name : str, optional
+        As in :data:`diffkern.platforms.FAMILIES`.
+    compiler : str, optional
+        Which of the compilers for it, where there are several.
 
     Raises
     ------
     KeyError
         If no family in :data:`diffkern.platforms.FAMILIES` has such a target.
     """
-    return _made(platform_named(name).family.package, name)
+    return _made(platform_named(name).family.compiler(compiler).package, name)
 
 
 @functools.cache

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -33,3 +36,34 @@ def test_one_winner_per_bin(seed):
     expected = {max(range(k, n, 7), key=lambda i: s[i]) for k in range(7)}
     assert set(winners) == expected
     assert not m.grad.numpy().any()
+
+
+PROGRAM = """
+import ctypes, mmap
+import numpy as np
+import diffkern as dk
+
+@dk.kernel
+def least(x: dk.array(dtype=dk.float32), m: dk.array(dtype=dk.float32), h: dk.array(dtype=dk.float16)):
+    i = dk.tid()
+    dk.atomic_min(m, 0, x[i])
+    dk.atomic_max(h, 1, -x[i])
+
+page = mmap.mmap(-1, mmap.PAGESIZE)
+floats, halves = np.frombuffer(page, np.float32, 2), np.frombuffer(page, np.float16, 2, 8)
+x = dk.array([1.0, float("inf"), 0.0], dtype=dk.float32)
+m, h = dk.from_numpy(floats), dk.from_numpy(halves)
+dk.launch(least, 3, inputs=[x, m, h], device="cpu")
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(floats.ctypes.data), mmap.PAGESIZE, mmap.PROT_READ) == 0
+dk.launch(least, 3, inputs=[x, m, h], device="cpu")
+print(floats[0], halves[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects a page of memory")
+def test_an_extremum_that_changes_nothing_does_not_write(tmp_path):
+    """It runs on memory that may not be written."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["0.0", "0.0"]), done.stderr

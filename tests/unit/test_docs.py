@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = Path(__file__).parent / "doc_pages"
 BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:(?: +.*)?\n)+)", re.MULTILINE)
 NEEDS = {
+    "cuda_compilers": ("cuda.bindings", "nvidia.cu13", "numba_cuda"),
     "cuda_inspect": ("cuda.bindings", "nvidia.cu13"),
     "jax": ("jax",),
     "torch": ("torch",),

@@ -6,7 +6,7 @@ they are the package's entry points ``numba_extensions`` and ``numba_cuda_extens
     calls       what is called, with which types; the same for both compilers
     types       numba's types and those of the IR
     cpu         LLVM code of the function, linked into the caller's
-    cuda        readable source of the function, compiled by numba-cuda as a device function
+    gpu         readable source of the function, compiled by numba-cuda as a device function
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ def init_cpu() -> None:
 
 def init_cuda() -> None:
     """Let functions compiled by ``numba.cuda.jit`` call what diffkern has."""
-    from diffkern.interop.numba import cuda
+    from diffkern.interop.numba import gpu
 
-    cuda.register()
+    gpu.register()

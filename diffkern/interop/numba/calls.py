@@ -6,7 +6,7 @@ function in the IR and the signature in numba's types; or numba's ``TypingError`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from diffkern.kernel import Kernel
 from diffkern.lang.called import Called, Form
 from diffkern.printing.functions import Structure
 
-__all__ = ["Call", "Compiler", "Library", "callable_type", "called_of"]
+__all__ = ["Call", "Compiled", "Library", "callable_type", "called_of"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,16 @@ class Library:
         The module with the types.
     errors
         The module with the errors.
-    signature
-        Makes a signature of a result's type and those of the arguments.
+    target
+        The name of diffkern's target whose limits hold.
+    state
+        Gives what a compiled function depends on besides its arguments.
     """
 
     types: Any
     errors: Any
-    signature: Callable[..., Any]
+    target: str
+    state: Callable[[], Hashable]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +73,26 @@ class Call:
         return "tuple" if hasattr(self.arguments[0], "count") else "int"
 
 
-Compiler = Callable[[Call], "tuple[Any, Any]"]
-"""Gives the signature of a call, and the key by which numba finds what emits it."""
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """What numba is told of a call.
+
+    Attributes
+    ----------
+    signature
+        Types of the arguments and of the result.
+    key
+        By which numba finds what emits the call.
+    kept
+        What has to live as long.
+    """
+
+    signature: Any
+    key: Any
+    kept: Any = None
+
+
+Compiler = Callable[[Call], Compiled]
 
 
 def called_of(owner: Any) -> Called:
@@ -79,7 +100,7 @@ def called_of(owner: Any) -> Called:
     return Called(owner, owner.pyfunc, Form.VALUE, "")
 
 
-def callable_type(library: Library, compiler: Compiler, target: Callable[[], str]) -> tuple[type, type]:
+def callable_type(library: Library, compiler: Compiler) -> tuple[type, type]:
     """Make numba's types of what may be called, and of kernels, which are there for their attributes.
 
     Parameters
@@ -88,17 +109,15 @@ def callable_type(library: Library, compiler: Compiler, target: Callable[[], str
         Whose types they are.
     compiler : callable
         Compiles a call.
-    target : callable
-        Gives the name of diffkern's target whose limits hold.
     """
     types = library.types
 
-    class DiffkernCallable(types.Callable, types.Opaque):  # type: ignore[misc]
+    class DiffkernCallable(types.Callable, types.Opaque):  # type: ignore[misc, name-defined]
         """A func or a form of a func or kernel."""
 
         def __init__(self, owner: Any, called: Called) -> None:
             self.owner, self.called = owner, called
-            self._found: dict[Any, tuple[Any, Any]] = {}
+            self._found: dict[Any, Compiled] = {}
             self._keys: dict[Any, Any] = {}
             super().__init__(f"diffkern({called.name})")
 
@@ -113,19 +132,19 @@ def callable_type(library: Library, compiler: Compiler, target: Callable[[], str
             try:
                 given = _in_order(self.called, args, dict(kws or {}))
                 meaning = tuple(value for _, value in fingerprint(self.called.pyfunc))
-                name = (tuple(map(types.unliteral, given)), meaning)
+                name = (tuple(map(types.unliteral, given)), meaning, library.state())
                 if name not in self._found:
-                    self._found[name] = compiler(_typed(library, self.called, given, target()))
+                    self._found[name] = compiler(_typed(library, self.called, given))
             except KernelError as error:
                 raise library.errors.TypingError(f"{type(error).__name__}: {error}") from error
-            found, key = self._found[name]
-            self._keys[found.args] = key
-            return found
+            found = self._found[name]
+            self._keys[found.signature.args] = found.key
+            return found.signature
 
         def get_impl_key(self, sig: Any) -> Any:
             return self._keys[sig.args]
 
-    class DiffkernKernel(types.Callable, types.Opaque):  # type: ignore[misc]
+    class DiffkernKernel(types.Callable, types.Opaque):  # type: ignore[misc, name-defined]
         """A kernel."""
 
         def __init__(self, owner: Kernel) -> None:
@@ -161,7 +180,7 @@ def _in_order(called: Called, args: Sequence[Any], kws: Mapping[str, Any]) -> tu
     )
 
 
-def _typed(library: Library, called: Called, given: Sequence[Any], target: str) -> Call:
+def _typed(library: Library, called: Called, given: Sequence[Any]) -> Call:
     """Compile a call to IR and give it a signature."""
     types, form = library.types, called.form
     index, rest = _index(library, called, given)
@@ -172,12 +191,14 @@ def _typed(library: Library, called: Called, given: Sequence[Any], target: str) 
         of = repeated[k] if k < len(repeated) else None
         where = f"the argument {of.name} of {called.name}" if of is not None else f"argument {k + 1} of {called.name}"
         arguments.append(conversion.argument(types, t, of.annotation if of is not None else None, where))
-    made = device_function(called.pyfunc, form, arguments, target)
+    made = device_function(called.pyfunc, form, arguments, library.target)
     _check_axes(called, index, made)
     taken = [*index]
     for position, t in zip(made.arguments, rest, strict=True):
-        by_value = position is not None and not isinstance(types.unliteral(t), types.Array)
-        taken.append(conversion.value(types, made.fn.params[position].type) if by_value else types.unliteral(t))
+        t = types.unliteral(t)
+        if position is not None and not isinstance(t, types.Array):
+            t = conversion.value(types, made.fn.params[position].type)
+        taken.append(t)
     _check_written(called, made, rest)
     return Call(called, made, tuple(taken), _result(types, made, made.returns))
 
@@ -213,7 +234,7 @@ def _check_axes(called: Called, index: Sequence[Any], made: DeviceFunction) -> N
 
 def _check_written(called: Called, made: DeviceFunction, given: Sequence[Any]) -> None:
     for position, t in zip(made.arguments, given, strict=True):
-        if position in made.written and not t.mutable:
+        if position is not None and position in made.written and not t.mutable:
             name = made.fn.params[position].name
             raise KernelTypeError(f"{called.name} writes to {name}, and {t} is read-only in numba")
 

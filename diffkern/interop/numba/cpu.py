@@ -16,8 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils, errors, types
 from numba.core.imputils import lower_constant
 from numba.core.targetconfig import ConfigStack
-from numba.core.typing import signature
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.core.typing.templates import AttributeTemplate, infer_getattr, signature
 from numba.extending import (
     NativeValue,
     lower_builtin,
@@ -29,7 +28,7 @@ from numba.extending import (
 )
 
 from diffkern.device_functions import DeviceFunction
-from diffkern.interop.numba.calls import Call, Library, callable_type, called_of
+from diffkern.interop.numba.calls import Call, Compiled, Library, callable_type, called_of
 from diffkern.ir import types as T
 from diffkern.kernel import Kernel
 from diffkern.lang import Func
@@ -49,8 +48,7 @@ _UNCACHED = "numba.dynamic.globals.diffkern"
 @functools.cache
 def register() -> None:
     """Register types, attributes and constants with numba; once for a process."""
-    library = Library(types, errors, signature)
-    called_type, kernel_type = callable_type(library, _compiled, lambda: TARGET)
+    called_type, kernel_type = callable_type(Library(types, errors, TARGET, lambda: None), _compiled)
 
     typeof_impl.register(Func)(lambda func, c: called_type(func, called_of(func)))
     typeof_impl.register(Called)(lambda called, c: called_type(called.owner, called))
@@ -68,10 +66,10 @@ def _dummy(context: Any, builder: Any, t: Any, value: Any) -> Any:
 
 
 def _attributes(owner: type, called_type: type) -> type:
-    class Attributes(AttributeTemplate):  # type: ignore[misc]
+    class Attributes(AttributeTemplate):
         key = owner
 
-        def generic_resolve(self, t: Any, attribute: str) -> Any:
+        def generic_resolve(self, t: Any, attribute: str) -> Any:  # type: ignore[override]
             found = getattr(t.owner, attribute, None)
             return called_type(t.owner, found) if isinstance(found, Called) else None
 
@@ -81,8 +79,8 @@ def _attributes(owner: type, called_type: type) -> type:
 # -- a call ------------------------------------------------------------------------------------------------------------
 
 
-def _compiled(call: Call) -> tuple[Any, Any]:
-    """The signature of a call, and the key of what emits it."""
+def _compiled(call: Call) -> Compiled:
+    """Register what emits a call."""
     fn = call.made.lowered(TARGET)
     low = DeviceFunction(fn, call.made.returns, call.made.arguments)
     key = _Key()
@@ -93,7 +91,7 @@ def _compiled(call: Call) -> tuple[Any, Any]:
         return _emit(context, builder, call, low, args, _linked(context, low, fast))
 
     lower_builtin(key, types.VarArg(types.Any))(emit)
-    return signature(call.result, *call.arguments), key
+    return Compiled(signature(call.result, *call.arguments), key)
 
 
 class _Key:
@@ -179,15 +177,16 @@ def _given_back(context: Any, b: Any, t: Any, returns: Structure, loaded: list[l
     if returns is None:
         return context.get_dummy_value()
     if isinstance(returns, tuple):
-        parts = [_given_back(context, b, inner, part, loaded) for inner, part in zip(t, returns, strict=True)]
+        parts = [_given_back(context, b, inner, part, loaded) for inner, part in zip(t.types, returns, strict=True)]
         return context.make_tuple(b, t, parts)
     return _tuple(context, b, t, iter(loaded[returns]))
 
 
 def _tuple(context: Any, b: Any, t: Any, numbers: Iterator[Any]) -> Any:
-    if isinstance(t, types.BaseTuple):
-        return context.make_tuple(b, t, [_tuple(context, b, inner, numbers) for inner in t])
-    return next(numbers)
+    parts = getattr(t, "types", None)
+    if parts is None:
+        return next(numbers)
+    return context.make_tuple(b, t, [_tuple(context, b, inner, numbers) for inner in parts])
 
 
 def _keep_from_disk(module: Any) -> None:

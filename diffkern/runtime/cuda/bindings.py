@@ -6,10 +6,11 @@ code becomes a :class:`CudaError` that names the driver's function. The package 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from diffkern.errors import CudaError
@@ -119,11 +120,13 @@ class Bindings:
 
     def primary_context(self, ordinal: int) -> int:
         context = int(self._call("cuDevicePrimaryCtxRetain", self._device(ordinal)))
-        # By itself the pool gives everything back at each wait, and asks for it again at the next allocation.
+        # By itself the pool gives everything back at each wait, and asks for it again at the next allocation. It is the
+        # process's pool: another library may have it keep more.
         api, kept = self._api, self.total_memory(ordinal) // _POOL_KEEPS
         pool = self._call("cuDeviceGetDefaultMemPool", self._device(ordinal))
         threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-        self._call("cuMemPoolSetAttribute", pool, threshold, api.cuuint64_t(kept))
+        if int(self._call("cuMemPoolGetAttribute", pool, threshold)) < kept:
+            self._call("cuMemPoolSetAttribute", pool, threshold, api.cuuint64_t(kept))
         return context
 
     def set_context(self, context: int) -> None:
@@ -184,6 +187,20 @@ class Bindings:
     def stream_synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", stream)
 
+    def stream_settle(self, stream: int) -> None:
+        with self._relaxed():
+            self._call("cuStreamSynchronize", stream)
+
+    @contextlib.contextmanager
+    def _relaxed(self) -> Iterator[None]:
+        """Let this thread make calls that another library's capture forbids, though they are no part of it."""
+        exchange = "cuThreadExchangeStreamCaptureMode"
+        before = self._call(exchange, self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+        try:
+            yield
+        finally:
+            self._call(exchange, before)
+
     def stream_query(self, stream: int) -> bool:
         return self._ready("cuStreamQuery", stream)
 
@@ -241,7 +258,8 @@ class Bindings:
     # -- programs ----------------------------------------------------------------------------------------------------
 
     def load_module(self, image: bytes) -> int:
-        return int(self._call("cuModuleLoadData", image))
+        with self._relaxed():
+            return int(self._call("cuModuleLoadData", image))
 
     def unload_module(self, module: int) -> None:
         self._call("cuModuleUnload", module)
@@ -280,7 +298,11 @@ class Bindings:
         return int(self._call("cuStreamEndCapture", stream))
 
     def is_capturing(self, stream: int) -> bool:
-        status = self._call("cuStreamIsCapturing", stream)
+        code, status = self._api.cuStreamIsCapturing(stream)
+        if code == self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+            return True
+        if code != self._success:
+            raise self._error("cuStreamIsCapturing", code)
         return bool(status != self._api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
     def capture_tail(self, stream: int) -> tuple[int, ...]:
@@ -344,7 +366,9 @@ class Bindings:
 
     def _capturing(self, stream: int) -> tuple[Any, Any, Any]:
         """Return the graph that a stream captures and what the next node comes behind."""
-        _, _, graph, dependencies, edges, count = self._call("cuStreamGetCaptureInfo", stream)
+        status, _, graph, dependencies, edges, count = self._call("cuStreamGetCaptureInfo", stream)
+        if status != self._api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
+            raise self._error("cuStreamGetCaptureInfo", self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         return graph, list(dependencies or ())[:count], list(edges)[:count] if edges else None
 
     def set_condition(self, handle: int, address: int, negate: bool, stream: int) -> None:

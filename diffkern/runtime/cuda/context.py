@@ -13,10 +13,10 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from diffkern.errors import CudaError
+from diffkern.errors import CudaError, LaunchError
 from diffkern.forks import free_in_child
 from diffkern.runtime.cuda import drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
@@ -27,6 +27,7 @@ from diffkern.runtime.stream import set_stream
 
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
+_OUT_OF_MEMORY = 2
 _FORKED = "CUDA does not go through a fork; start the process with multiprocessing's 'spawn' or 'forkserver'"
 _lock = free_in_child(threading.RLock())
 _devices: list[CudaDevice] | None = None
@@ -104,6 +105,8 @@ class CudaDevice(Device):
         self._captures = 0
         self._kept: list[Any] | None = None
         self._later: list[tuple[int, CudaStream, Sequence[CudaStream]]] = []
+        # In the order of which streams memory was freed.
+        self._freed_on: weakref.WeakSet[CudaStream] = weakref.WeakSet()
         self.closed = False
         # Names of the last launches, for the message of an error that a later call reports.
         self.recent: deque[str] = deque(maxlen=4)
@@ -226,15 +229,23 @@ class CudaDevice(Device):
         """Let what a stream is given from now on come after what another has so far."""
         if first is second or (first.is_default and second.is_blocking) or (second.is_default and first.is_blocking):
             return
-        if self._captures and (first.is_capturing or second.is_capturing):
-            return  # what is captured runs later; what it works with is there by then
         with self.active:
+            if self._are_captured((first, second)):
+                # What is captured runs later; what it works with is there by then. Nothing is known of the launches of
+                # another library's graph, so that is seen to at once.
+                if not self._captures and not self._are_captured((first,)):
+                    self.driver.stream_settle(first.cuda_stream)
+                return
             event = self.driver.event_create(False)
             try:
                 self.driver.event_record(event, first.cuda_stream)
                 self.driver.stream_wait_event(second.cuda_stream, event)
             finally:
                 self.driver.event_destroy(event)
+
+    def _are_captured(self, streams: Iterable[CudaStream]) -> bool:
+        """Whether one of some streams captures, or may not be used because another one does; its context is current."""
+        return any(self.driver.is_capturing(handle) for handle in {s.cuda_stream for s in streams})
 
     def synchronize(self) -> None:
         """Wait for all its work."""
@@ -266,23 +277,45 @@ class CudaDevice(Device):
 
     def _allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
         home = self.memory_stream if self._captures else current_stream(self)
+        if not self._captures:
+            self._release_later()
+            if self._are_captured((home,)):
+                raise LaunchError(
+                    f"memory is allocated on {self.alias} while another library captures a graph, and would have to "
+                    "live as long as that graph",
+                    remedy="allocate arrays before the capture, or capture with dk.ScopedCapture, which keeps them",
+                )
         try:
             address = self.driver.alloc(nbytes, home.cuda_stream)
         except CudaError as error:
-            if error.code != 2:
+            if error.code != _OUT_OF_MEMORY:
                 raise
-            gc.collect()  # arrays in cycles of references
-            self.driver.synchronize()
-            try:
-                address = self.driver.alloc(nbytes, home.cuda_stream)
-            except CudaError as again:
-                text = f"{again.message}; {nbytes} bytes were asked for on {self.alias}"
-                raise CudaError(text, remedy=again.remedy, call=again.call, code=again.code) from None
+            address = self._allocate_again(nbytes, home, error)
         if zero:
             self.driver.fill(address, b"\0", nbytes, home.cuda_stream)
         if self._captures:
             home.synchronize()
         return address, home
+
+    def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
+        """Allocate where there was no memory, after what can be freed was."""
+        text, remedy = f"; {nbytes} bytes were asked for on {self.alias}", error.remedy
+        if self._captures:
+            # Nothing is freed in a capture.
+            text, remedy = f"{text} inside a capture", "free arrays, or allocate these, before the capture begins"
+        else:
+            gc.collect()  # arrays in cycles of references
+            try:
+                # A wait for the device would end captures of other libraries.
+                for stream in {home, *self._freed_on}:
+                    if not self._are_captured((stream,)):
+                        self.driver.stream_settle(stream.cuda_stream)
+                return self.driver.alloc(nbytes, home.cuda_stream)
+            except CudaError as again:
+                if again.code != _OUT_OF_MEMORY:
+                    raise
+                error = again
+        raise CudaError(error.message + text, remedy=remedy, call=error.call, code=error.code) from None
 
     @property
     def memory_stream(self) -> CudaStream:
@@ -300,11 +333,15 @@ class CudaDevice(Device):
             return
         try:
             with self.active:
+                if self._are_captured((home, *users)):
+                    self._later.append((address, home, tuple(users)))
+                    return
                 if not home.is_blocking:
                     self.order(self.null_stream, home)
                 for user in users:
                     self.order(user, home)
                 self.driver.free(address, home.cuda_stream)
+                self._freed_on.add(home)
         except CudaError as error:
             if error.code not in STICKY:  # then the context is gone, and the memory with it
                 raise
@@ -337,9 +374,13 @@ class CudaDevice(Device):
         self._captures -= 1
         if not self._captures:
             self._kept = None
-            later, self._later = self._later, []
-            for address, home, users in later:
-                self.release(address, home, users)
+            self._release_later()
+
+    def _release_later(self) -> None:
+        """Free what could not be freed inside a capture."""
+        later, self._later = self._later, []
+        for address, home, users in later:
+            self.release(address, home, users)
 
     def keep(self, thing: Any) -> None:
         """Keep something alive as long as the graph that is being captured, if one is."""

@@ -104,6 +104,9 @@ class View:
     def reshape(self, shape: Any) -> View:
         return View(self._shadow.reshape(shape))
 
+    def transpose(self, axes: Any) -> View:
+        return View(self._shadow.transpose(axes))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Raise: there is nothing to read here."""
         raise TypeError("the array lies on a GPU; .numpy() copies it to the host")

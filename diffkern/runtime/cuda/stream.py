@@ -64,7 +64,8 @@ class CudaStream(Stream):
     @property
     def is_capturing(self) -> bool:
         """Whether its work is being captured."""
-        return self._device.driver.is_capturing(self.cuda_stream)
+        with self._device.active:
+            return self._device.driver.is_capturing(self.cuda_stream)
 
     def enqueue(self, work: Callable[[], None]) -> None:
         """Call what gives work to the current stream, while this is the current stream."""

@@ -17,7 +17,7 @@ from such a load. What is computed from it counts as different only where no sim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from diffkern.analysis.affine import AffineForms, tid_term
@@ -47,7 +47,7 @@ def uniform_questions(fn: Function, moved: Set[Op] = frozenset(), *, fast_math: 
         Whether LLVM may simplify as if numbers were real.
     """
     forms = AffineForms(fn)
-    return max((_Search(forms, moved, fast_math).of(loop) for loop in _innermost(fn, forms)), default=0.0)
+    return max((_Search(forms, moved, fast_math).of(loop) for loop in _innermost(fn, moved, forms)), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,26 @@ class _Loop:
     variable: object
 
 
-def _innermost(fn: Function, forms: AffineForms) -> Iterator[_Loop]:
-    """The loops that hold no other one once loops of constant trips are unrolled."""
-    if not _holds_loop([fn.body], forms):
+def _innermost(fn: Function, moved: Set[Op], forms: AffineForms) -> Iterator[_Loop]:
+    """The loops that hold no other one once loops of constant trips are unrolled, and others stand ahead of them."""
+    top = [op for op in fn.body.ops if op not in moved]
+    if not _holds_loop(top, forms):
         yield _Loop([fn.body], tid_term(fn.tid_arity - 1))
     for op in walk(fn.body):
-        if is_loop(op) and not _holds_loop(op.regions, forms):
+        if is_loop(op) and not _holds_loop(_within(op), forms):
             yield _Loop(op.regions, For(op).index if op.name == "for" else None)
 
 
-def _holds_loop(regions: Sequence[Region], forms: AffineForms) -> bool:
-    inside = (op for region in regions for op in walk(region))
-    return any(op.name == "while" or op.name == "for" and _trips(op, forms) is None for op in inside)
+def _within(op: Op) -> Iterator[Op]:
+    return (inner for region in op.regions for inner in region.ops)
+
+
+def _holds_loop(ops: Iterable[Op], forms: AffineForms) -> bool:
+    """Whether a loop that stays one is among ops or inside of them."""
+    return any(
+        op.name == "while" or op.name == "for" and _trips(op, forms) is None or _holds_loop(_within(op), forms)
+        for op in ops
+    )
 
 
 def _trips(op: Op, forms: AffineForms) -> float | None:

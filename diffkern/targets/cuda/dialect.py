@@ -32,7 +32,7 @@ _LIBRARY["fabs"] = "fabs"
 """General intrinsics and the function of libdevice that each becomes."""
 
 _SATURATING = re.compile(r'declare i(\d+) @"llvm\.fpto([su])i\.sat\.i\d+\.f(\d+)"\((?:float|double) [^)]*\)')
-_ATOMIC = re.compile(r"^(  .* = (?:cmpxchg|atomicrmw) .*?)(monotonic\b.*)$", re.MULTILINE)
+_ATOMIC = re.compile(r"^(  .* = (?:cmpxchg|atomicrmw|load atomic) .*?)(monotonic\b.*)$", re.MULTILINE)
 """An atomic operation and its ordering: a launch is on one device, as for all other atomic operations."""
 _OPAQUE = re.compile(r'(?<![\w."])ptr(?: (addrspace\(\d+\)))?(?![\w."])')
 

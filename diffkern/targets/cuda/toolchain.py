@@ -115,21 +115,30 @@ def ptx(module: Any, arch: str) -> str:
     with _lock:
         text = str(machine(arch).emit_assembly(module))
     # LLVM takes the widest scope here; a launch is on one device, as for all other atomic operations.
-    return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas")
+    return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas").replace(
+        "ld.relaxed.sys.global", "ld.relaxed.gpu.global"
+    )
 
 
 def ltoir(module: Any, symbol: str, arch: str) -> bytes:
     """LTO code of an emitted module, which is changed: nvJitLink can inline other LTO code into it."""
+    typed = int(arch.removeprefix("sm_")) < OPAQUE_SINCE
+    return lto_code([convert(module, symbol, typed=typed)], symbol, arch)
+
+
+def lto_code(modules: Sequence[str], symbol: str, arch: str, *, fuse: bool = True) -> bytes:
+    """LTO code of modules in the dialect of libNVVM; `fuse` allows a product and a sum to be rounded once."""
     nvvm = bindings("nvvm")
     machine(arch)
     number = arch.removeprefix("sm_")
-    code = convert(module, symbol, typed=int(number) < OPAQUE_SINCE).encode()
     library = libdevice.bitcode()
     program = nvvm.create_program()
     try:
-        nvvm.add_module_to_program(program, code, len(code), symbol)
+        for text in modules:
+            code = text.encode()
+            nvvm.add_module_to_program(program, code, len(code), symbol)
         nvvm.lazy_add_module_to_program(program, library, len(library), "libdevice")
-        options = [f"-arch=compute_{number}", "-opt=3", "-gen-lto"]
+        options = [f"-arch=compute_{number}", "-opt=3", "-gen-lto", f"-fma={fuse:d}"]
         try:
             nvvm.compile_program(program, len(options), options)
         except nvvm.nvvmError as error:
@@ -143,10 +152,10 @@ def ltoir(module: Any, symbol: str, arch: str) -> bytes:
         nvvm.destroy_program(program)
 
 
-def link(inputs: Sequence[bytes], arch: str, name: str) -> str:
+def link(inputs: Sequence[bytes], arch: str, name: str, *, fuse: bool = True) -> str:
     """The PTX of pieces of LTO code that are optimised together."""
     # What is linked brings thousands of constants that no kernel reads, with names of hundreds of letters.
-    options = [f"-arch={arch}", "-O3", "-lto", "-ptx", "-optimize-unused-variables"]
+    options = [f"-arch={arch}", "-O3", "-lto", "-ptx", "-optimize-unused-variables", f"-fma={fuse:d}"]
     return _text(_nvjitlink(options, "LTOIR", inputs, "linked_ptx", name))
 
 

@@ -134,17 +134,18 @@ _NATIVE_INT = {"add": "add", "sub": "sub", "exch": "xchg", "and": "and", "or": "
 _BITS: dict[str, Callable[[Builder, Any, Any], Any]] = {
     "and": lambda b, x, y: b.and_(x, y), "or": lambda b, x, y: b.or_(x, y), "xor": lambda b, x, y: b.xor(x, y),
 }  # fmt: skip
+_EXTREMA = ("min", "max")
 _NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
 
 
 def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
     if t in STORAGE_ONLY or t.kind.value == "bool" or t.bits < b.module.isa.atomic_bits:
-        return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
+        return _compare_and_swap(b, t, pointer, kind, value)
     if t.is_float:
         if kind in _NATIVE_FLOAT:
             return b.atomic_rmw(_NATIVE_FLOAT[kind], pointer, value, "monotonic")
         # LLVM's fmin and fmax drop a NaN; ours pass it on.
-        return _compare_and_swap(b, t, pointer, _combination(t, kind), value)
+        return _compare_and_swap(b, t, pointer, kind, value)
     unsigned = "u" if t.kind.value == "uint" else ""
     return b.atomic_rmw(_NATIVE_INT.get(kind, unsigned + kind), pointer, value, "monotonic")
 
@@ -161,10 +162,11 @@ def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
     return lambda b, old, value: extremum(b, t, "<=" if kind == "min" else ">=", old, value)
 
 
-def _compare_and_swap(
-    b: Builder, t: Scalar, pointer: Any, combine: Callable[[Builder, Any, Any], Any], value: Any
-) -> Any:
-    """The general atomic update: retry until nobody came between reading and writing."""
+def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
+    """The general atomic update: retry until nobody came between reading and writing.
+
+    Most extrema leave the element as it is: those end without writing.
+    """
     bits = ir.IntType(t.itemsize * 8)
     memory = memory_type(t)
 
@@ -175,7 +177,8 @@ def _compare_and_swap(
     part = _Part(b, pointer, bits) if bits.width < b.module.isa.atomic_bits else None
     whole = I32 if part else bits
     place = part.word if part else pointer
-    first = b.load(place, typ=whole)
+    # Atomically as well: a GPU may have an old value at hand, and nothing corrects it where nothing is exchanged.
+    first = b.load_atomic(place, "monotonic", whole.width // 8, typ=whole)
     before = b.block
     loop, done = b.append_basic_block("cas"), b.append_basic_block("cas.done")
     b.branch(loop)
@@ -184,7 +187,11 @@ def _compare_and_swap(
     seen.add_incoming(first, before)
     raw = part.get(seen) if part else seen
     old = from_memory(b, t, raw if memory == bits else b.bitcast(raw, memory))
-    wanted = as_bits(to_memory(b, t, combine(b, old, value)))
+    wanted = as_bits(to_memory(b, t, _combination(t, kind)(b, old, value)))
+    if kind in _EXTREMA:
+        exchange = b.append_basic_block("cas.exchange")
+        b.cbranch(b.icmp_unsigned("==", raw, wanted), done, exchange)
+        b.position_at_end(exchange)
     pair = b.cmpxchg(place, seen, part.put(seen, wanted) if part else wanted, "monotonic", "monotonic")
     seen.add_incoming(b.extract_value(pair, 0), b.block)
     b.cbranch(b.extract_value(pair, 1), done, loop)

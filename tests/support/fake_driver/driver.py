@@ -103,6 +103,8 @@ class FakeDriver(FakeStreams, FakeMemory):
 
     @call
     def synchronize(self) -> None:
+        if self._time.end_captures(self._context()):
+            raise self._failure("synchronize", 900)
         self._time.finish(self._context())
 
     @call

@@ -39,6 +39,11 @@ class FakeStreams(FakeBase):
         self._time.finish_stream(self._known(stream, "stream_synchronize"), self._context())
 
     @call
+    def stream_settle(self, stream: int) -> None:
+        self._not_capturing(stream, "stream_synchronize")
+        self._time.finish_stream(self._known(stream, "stream_synchronize"), self._context())
+
+    @call
     def stream_query(self, stream: int) -> bool:
         return self._time.query(self._known(stream, "stream_query"), self._context())
 
@@ -110,18 +115,22 @@ class FakeStreams(FakeBase):
         return handle
 
     def is_capturing(self, stream: int) -> bool:
+        if stream == LEGACY_STREAM:
+            return self._time.blocks_legacy(self._context())
         return self._time.capturing(stream) is not None
 
     @call
     def capture_tail(self, stream: int) -> tuple[int, ...]:
-        heads = self._time.heads(stream)
-        if heads is None:
-            raise self._failure("capture_tail", 1)
+        graph, heads = self._time.capturing(stream), self._time.heads(stream)
+        if graph is None or heads is None or graph.invalid:
+            raise self._failure("capture_tail", 901)
         return tuple(self._handle_of(node) for node in sorted(heads, key=lambda node: node.number))
 
     @call
     def capture_behind(self, stream: int, nodes: Sequence[int]) -> None:
         graph = self._time.capturing(stream)
+        if graph is not None and graph.invalid:
+            raise self._failure("capture_behind", 901)
         chosen = {self._nodes[handle] for handle in nodes}
         if graph is None or len(chosen) < len(nodes) or any(node.graph is not graph for node in chosen):
             raise self._failure("capture_behind", 1)

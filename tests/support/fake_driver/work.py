@@ -213,6 +213,13 @@ class Timeline:
         """Whether the default stream may not be used: it would have to wait for a stream that captures."""
         return any(s.graph is not None and s.blocking and s.context == context for s in self._streams.values())
 
+    def end_captures(self, context: int) -> bool:
+        """Spoil what the streams of a context capture; return whether one does."""
+        graphs = [s.graph for s in self._streams.values() if s.graph is not None and s.context == context]
+        for graph in graphs:
+            graph.invalid = True
+        return bool(graphs)
+
     def join(self, handle: int, mark: Node) -> None:
         """Let a stream wait for a mark in a capture, and take part in it from then on."""
         stream = self._streams[handle]

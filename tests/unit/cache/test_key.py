@@ -203,10 +203,19 @@ def test_every_field_of_a_program_counts(monkeypatch):
     assert of(options=KernelOptions(block_dim=64)) == of(block_dim=64)
     assert of(options=KernelOptions(launch_bounds=64)) == of(options=KernelOptions(launch_bounds=[64, 0]))
     assert of(target="sm_90") == of()  # the target's own fields follow
-    labels = [label for label, _ in every[0]]
+    labels = [label for label, _ in every[0] if label != "compiler for GPUs"]
+    assert len(labels) == len(every[0]) - 1
     for label in labels:  # each has a say of its own
         changed = [(name, value + b"!" if name == label else value) for name, value in every[0]]
         assert specialize.artifact_key(changed, "native") != specialize.artifact_key(every[0], "native")
+
+
+def test_the_compiler_for_gpus_counts_for_them_alone():
+    by_llvm, by_numba = of(), of(compiler="numba")
+    assert specialize.artifact_key(by_llvm, "native") == specialize.artifact_key(by_numba, "native")
+    for shipped in (False, True):
+        keys = {specialize.artifact_key(fields, "sm_90", shipped) for fields in (by_llvm, by_numba)}
+        assert len(keys) == 2
 
 
 SETTINGS = {

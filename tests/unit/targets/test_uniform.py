@@ -61,6 +61,12 @@ def questions(kernel: dk.Kernel, moved: Callable[[Function], Placement] = place)
     return uniform_questions(fn, moved(fn).moved)
 
 
+def placed_of(kernel: dk.Kernel) -> Placement:
+    found: list[Placement] = []
+    questions(kernel, lambda fn: found.append(place(fn)) or found[0])
+    return found[0]
+
+
 @pytest.mark.parametrize("kernel", [*kernels.LINES, *kernels.GRIDS], ids=lambda k: k.name)
 def test_what_threads_share_is_asked_for_too_often_where_each_computes_it(kernel):
     assert questions(kernel, lambda fn: Placement()) > MOST_QUESTIONS
@@ -110,6 +116,31 @@ def waiting(x, p, y):
     while a < 10.0:
         a += dk.exp(p[0])
     y[i] = a
+
+
+@dk.kernel
+def behind_a_moved_loop(x, p, y):
+    i = dk.tid()
+    r = p[1]
+    for k in range(int(p[2])):
+        r = 0.5 * r + dk.tanh(r)
+    y[i] = x[i] * r
+    x[i] = dk.exp(-dk.sin(p[0]))
+
+
+@dk.kernel
+def around_a_loop(x, p, y):
+    i = dk.tid()
+    for k in range(int(p[2])):
+        for m in range(k):
+            y[i] += p[1] * x[i]
+        y[i] += dk.exp(-dk.sin(x[0]))
+
+
+def test_a_loop_ahead_of_the_threads_leaves_theirs_the_innermost_one():
+    assert any(op.name == "for" for op in placed_of(behind_a_moved_loop).chunk)
+    assert questions(behind_a_moved_loop) > MOST_QUESTIONS
+    assert questions(around_a_loop) < MOST_QUESTIONS
 
 
 def test_an_element_is_a_threads_own_if_its_address_moves_with_the_loop():

@@ -22,6 +22,8 @@ class Result(IntEnum):
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_NOT_READY = 600
     CUDA_ERROR_ILLEGAL_ADDRESS = 700
+    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906
     CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910
 
 
@@ -117,9 +119,45 @@ def test_fill(api, pattern, name):
 def test_the_pool_keeps_a_part_of_the_memory(api):
     api.answers["cuDeviceTotalMem"] = (Result.CUDA_SUCCESS, 1000)
     api.answers["cuDeviceGetDefaultMemPool"] = (Result.CUDA_SUCCESS, 0x55)
+    api.answers["cuMemPoolGetAttribute"] = (Result.CUDA_SUCCESS, 0)
     api.answers["cuMemPoolSetAttribute"] = (Result.CUDA_SUCCESS,)
     assert Bindings(api).primary_context(0) == 0x77
     assert ("cuMemPoolSetAttribute", (0x55, 4, 250)) in api.calls
+
+
+@pytest.mark.parametrize(("before", "is_set"), [(0, True), (249, True), (250, False), (2**64 - 1, False)])
+def test_what_the_pool_keeps_is_never_made_less(api, before, is_set):
+    """It is the pool of the process, and another library may have said that it keeps everything."""
+    api.answers["cuDeviceTotalMem"] = (Result.CUDA_SUCCESS, 1000)
+    api.answers["cuMemPoolGetAttribute"] = (Result.CUDA_SUCCESS, before)
+    api.answers["cuMemPoolSetAttribute"] = (Result.CUDA_SUCCESS,)
+    Bindings(api).primary_context(0)
+    assert any(name == "cuMemPoolSetAttribute" for name, _ in api.calls) is is_set
+
+
+def test_capture_states(api):
+    """Work for the default stream is refused while a blocking stream captures; an ended capture is noticed."""
+    driver = Bindings(api)
+    api.CUstreamCaptureStatus = SimpleNamespace(
+        CU_STREAM_CAPTURE_STATUS_NONE=0, CU_STREAM_CAPTURE_STATUS_ACTIVE=1, CU_STREAM_CAPTURE_STATUS_INVALIDATED=2
+    )
+    for answer, captures in [((Result.CUDA_SUCCESS, 0), False), ((Result.CUDA_SUCCESS, 1), True),
+                             ((Result.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, None), True)]:  # fmt: skip
+        api.answers["cuStreamIsCapturing"] = answer
+        assert driver.is_capturing(0) is captures
+    api.answers["cuStreamGetCaptureInfo"] = (Result.CUDA_SUCCESS, 1, 5, 6, [7, 8], None, 2)
+    assert driver.capture_tail(3) == (7, 8)
+    api.answers["cuStreamGetCaptureInfo"] = (Result.CUDA_SUCCESS, 2, 5, None, None, None, 0)
+    with pytest.raises(dk.CudaError, match="STREAM_CAPTURE_INVALIDATED"):
+        driver.capture_tail(3)
+
+
+def test_loading_is_no_part_of_another_librarys_capture(api):
+    api.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
+    api.answers["cuThreadExchangeStreamCaptureMode"] = (Result.CUDA_SUCCESS, 0)
+    Bindings(api).load_module(b"image")
+    exchange = "cuThreadExchangeStreamCaptureMode"
+    assert api.calls == [(exchange, (2,)), ("cuModuleLoadData", (b"image",)), (exchange, (0,))]
 
 
 def test_why_there_is_no_driver(monkeypatch):
@@ -173,6 +211,8 @@ class Checked:
             if made is None:
                 t = getattr(self.real, name)
                 made = next(iter(t)) if hasattr(t, "__members__") else t() if name == "CUuuid" else t(7)
+                if name == "CUstreamCaptureStatus":
+                    made = t.CU_STREAM_CAPTURE_STATUS_ACTIVE
             yield [made] if many else made
 
 

@@ -71,6 +71,37 @@ def in_a_block(x: dk.array(dtype=float), y: dk.array(dtype=float)):
     y[i] += s[t]
 
 
+@dk.kernel
+def scattered(
+    at: dk.array(dtype=int), x: dk.array(dtype=dk.vec3), m: dk.array(dtype=dk.mat22), h: dk.array(dtype=dk.vec3)
+):
+    i = dk.tid()
+    dk.atomic_add(h, at[i], x[i])
+    m[at[i]] += m[i] * x[i][0]
+
+
+@dk.kernel
+def one_sum(x: dk.array(dtype=dk.vec3), h: dk.array(dtype=dk.vec3)):
+    i = dk.tid()
+    dk.atomic_add(h, 0, 2.0 * x[i])
+
+
+@dk.kernel
+def old_component(
+    at: dk.array(dtype=int), x: dk.array(dtype=dk.vec3), h: dk.array(dtype=dk.vec3), y: dk.array(dtype=float)
+):
+    i = dk.tid()
+    old = dk.atomic_add(h, at[i], x[i])
+    y[i] = old[1]
+
+
+@dk.kernel
+def extrema(at: dk.array(dtype=int), x: dk.array(dtype=float), h: dk.array(dtype=float), g: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    dk.atomic_max(h, at[i], x[i])
+    dk.atomic_min(g, at[i], dk.float64(x[i]))
+
+
 def ptx_of(kernel: Any) -> str:
     fn = Compilation(kernel.func, kernel.argument_types(), Variant(target="sm_90")).forward
     return str(compile_function(fn, "k", "sm_90").assembly())
@@ -86,6 +117,9 @@ def atomics(ptx: str) -> Counter[str]:
         (gathered, {"red.relaxed.gpu.global.add.f32": 2}),
         (own, {}),
         (components, {"red.relaxed.gpu.global.add.f32": 2}),
+        (scattered, {"red.relaxed.gpu.global.add.f32": 7}),
+        (one_sum, {"red.relaxed.gpu.global.add.f32": 3}),
+        (old_component, {"atom.relaxed.gpu.global.add.f32": 3}),
         (
             bits,
             {
@@ -112,3 +146,22 @@ def test_shared_memory() -> None:
     found = atomics(ptx_of(in_a_block))
     assert sum(found.values()) == 1
     assert all("shared" in name for name in found)
+
+
+def test_components_of_one_sum_are_added_up_over_the_block() -> None:
+    """Three sums, each by the shuffles of a warp, and one addition to memory for each block."""
+    ptx = ptx_of(one_sum)
+    assert ptx.count("shfl.sync") >= 3 * 5
+    assert ptx.rindex("bar.sync") < ptx.index("red.relaxed")
+
+
+def test_an_extremum_that_changes_nothing_is_not_written() -> None:
+    """Between the read, which no cache answers, and the exchange stands a way out; so it does before each new try."""
+    ptx = ptx_of(extrema)
+    for width in ("b32", "b64"):
+        first = ptx.index(f"ld.relaxed.gpu.global.{width}")
+        exchange = ptx.index(f"atom.relaxed.gpu.global.cas.{width}")
+        loop = re.search(r"\$L\w+:", ptx[first:exchange])
+        assert loop is not None
+        assert re.search(r"@!?%p\d+ bra", ptx[first + loop.end() : exchange])
+    assert ".sys." not in ptx

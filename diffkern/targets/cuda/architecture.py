@@ -1,0 +1,133 @@
+"""What the compilers for CUDA have in common: limits, passes, and what a cubin says of itself.
+
+In: a function of the IR, and the settings of a program. Out: the form that is emitted or printed for an architecture of
+NVIDIA's GPUs, the products of tiles that are a library's in it, and the readable source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from diffkern.ad.loops import StackBudget
+from diffkern.analysis.blocks import SHARED_BYTES
+from diffkern.analysis.tile_products import TileProduct
+from diffkern.errors import CompileError
+from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.passes import Pass
+from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
+from diffkern.lower.composites import expand_composites
+from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.manifest import Conflict, GpuResources
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.dce import eliminate
+from diffkern.opt.siblings import hoist_common
+from diffkern.printing.cuda import to_cuda_python
+from diffkern.targets.cuda import toolchain
+from diffkern.targets.cuda.body import called
+from diffkern.targets.cuda.cubin import declared_local_bytes, resources
+from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product
+from diffkern.targets.emit.checks import Checking
+from diffkern.targets.target import ProductLibrary, Settings, Target
+
+__all__ = ["CudaArchitecture", "taken"]
+
+STACK_BYTES = 2 * 1024
+TILE_STACK_BYTES = 16 * 1024
+"""For loops that carry tiles, and for snapshots of shared memory: in the shared memory of a block."""
+
+_SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items()}
+_PRINTED = Settings(may_alias=False)
+
+
+class CudaArchitecture(Target):
+    """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_120``."""
+
+    simt = True
+    shared_bytes = SHARED_BYTES
+
+    @property
+    def shared_limit(self) -> int:
+        """Bytes of shared memory that a launch can ask for, for each block."""
+        return _SHARED_LIMIT.get(self.name, SHARED_BYTES)
+
+    def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
+        stack, tiles = given or STACK_BYTES, given or TILE_STACK_BYTES
+        return StackBudget(stack, slots, tiles, block_bytes=TILE_STACK_BYTES, thread_bytes=stack)
+
+    def settle(
+        self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
+    ) -> tuple[Conflict, ...]:
+        finalize_updates(fn, buffers, conflicts, accumulate)
+        return tuple(conflicts)
+
+    def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        wanted = self._wanted(settings)
+        tiles = partial(lower_tiles_for_blocks, limit=self.shared_limit, may_alias=settings.may_alias)
+        passes = (
+            Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
+            Pass("composites", BLOCKS, CUDA, expand_composites),
+            # A component that nobody reads would make an atomic operation return its old value, and keep a sum from
+            # being added up in the block.
+            Pass("dce", CUDA, CUDA, eliminate),
+        )
+        if settings.checking is not Checking.NONE:
+            return passes  # each access stays where the source has it
+        return (*passes, Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
+
+    def _wanted(self, settings: Settings) -> _Wanted | None:
+        """Which products are a library's: none where no launch can have the number of threads they are for."""
+        library, threads, bounds = settings.products, settings.block_dim, settings.launch_bounds
+        if library is None or threads is None or (bounds is not None and threads > bounds[0]):
+            return None
+        return _Wanted(library, self.name, threads)
+
+    def products(self, fn: Function, settings: Settings) -> tuple[Product, ...]:
+        wanted = self._wanted(settings)
+        if wanted is None:
+            return ()
+        low = self.lowered(fn, settings)
+        found = [called(op, wanted.threads, self.name) for op in walk(low.body) if op.name == "buffer_product"]
+        return tuple(dict.fromkeys(found))
+
+    def source(self, fn: Function, header: Sequence[str]) -> str:
+        return to_cuda_python(self.lowered(fn, _PRINTED), header=header)
+
+    def warm_up(self) -> None:
+        toolchain.warm_up(self.name)
+
+
+def taken(
+    cubin: bytes, ptx: str, symbol: str, dynamic_shared_bytes: int = 0, products: Sequence[Product] = ()
+) -> GpuResources:
+    """Return what a kernel takes of a GPU, of its cubin and the PTX that this was made of."""
+    found = resources(cubin)[symbol]
+    return GpuResources(
+        registers=found.registers,
+        stack_bytes=found.stack_bytes,
+        spill_bytes=max(0, found.stack_bytes - declared_local_bytes(ptx)),
+        shared_bytes=found.shared_bytes + dynamic_shared_bytes,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        products=tuple(product.symbol for product in products),
+    )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which products are the library's."""
+
+    library: ProductLibrary
+    arch: str
+    threads: int
+
+    def __call__(self, product: TileProduct) -> bool:
+        try:
+            Product(**dataclasses.asdict(product), threads=self.threads, arch=self.arch).check()
+        except CompileError:
+            if self.library.required:
+                raise
+            return False
+        return True

@@ -1,0 +1,251 @@
+"""numba-cuda, named here and in what :mod:`diffkern.targets.cuda.device_library` gives to readable source.
+
+In: the source of a module with a kernel, and the types of its parameters. Out: the LLVM modules that numba-cuda makes
+of it, as text. Nothing is compiled for a device that is there: device functions take the architecture from the kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern import abi
+from diffkern.errors import CompileError
+from diffkern.forks import free_in_child
+from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Type, Vec, scalar_of
+from diffkern.targets.cuda.libdevice import INSTALL
+from diffkern.targets.numba_cuda.entry import KERNEL, Entry
+
+__all__ = ["Modules", "compiling_for", "numba", "to_llvm"]
+
+_lock = free_in_child(threading.Lock())
+_asked = threading.local()
+_I64 = ir.IntType(64)
+
+
+@dataclass(frozen=True)
+class Modules:
+    """What numba-cuda makes of a kernel.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        LLVM modules, in the dialect of libNVVM.
+    kernel : str
+        The name of the kernel.
+    """
+
+    texts: tuple[str, ...]
+    kernel: str
+
+
+@functools.cache
+def numba() -> SimpleNamespace:
+    """Return what is used of numba-cuda.
+
+    Raises
+    ------
+    CompileError
+        If it is not installed, or numba's simulator stands in its place.
+    """
+    names = ("compiler", "cgutils", "codegen", "cudadrv.nvvm", "dispatcher", "extending", "typing", "types")
+    try:
+        cuda = importlib.import_module("numba.cuda")
+        if importlib.import_module("numba").config.ENABLE_CUDASIM:
+            raise CompileError(
+                "numba-cuda compiles nothing in a process that was started with NUMBA_ENABLE_CUDASIM=1",
+                remedy='take compiler="llvm", or leave the variable out',
+            )
+        found = {name.rpartition(".")[2]: importlib.import_module(f"numba.cuda.{name}") for name in names}
+    except ImportError as error:
+        raise CompileError(f"numba-cuda is not installed: {error}", remedy=INSTALL) from error
+    _give_architecture(found["dispatcher"])
+    return SimpleNamespace(cuda=cuda, **found)
+
+
+def _give_architecture(dispatcher: Any) -> None:
+    """Let device functions be compiled for the architecture that this thread asks for, and else for the device."""
+    current = dispatcher.get_current_device
+
+    def device() -> Any:
+        asked = getattr(_asked, "architecture", None)
+        return current() if asked is None else SimpleNamespace(compute_capability=asked)
+
+    dispatcher.get_current_device = device
+
+
+@contextmanager
+def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+    """Let this thread compile device functions for an architecture, whatever device there is."""
+    before = getattr(_asked, "architecture", None)
+    _asked.architecture = architecture
+    try:
+        yield
+    finally:
+        _asked.architecture = before
+
+
+def to_llvm(
+    source: str,
+    name: str,
+    entry: Entry,
+    *,
+    architecture: tuple[int, int],
+    fast_math: bool = False,
+    launch_bounds: tuple[int, int] | None = None,
+    no_alias: bool = False,
+    alignments: Mapping[int, int] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Modules:
+    """Compile the source of a kernel as far as LLVM's language.
+
+    Parameters
+    ----------
+    source : str
+        A module that has the kernel, as it is printed.
+    name : str
+        The kernel's name in it.
+    entry : Entry
+        What a launch calls.
+    architecture : (int, int)
+        The least that the code is for.
+    fast_math : bool, optional
+        Whether arithmetic may be reassociated and elementary functions be less exact.
+    launch_bounds : (int, int), optional
+        The most threads of a block, and the fewest blocks of a multiprocessor.
+    no_alias : bool, optional
+        Whether no two arrays overlap.
+    alignments : mapping, optional
+        For the number of a parameter the bytes to which the array's first element is aligned.
+    more : mapping, optional
+        Names that the source takes as given.
+    """
+    found = numba()
+    with _lock, compiling_for(architecture):
+        namespace: dict[str, Any] = dict(more or {})
+        exec(compile(source, f"<diffkern {name}>", "exec"), namespace)
+        jit = functools.partial(found.cuda.jit, device=True, forceinline=True, fastmath=fast_math)
+        for key, value in namespace.items():
+            if isinstance(value, found.dispatcher.CUDADispatcher):
+                namespace[key] = jit(value.py_func)
+        outer: dict[str, Any] = {KERNEL: namespace[name]}
+        outer.update((made.name, _maker(found, made.type, made.slots)) for made in entry.made)
+        exec(compile(entry.source, f"<diffkern entry of {name}>", "exec"), outer)
+        library, _ = found.compiler._compile_pyfunc_with_fixup(
+            outer[entry.name],
+            found.types.void(*_slot_types(found, entry)),
+            device=False,
+            abi="numba",
+            cc=architecture,
+            fastmath=fast_math,
+            launch_bounds=tuple(n for n in launch_bounds if n) if launch_bounds else None,
+        )
+        kernel = library.get_function(library._entry_name)
+        _describe(kernel, entry, no_alias, alignments or {})
+        texts = tuple(found.nvvm.llvm_replace(str(module)) for module in _modules(library))
+    return Modules(texts, library._entry_name)
+
+
+def _modules(library: Any) -> list[Any]:
+    return [library._module, *(one._module for one in library.linking_libraries)]
+
+
+def _describe(kernel: Any, entry: Entry, no_alias: bool, alignments: Mapping[int, int]) -> None:
+    """Say of the kernel's pointers what the launch makes sure of."""
+    for slot, parameter in entry.pointers:
+        attributes = kernel.args[slot].attributes
+        if no_alias:
+            attributes.add("noalias")
+        if parameter in alignments:
+            attributes.align = alignments[parameter]
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+
+def _scalar(found: Any, s: Scalar) -> Any:
+    """Numba's type of a scalar in memory."""
+    name = "boolean" if s == BOOL else "uint16" if s == BFLOAT16 else s.name
+    return getattr(found.types, name)
+
+
+def _components(t: Type) -> int | None:
+    return t.size if isinstance(t, (Vec, Mat)) else None
+
+
+def _array(found: Any, t: Array) -> Any:
+    axes = t.ndim + (_components(t.dtype) is not None)
+    return found.types.Array(_scalar(found, scalar_of(t)), axes, "C" if t.layout == "C" else "A")
+
+
+def _slot_types(found: Any, entry: Entry) -> list[Any]:
+    types: list[Any] = [found.types.int64] * entry.slots
+    for slot, parameter in entry.pointers:
+        types[slot] = found.types.CPointer(_scalar(found, scalar_of(entry.made[parameter].type)))
+    return types
+
+
+def _maker(found: Any, t: Type, slots: int) -> Any:
+    """A function of numba that makes a parameter of its slots."""
+    if isinstance(t, Array):
+        made, emit = _array(found, t), functools.partial(_make_array, found, t)
+    else:
+        passed = abi.passed_type(t)
+        element = _scalar(found, scalar_of(passed))
+        count = _components(passed)
+        made = element if count is None else found.types.UniTuple(element, count)
+        emit = functools.partial(_make_value, element, count)
+    return _intrinsic(found, made, slots, lambda context, builder, args: emit(made, context, builder, args))
+
+
+def _intrinsic(found: Any, result: Any, count: int, emit: Callable[[Any, Any, list[Any]], Any]) -> Any:
+    names = ", ".join(f"slot_{k}" for k in range(count))
+
+    def generate(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
+        return emit(context, builder, args)
+
+    namespace: dict[str, Any] = {"typed": lambda *args: (found.typing.signature(result, *args), generate)}
+    exec(f"def made(context, {names}):\n    return typed({names})\n", namespace)
+    return found.extending.intrinsic(namespace["made"])
+
+
+def _make_array(found: Any, t: Array, made: Any, context: Any, builder: Any, args: list[Any]) -> Any:
+    """Numba's array of an address, a shape and strides; components are its last axis."""
+    data, shape, strides = args[0], args[1 : 1 + t.ndim], args[1 + t.ndim :]
+    size, count = scalar_of(t).itemsize, _components(t.dtype)
+    if count is not None:
+        shape, strides = [*shape, _I64(count)], [*strides, _I64(size)]
+    array = context.make_array(made)(context, builder)
+    data = builder.bitcast(data, array.data.type)
+    context.populate_array(array, data=data, shape=shape, strides=strides, itemsize=_I64(size), meminfo=None)
+    return array._getvalue()
+
+
+def _make_value(element: Any, count: int | None, made: Any, context: Any, builder: Any, args: Sequence[Any]) -> Any:
+    """A number, or the tuple of a composite's components, of the bytes in its slots."""
+    bits = 8 if element.name == "bool" else element.bitwidth
+    each = 64 // bits
+    parts = []
+    for k in range(count or 1):
+        word = args[k // each]
+        if k % each:
+            word = builder.lshr(word, _I64(k % each * bits))
+        parts.append(_number(element, context, builder, word, bits))
+    return parts[0] if count is None else context.make_tuple(builder, made, parts)
+
+
+def _number(element: Any, context: Any, builder: Any, word: Any, bits: int) -> Any:
+    if bits < 64:
+        word = builder.trunc(word, ir.IntType(bits))
+    if element.name == "bool":
+        return builder.icmp_unsigned("!=", word, word.type(0))
+    held = context.get_value_type(element)
+    return builder.bitcast(word, held) if element.name.startswith("float") else word

@@ -1,0 +1,119 @@
+"""The CUDA target by way of numba-cuda: a function of the IR to readable source, LTO code, PTX and a cubin.
+
+In and out as of :mod:`diffkern.targets.cuda.compiler`: the same passes, argument block and facts. What is compiled is
+the text that is printed. Numba-cuda makes LLVM modules of it, libNVVM LTO code of these, and nvJitLink inlines matrix
+products of a library into that. The cubin is assembled from the PTX that is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diffkern.errors import CompileError
+from diffkern.interrupts import interruptible
+from diffkern.ir.nodes import Function, walk
+from diffkern.ir.types import Array
+from diffkern.lower.cuda_plan import cuda_plan
+from diffkern.printing.cuda import to_cuda_python
+from diffkern.printing.python import function_name
+from diffkern.targets.cuda import toolchain
+from diffkern.targets.cuda.architecture import CudaArchitecture, taken
+from diffkern.targets.cuda.kernel import alignment
+from diffkern.targets.emit.checks import Checking
+from diffkern.targets.emit.kernel import KernelModule
+from diffkern.targets.numba_cuda.bindings import to_llvm
+from diffkern.targets.numba_cuda.entry import entry_of
+from diffkern.targets.numba_cuda.symbols import canonical
+from diffkern.targets.target import USUAL, Compiled, Settings
+
+__all__ = ["NumbaCudaTarget", "target"]
+
+COMPILED_FOR = "sm_75"
+"""What LTO code is made for: nvJitLink takes it for every later architecture."""
+
+TAKE_LLVM = 'take compiler="llvm"'
+
+
+class NumbaCudaTarget(CudaArchitecture):
+    """An architecture of NVIDIA's GPUs, by numba-cuda."""
+
+    def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Printed:
+        low = self.lowered(fn, settings)
+        _check(low, settings)
+        multiplies = any(op.name == "buffer_product" for op in walk(low.body))
+        fixed = low.threads or (settings.block_dim if multiplies else None)
+        sites = len(cuda_plan(low).sums)
+        return Printed(to_cuda_python(low), (symbol,), sites, (), (), low, fixed)
+
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+        printed = self.emit(fn, symbol, settings)
+
+        def machine_code() -> tuple[str, str, bytes]:
+            modules = self.modules(printed, settings)
+            text = "\n".join(modules)
+            code = toolchain.lto_code(modules, symbol, COMPILED_FOR, fuse=not printed.fn.unfused)
+            ptx = toolchain.link([code], self.name, symbol, fuse=not printed.fn.unfused)
+            return text, ptx, toolchain.assemble(ptx, self.name, symbol, lineinfo=settings.lineinfo)
+
+        text, ptx, cubin = interruptible(machine_code)
+        return Compiled(
+            cubin,
+            (symbol,),
+            lambda: text,
+            lambda: ptx,
+            printed.sites,
+            (),
+            (),
+            alignments=tuple(alignment(p.type) if isinstance(p.type, Array) else None for p in fn.params),
+            block_dim=printed.block_dim,
+            gpu=taken(cubin, ptx, symbol),
+            files={"kernel.ptx": ptx.encode()},
+        )
+
+    def modules(self, printed: Printed, settings: Settings) -> list[str]:
+        """Return the LLVM modules that numba-cuda makes of a program."""
+        fn, bounds = printed.fn, settings.launch_bounds
+        if printed.block_dim:
+            bounds = (printed.block_dim, bounds[1] if bounds else 0)
+        made = to_llvm(
+            printed.text,
+            function_name(fn),
+            entry_of([p.type for p in fn.params]),
+            architecture=(int(COMPILED_FOR[3:-1]), int(COMPILED_FOR[-1])),
+            fast_math=settings.fast_math,
+            launch_bounds=bounds,
+            no_alias=not settings.may_alias,
+            alignments={k: alignment(p.type) for k, p in enumerate(fn.params) if isinstance(p.type, Array)},
+        )
+        return canonical(made.texts, made.kernel, printed.symbols[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Printed(KernelModule):
+    """A program as numba-cuda is given it.
+
+    Attributes
+    ----------
+    fn : Function
+        What was printed.
+    block_dim : int or None
+        The only number of threads in a block for which it is right; None if any is.
+    """
+
+    fn: Function
+    block_dim: int | None
+
+
+def _check(fn: Function, settings: Settings) -> None:
+    """Refuse what has no form here."""
+    if settings.checking is not Checking.NONE:
+        raise CompileError(
+            f"numba-cuda has no form for the checks of debug mode in {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM
+        )
+    if settings.lineinfo:
+        raise CompileError(f"numba-cuda does not know the source lines of {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
+
+
+def target(name: str) -> NumbaCudaTarget:
+    """Return the target of an architecture."""
+    return NumbaCudaTarget(name)

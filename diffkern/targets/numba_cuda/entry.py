@@ -1,0 +1,82 @@
+"""The kernel that a launch calls, around the readable one: the argument block of ``diffkern.abi``, slot by slot.
+
+In: the parameters of a function. Out: the source of a kernel that takes each 8-byte slot of the block as a parameter of
+its own, makes of them what the readable kernel takes, and calls it; and what each of its names means. Parameters of 8
+bytes lie in a kernel's parameter memory as the slots lie in the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diffkern import abi
+from diffkern.ir.types import Array, Type
+
+__all__ = ["Entry", "Made", "entry_of"]
+
+KERNEL = "kernel"
+"""What the entry calls the readable kernel."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A value that is made of slots.
+
+    Attributes
+    ----------
+    name : str
+        What the source calls the function that makes it.
+    type : Type
+        The parameter's type.
+    slots : int
+        How many slots it takes.
+    """
+
+    name: str
+    type: Type
+    slots: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel's entry.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    source : str
+        Its definition.
+    made : tuple of Made
+        What it calls besides the readable kernel, in the order of the parameters.
+    pointers : tuple of (int, int)
+        The number of each slot that is the address of an array, and of the parameter that the array is.
+    slots : int
+        How many there are.
+    """
+
+    name: str
+    source: str
+    made: tuple[Made, ...]
+    pointers: tuple[tuple[int, int], ...]
+    slots: int
+
+
+def entry_of(types: Sequence[Type], name: str = "entry") -> Entry:
+    """Return the entry for a kernel with parameters of some types."""
+    fields, size = abi.layout(list(types))
+    slots = [f"slot_{k}" for k in range(size // 8)]
+    made: list[Made] = []
+    pointers: list[tuple[int, int]] = []
+    arguments = []
+    for k, (t, field) in enumerate(zip(types, fields, strict=True)):
+        first, count = field.offset // 8, field.size // 8
+        made.append(Made(f"parameter_{k}", t, count))
+        if isinstance(t, Array):
+            pointers.append((first, k))
+        arguments.append(f"parameter_{k}({', '.join(slots[first : first + count])})")
+    dims = slots[abi.DIMS // 8 : abi.DIMS // 8 + abi.MAX_DIMS]
+    call = ", ".join([f"({', '.join(dims)})", *arguments])
+    source = f"def {name}({', '.join(slots)}):\n    {KERNEL}({call})\n"
+    return Entry(name, source, tuple(made), tuple(pointers), len(slots))
