@@ -43,7 +43,9 @@ from diffkern.interop.public import (
 from diffkern.kernel import Kernel, kernel
 from diffkern.lang import public_names as _public_names
 from diffkern.lang.called import Called as _Called
+from diffkern.lang.called import KnownToNumba as _KnownToNumba
 from diffkern.lang.called import set_evaluator as _set_evaluator
+from diffkern.lang.called import set_numba_type as _set_numba_type
 from diffkern.lang.dtypes import dtype_from_numpy, dtype_to_numpy
 from diffkern.lang.func import constant, func
 from diffkern.runtime.array import array, clone, copy
@@ -128,7 +130,15 @@ def _evaluate(called: _Called, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return evaluate(called, args, kwargs)
 
 
+def _numba_type(known: _KnownToNumba) -> Any:
+    """Tell numba, which asks, the type of a func, a kernel, or a form of one."""
+    from diffkern.interop.numba import type_of
+
+    return type_of(known)
+
+
 _set_evaluator(_evaluate)
+_set_numba_type(_numba_type)
 
 _language = _public_names()
 globals().update(_language)

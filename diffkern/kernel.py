@@ -24,7 +24,7 @@ from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.called import Called, Form
+from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
@@ -54,7 +54,7 @@ else:
 __all__ = ["Kernel", "kernel"]
 
 
-class Kernel(ByPath):
+class Kernel(ByPath, KnownToNumba):
     """A function that runs once for every index of a launch's grid. Made by :func:`kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.

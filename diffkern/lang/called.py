@@ -1,7 +1,8 @@
-"""What programs of other compilers call: derivatives of funcs, and single threads of kernels.
+"""What programs of other compilers call: funcs, their derivatives, and single threads of kernels.
 
 In: a func or a kernel. Out: a :class:`Called` for each form in which it may be called from a program that is no kernel.
-Called from Python it is evaluated on the host; what does that is said by whoever loads the compiler.
+Called from Python it is evaluated on the host; numba asks each object that it meets for the attribute
+``_numba_type_``. What answers is said by whoever loads the compiler.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Called", "Form", "set_evaluator"]
+__all__ = ["Called", "Form", "KnownToNumba", "set_evaluator", "set_numba_type"]
 
 
 class Form(enum.Enum):
@@ -28,7 +29,19 @@ class Form(enum.Enum):
         return self in (Form.THREAD, Form.THREAD_ADJOINT)
 
 
-class Called:
+class KnownToNumba:
+    """What functions that numba compiles may name."""
+
+    __slots__ = ()
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Its type in numba, or in numba-cuda if that is asking."""
+        assert _numba_type is not None
+        return _numba_type(self)
+
+
+class Called(KnownToNumba):
     """One form of a func or kernel, as an attribute of it.
 
     Attributes
@@ -71,3 +84,12 @@ def set_evaluator(evaluator: Evaluator) -> None:
     """Say what evaluates calls from Python."""
     global _evaluator
     _evaluator = evaluator
+
+
+_numba_type: Callable[[KnownToNumba], Any] | None = None
+
+
+def set_numba_type(answer: Callable[[KnownToNumba], Any]) -> None:
+    """Say what tells numba the type of an object."""
+    global _numba_type
+    _numba_type = answer

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from diffkern.errors import MisuseError
-from diffkern.lang.called import Called, Form
+from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.imported import ByPath
 from diffkern.lang.text import take_text
 
@@ -37,7 +37,7 @@ def check_function(obj: Any, decorator: str) -> None:
     raise MisuseError(f"{decorator} decorates a Python function, not {obj!r}", remedy=remedy)
 
 
-class Func(ByPath):
+class Func(ByPath, KnownToNumba):
     """A function for use in kernels.
 
     Attributes

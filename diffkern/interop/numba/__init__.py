@@ -1,7 +1,7 @@
 """Funcs, their derivatives and threads of kernels inside functions that numba compiles.
 
-numba and numba-cuda call :func:`init_cpu` and :func:`init_cuda` before they compile the first function of a process:
-they are the package's entry points ``numba_extensions`` and ``numba_cuda_extensions``. Nothing here is imported before.
+Where such a function names one of them, numba or numba-cuda asks it for its type, by the attribute ``_numba_type_``.
+Nothing here is imported before that.
 
     calls       what is called, with which types; the same for both compilers
     types       numba's types and those of the IR
@@ -11,18 +11,22 @@ they are the package's entry points ``numba_extensions`` and ``numba_cuda_extens
 
 from __future__ import annotations
 
-__all__ = ["init_cpu", "init_cuda"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diffkern.lang.called import KnownToNumba
+
+__all__ = ["type_of"]
 
 
-def init_cpu() -> None:
-    """Let functions compiled by ``numba.njit`` call what diffkern has."""
+def type_of(known: KnownToNumba) -> Any:
+    """Return the type of an object for the compiler that is at work: numba-cuda, or numba."""
+    from numba.core.target_extension import current_target
+
+    if current_target() == "cuda":
+        from diffkern.interop.numba import gpu
+
+        return gpu.type_of(known)
     from diffkern.interop.numba import cpu
 
-    cpu.register()
-
-
-def init_cuda() -> None:
-    """Let functions compiled by ``numba.cuda.jit`` call what diffkern has."""
-    from diffkern.interop.numba import gpu
-
-    gpu.register()
+    return cpu.type_of(known)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from diffkern.device_functions import DeviceFunction, device_function
 from diffkern.errors import KernelError, KernelTypeError
@@ -16,10 +16,11 @@ from diffkern.frontend.canonical import fingerprint
 from diffkern.frontend.signature import signature
 from diffkern.interop.numba import types as conversion
 from diffkern.kernel import Kernel
-from diffkern.lang.called import Called, Form
+from diffkern.lang import Func
+from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.printing.functions import Structure
 
-__all__ = ["Call", "Compiled", "Library", "callable_type", "called_of"]
+__all__ = ["Call", "Compiled", "Compiler", "Library", "Types", "attributes", "make_types", "numba_type"]
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,35 @@ class Compiled:
 Compiler = Callable[[Call], Compiled]
 
 
-def called_of(owner: Any) -> Called:
-    """What a call of a func itself means."""
-    return Called(owner, owner.pyfunc, Form.VALUE, "")
+class Types(NamedTuple):
+    """numba's types of what may be called, and of kernels, which are there for their attributes."""
+
+    called: type
+    kernel: type
 
 
-def callable_type(library: Library, compiler: Compiler) -> tuple[type, type]:
-    """Make numba's types of what may be called, and of kernels, which are there for their attributes.
+def numba_type(types: Types, known: KnownToNumba) -> Any:
+    """numba's type of a func, a kernel, or a form of one."""
+    if isinstance(known, Func):
+        return types.called(known, Called(known, known.pyfunc, Form.VALUE, ""))
+    return types.called(known.owner, known) if isinstance(known, Called) else types.kernel(known)
+
+
+def attributes(template: type, owner: type, types: Types) -> type:
+    """What tells numba the types of an object's attributes; ``template`` is numba's class for such."""
+
+    class Attributes(template):  # type: ignore[misc]
+        key = owner
+
+        def generic_resolve(self, t: Any, attribute: str) -> Any:
+            found = getattr(t.owner, attribute, None)
+            return types.called(t.owner, found) if isinstance(found, Called) else None
+
+    return Attributes
+
+
+def make_types(library: Library, compiler: Compiler) -> Types:
+    """Make numba's types.
 
     Parameters
     ----------
@@ -168,7 +191,7 @@ def callable_type(library: Library, compiler: Compiler) -> tuple[type, type]:
         def get_impl_key(self, sig: Any) -> Any:
             raise NotImplementedError
 
-    return DiffkernCallable, DiffkernKernel
+    return Types(DiffkernCallable, DiffkernKernel)
 
 
 def _in_order(called: Called, args: Sequence[Any], kws: Mapping[str, Any]) -> tuple[Any, ...]:

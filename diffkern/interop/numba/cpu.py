@@ -15,6 +15,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, errors, types
 from numba.core.imputils import lower_constant
+from numba.core.registry import cpu_target
 from numba.core.targetconfig import ConfigStack
 from numba.core.typing.templates import AttributeTemplate, infer_getattr, signature
 from numba.extending import (
@@ -23,57 +24,48 @@ from numba.extending import (
     lower_getattr_generic,
     models,
     register_model,
-    typeof_impl,
     unbox,
 )
 
 from diffkern.device_functions import DeviceFunction
-from diffkern.interop.numba.calls import Call, Compiled, Library, callable_type, called_of
+from diffkern.interop.numba.calls import Call, Compiled, Library, Types, attributes, make_types, numba_type
 from diffkern.ir import types as T
-from diffkern.kernel import Kernel
-from diffkern.lang import Func
-from diffkern.lang.called import Called
+from diffkern.lang.called import KnownToNumba
 from diffkern.printing.functions import Structure
 from diffkern.targets.cpu.function import emit_function, result_place
 from diffkern.targets.cpu.object_code import machine
 from diffkern.targets.emit.types import value_type
 
-__all__ = ["register"]
+__all__ = ["type_of"]
 
 TARGET = "native"
 _UNCACHED = "numba.dynamic.globals.diffkern"
 """numba keeps no machine code with a global of such a name on disk. It would not notice that a func has changed."""
 
 
-@functools.cache
-def register() -> None:
-    """Register types, attributes and constants with numba; once for a process."""
-    called_type, kernel_type = callable_type(Library(types, errors, TARGET, lambda: None), _compiled)
+def type_of(known: KnownToNumba) -> Any:
+    """Return numba's type of a func, a kernel, or a form of one."""
+    return numba_type(_registered(), known)
 
-    typeof_impl.register(Func)(lambda func, c: called_type(func, called_of(func)))
-    typeof_impl.register(Called)(lambda called, c: called_type(called.owner, called))
-    typeof_impl.register(Kernel)(lambda kernel, c: kernel_type(kernel))
-    for one in (called_type, kernel_type):
+
+@functools.cache
+def _registered() -> Types:
+    """The types, registered with numba with their attributes and constants; once for a process."""
+    made = make_types(Library(types, errors, TARGET, lambda: None), _compiled)
+    for one in made:
         register_model(one)(models.OpaqueModel)
         lower_constant(one)(_dummy)
         unbox(one)(lambda t, obj, c: NativeValue(c.context.get_dummy_value()))
         lower_getattr_generic(one)(lambda context, builder, t, value, attribute: context.get_dummy_value())
-        infer_getattr(_attributes(one, called_type))
+        infer_getattr(attributes(AttributeTemplate, one, made))
+    # A function is being compiled: what has been registered counts for it, too.
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    return made
 
 
 def _dummy(context: Any, builder: Any, t: Any, value: Any) -> Any:
     return context.get_dummy_value()
-
-
-def _attributes(owner: type, called_type: type) -> type:
-    class Attributes(AttributeTemplate):
-        key = owner
-
-        def generic_resolve(self, t: Any, attribute: str) -> Any:  # type: ignore[override]
-            found = getattr(t.owner, attribute, None)
-            return called_type(t.owner, found) if isinstance(found, Called) else None
-
-    return Attributes
 
 
 # -- a call ------------------------------------------------------------------------------------------------------------

@@ -18,48 +18,42 @@ from numba.cuda.core import errors
 from numba.cuda.core.caching import NullCache
 from numba.cuda.cudadecl import registry as declarations
 from numba.cuda.cudaimpl import registry as implementations
+from numba.cuda.descriptor import cuda_target
 from numba.cuda.dispatcher import CUDADispatcher
-from numba.cuda.extending import core_models, typeof_impl  # type: ignore[attr-defined]
+from numba.cuda.extending import core_models  # type: ignore[attr-defined]
 from numba.cuda.typing.templates import AttributeTemplate
 
-from diffkern.interop.numba.calls import Call, Compiled, Library, callable_type, called_of
-from diffkern.kernel import Kernel
-from diffkern.lang import Func
-from diffkern.lang.called import Called
+from diffkern.interop.numba.calls import Call, Compiled, Library, Types, attributes, make_types, numba_type
+from diffkern.lang.called import KnownToNumba
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name
 from diffkern.targets.numba_cuda import bindings
 
-__all__ = ["register"]
+__all__ = ["type_of"]
 
 TARGET = "sm_90"
 """Whose limits hold: those of a thread's memory, which are the same for all."""
 
 
+def type_of(known: KnownToNumba) -> Any:
+    """Return numba-cuda's type of a func, a kernel, or a form of one."""
+    return numba_type(_registered(), known)
+
+
 @functools.cache
-def register() -> None:
-    """Register types, attributes and constants with numba-cuda; once for a process."""
+def _registered() -> Types:
+    """The types, registered with numba-cuda with their attributes and constants; once for a process."""
     bindings.numba()
-    called_type, kernel_type = callable_type(Library(types, errors, TARGET, _state), _compiled)
-    typeof_impl.register(Func)(lambda func, c: called_type(func, called_of(func)))
-    typeof_impl.register(Called)(lambda called, c: called_type(called.owner, called))
-    typeof_impl.register(Kernel)(lambda kernel, c: kernel_type(kernel))
-    for one in (called_type, kernel_type):
+    made = make_types(Library(types, errors, TARGET, _state), _compiled)
+    for one in made:
         models.register_model(one)(core_models.OpaqueModel)
         implementations.lower_constant(one)(lambda context, builder, t, value: context.get_dummy_value())
         implementations.lower_getattr_generic(one)(lambda context, builder, t, value, name: context.get_dummy_value())
-        declarations.register_attr(_attributes(one, called_type))
-
-
-def _attributes(owner: type, called_type: type) -> type:
-    class Attributes(AttributeTemplate):  # type: ignore[misc]
-        key = owner
-
-        def generic_resolve(self, t: Any, attribute: str) -> Any:
-            found = getattr(t.owner, attribute, None)
-            return called_type(t.owner, found) if isinstance(found, Called) else None
-
-    return Attributes
+        declarations.register_attr(attributes(AttributeTemplate, one, made))
+    # A function is being compiled: what has been registered counts for it, too.
+    cuda_target.typing_context.refresh()
+    cuda_target.target_context.refresh()
+    return made
 
 
 def _state() -> tuple[tuple[int, int], bool]:
