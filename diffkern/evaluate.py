@@ -21,7 +21,6 @@ from diffkern.lang.called import Called, Form
 
 __all__ = ["evaluate"]
 
-_SIMULATOR = "numba.cuda.simulator"
 _SIMULATED = "sm_90"
 
 Made = Callable[..., Any]
@@ -125,8 +124,14 @@ def _as_tuples(result: Any) -> Any:
 # -- threads of kernels ------------------------------------------------------------------------------------------------
 
 
+def _is_simulated() -> bool:
+    """Whether numba-cuda's simulator stands in its place."""
+    numba = sys.modules.get("numba")
+    return numba is not None and bool(numba.config.ENABLE_CUDASIM)
+
+
 def _thread(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    if _SIMULATOR not in sys.modules:
+    if not _is_simulated():
         raise MisuseError(
             f"{called.name} is one thread of a kernel, which a Numba program calls: Python launches the whole kernel",
             remedy="call it in a function decorated with numba.njit or numba.cuda.jit",

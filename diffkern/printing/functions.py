@@ -51,7 +51,7 @@ def to_cuda_function(
     tid: str = "",
     header: Sequence[str] = (),
 ) -> str:
-    """Spell a function as a device function for numba-cuda, without the decorator.
+    """Spell a function as a device function for numba-cuda.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def to_cuda_function(
     lines += ["from numba import cuda", ""]
     if writer.primitives:
         lines.append(import_lines(LIBRARY, sorted(writer.primitives)))
-    return "\n".join([*lines, "", "", *body]) + "\n"
+    return "\n".join([*lines, "", "", "@cuda.jit(device=True)", *body]) + "\n"
 
 
 def _statements(

@@ -66,8 +66,8 @@ def _compiled(call: Call) -> Compiled:
     """Compile the function of a call."""
     _refuse_cache(call)
     architecture, fast = _state()
-    function = load_source(call.made.cuda_source(TARGET, call.tid), function_name(call.made.fn))
-    device = cuda.jit(device=True, forceinline=True, fastmath=fast)(function)  # type: ignore[call-arg]
+    printed: Any = load_source(call.made.cuda_source(TARGET, call.tid), function_name(call.made.fn))
+    device = cuda.jit(device=True, forceinline=True, fastmath=fast)(printed.py_func)  # type: ignore[call-arg]
     with bindings.compiling_for(architecture):
         compiled = device.compile_device(call.arguments, call.result)
     return Compiled(compiled.signature, compiled.entry_point, device)  # numba-cuda forgets those of a dispatcher gone
