@@ -34,7 +34,7 @@ from diffkern.options import KernelOptions, Variant, describe, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import get_cuda_device
 from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.module_options import module_option
@@ -331,8 +331,7 @@ class Kernel(ByPath, KnownToNumba):
             return load(specialization())
         gpus = gpu()
         gpus.watch(self)
-        device = placed(alias)
-        assert device is not None
+        device = get_cuda_device(int(alias.partition(":")[2]))
 
         def on_device() -> Specialization:
             return specialization().for_block(block_dim, generation.library, device.target)
@@ -397,7 +396,7 @@ class Kernel(ByPath, KnownToNumba):
         if family is None:
             known = " or ".join(repr(f.name) for f in platforms.FAMILIES)
             raise MisuseError(f"source is printed for target {known}, not {target!r}")
-        threads = self.block_dim if family.platform.gpu else None
+        threads = self.block_dim if family.platform.counts_threads else None
         variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
         return Compilation(self.func, types, variant)
 

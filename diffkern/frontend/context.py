@@ -1,4 +1,4 @@
-"""The state of lowering one kernel: the IR being built, the frame being executed, the mistakes found.
+"""The state of lowering one kernel: the IR being built, the frame being executed, the errors found.
 
 In: nothing but the function being lowered. Out: a :class:`Context` that the modules of this package share. A frame is
 one activation of the kernel or of an inlined func: its source, scope, variables and enclosing loops.
@@ -29,7 +29,7 @@ RETURNED = "$returned"  # the flag: the func or kernel has returned
 
 
 class Cascade(Exception):
-    """A statement cannot be lowered because an earlier one failed; its mistake is reported already."""
+    """A statement cannot be lowered because an earlier one failed; its error is reported already."""
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Context:
     of_func
         Whether the first activation is that of a func, which is lowered by itself.
     errors
-        Mistakes found so far.
+        Errors found so far.
     nonneg
         Integer values known not to be negative.
     block_dim
@@ -118,7 +118,7 @@ class Context:
     def env(self) -> dict[str, Binding]:
         return self.frame.env
 
-    # -- positions and mistakes -----------------------------------------------------------------------------------
+    # -- positions and errors -----------------------------------------------------------------------------------
 
     def loc(self, node: ast.AST) -> Loc:
         """Where a node of the current function stands."""

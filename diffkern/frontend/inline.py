@@ -94,7 +94,7 @@ def returned(cx: Context) -> Term:
         return Static(None, f"{name}(...)")
     result = frame.env.get(RETURN)
     if result is None or result.term is None:
-        raise Cascade  # a mistake in the func has been recorded
+        raise Cascade  # an error in the func has been recorded
     return result.term
 
 

@@ -181,7 +181,7 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str
                 found[name] = merge.shape_of(end.term)
             continue
         if found[name] == merge.Same(Poison()):
-            continue  # its mistake has been recorded
+            continue  # its error has been recorded
         joined = merge.after_trip(found[name], end.term, numba=cx.layout is not None)
         if joined is None:
             entry = plan.entry[name]

@@ -1,6 +1,6 @@
 """The entry of the frontend: a Python function and the types of its parameters become a function of the IR.
 
-In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all mistakes found
+In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all errors found
 in it together, each with its place and what to do instead. A func that is lowered by itself, not where a kernel calls
 it, yields what it returns.
 """
@@ -11,10 +11,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diffkern.errors import KernelTypeError, raise_all
+from diffkern.errors import KernelSyntaxError, KernelTypeError, raise_all
 from diffkern.frontend import coerce, numba_cuda, records
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import Cascade, Context
+from diffkern.frontend.desugar import LAMBDA
 from diffkern.frontend.expr import lower_expr
 from diffkern.frontend.inline import make_frame, returned, run
 from diffkern.frontend.source import Source, get_source, too_deep
@@ -53,9 +54,12 @@ def lower(
     Raises
     ------
     KernelError
-        For one mistake, of the class that fits; for several, of a common class, with all of them in ``errors``.
+        For one error, of the class that fits; for several, of a common class, with all of them in ``errors``.
     """
     source = get_source(pyfunc)
+    if source.node.name == LAMBDA:
+        loc = source.loc(source.node)
+        raise KernelSyntaxError("a lambda cannot be compiled as a kernel", loc=loc, remedy="write it as a def")
     cx = Context(lower_expr, lower_block)
     cx.block_dim = block_dim
     cx.layout = layout

@@ -246,10 +246,20 @@ def dtype_from_numpy(numpy_dtype: Any) -> DType:
     numpy_dtype : numpy.dtype or type
         Such as ``np.float32`` or ``np.dtype("int64")``.
 
+    Returns
+    -------
+    DType
+        Such as ``dk.float32``.
+
     Raises
     ------
     TypeError
         If diffkern has no such type.
+
+    Examples
+    --------
+    >>> dk.dtype_from_numpy("int64")
+    int64
     """
     name = np.dtype(numpy_dtype).name
     if name not in SCALARS:
@@ -264,6 +274,11 @@ def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
     ----------
     dtype
         ``dk.float32``, ``dk.vec3``, ``float``, … bfloat16, which NumPy does not have, is stored as ``uint16``.
+
+    Returns
+    -------
+    numpy.dtype
+        Such as ``np.dtype("float32")``.
 
     Raises
     ------

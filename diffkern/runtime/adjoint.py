@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,16 @@ from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_array
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.copies import Copies
+from diffkern.runtime.device import CPU, Device
+from diffkern.runtime.grid import Grid
 from diffkern.runtime.memory import overlaps
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Copy
 from diffkern.runtime.packed import Launchable, PackedLaunch
-from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import type_of_key
-
-if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = [
     "AdjointLaunch",
@@ -84,11 +83,11 @@ class AdjointLaunch:
         shared = check_aliases(kernel, launch, cotangents)
         self.plan = self._plan(shared)
         try:
-            self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.blocks)
+            self.grid = self.executable.grid_of(self.plan.cut, launch.blocks)
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
-        if self.executable.device is not None and not self._copies(cotangents):
-            self.executable.check(self._pack(cotangents))
+        if not self._copies(cotangents):
+            self.executable.check(lambda: self._pack(cotangents))
 
     @property
     def label(self) -> str:
@@ -96,15 +95,15 @@ class AdjointLaunch:
         return f"adjoint of {self.launch.kernel.name}"
 
     @property
-    def device(self) -> CudaDevice | None:
-        """The GPU it runs on, None for the CPU."""
+    def device(self) -> Device:
+        """Where it runs."""
         return self.launch.executable.device
 
     def block(self) -> bytearray:
         """Return the argument block of a GPU's launch; empty on the CPU, and where cotangents have to be copied."""
-        if self.device is None or self._copies(self.cotangents):
+        if self._copies(self.cotangents):
             return bytearray()
-        return self.executable.block(self.geometry, self._pack(self.cotangents))
+        return self.executable.block(self.grid, self._pack(self.cotangents))
 
     def _copies(self, cotangents: Mapping[int, array]) -> bool:
         """Whether a cotangent has to be contiguous and is not."""
@@ -125,11 +124,11 @@ class AdjointLaunch:
         """Return the cotangents."""
         return list(self.cotangents.values())
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return the adjoint in native code, or None where it needs copies of cotangents."""
         if self.plan.private or self._copies(self.cotangents):
             return None
-        return self.executable.steps(self.geometry, self._pack(self.cotangents), self.plan.colours)
+        return self.executable.steps(self.grid, self._pack(self.cotangents), self.plan.colours)
 
     def execute(self) -> None:
         """Run the adjoint once."""
@@ -137,7 +136,7 @@ class AdjointLaunch:
         if any(ct._type.layout == "A" for ct in given.values()):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
-        run_adjoint(self.executable, self.geometry, self.plan, given, lambda own: self._pack(given, own))
+        run_adjoint(self.executable, self.grid, self.plan, given, lambda own: self._pack(given, own))
         for index, ct in self.cotangents.items():
             if given[index] is not ct:
                 Copy(ct, given[index]).execute()
@@ -159,7 +158,7 @@ class AdjointLaunch:
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = _NOTHING) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
         parts = []
-        for role, index in self.executable.layout:
+        for role, index in self.executable.layout.entries:
             if role == "param":
                 held = self.contents.get(index)
                 parts.append(self.launch.parts[index] if held is None else held._packed)
@@ -198,7 +197,7 @@ def choose(
         Threads of a block and limit of blocks, of which the first counts where threads work together.
     """
     derivative = plain.derivative
-    if plain.device is not None:
+    if plain.device is not CPU:
         chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
         return chosen, Plan(cut(dims, chosen.cost))
     if plain.blockwise:
@@ -219,7 +218,7 @@ def choose(
 
 def run_adjoint(
     executable: Executable,
-    geometry: Geometry,
+    grid: Grid,
     plan: Plan,
     cotangents: Mapping[int, array],
     pack: Callable[[Mapping[int, bytes]], bytes],
@@ -228,7 +227,7 @@ def run_adjoint(
 
     Parameters
     ----------
-    executable, geometry, plan
+    executable, grid, plan
         The program, and how it is cut.
     cotangents : mapping of int to array
         At least those that the plan has copies of.
@@ -237,12 +236,12 @@ def run_adjoint(
     """
     if not plan.private:
         if plan.cut.n:
-            executable.run_blocks(geometry, [pack(_NOTHING)], plan.colours)
+            executable.run_blocks(grid, [pack(_NOTHING)], plan.colours)
         return
     count = plan.cut.chunks - 1
     copies = {k: Copies(cotangents[k], count) for k in plan.private}
     own = ({k: copy.packed[group] for k, copy in copies.items()} for group in range(count))
-    executable.run_blocks(geometry, [pack(_NOTHING), *map(pack, own)], plan.colours)
+    executable.run_blocks(grid, [pack(_NOTHING), *map(pack, own)], plan.colours)
     for copy in copies.values():
         copy.add_up()
 
@@ -426,7 +425,7 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
         raise LaunchError(f"{where}: its gradient is read-only memory")
     if value._memory.device is not launch.device:
         raise LaunchError(
-            f"{where}: its gradient is on {value.device}, and the launch on {launch.device or 'cpu'}",
+            f"{where}: its gradient is on {value.device}, and the launch on {launch.device}",
             remedy="allocate it on the same device",
         )
     return value

@@ -19,22 +19,23 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.abi import HEADER_SIZE
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.block import arguments_of
+from diffkern.runtime.device import CPU
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
-from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Step
+from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
 from diffkern.runtime.native.setter import Setter, Slot
-from diffkern.runtime.operation import perform
+from diffkern.runtime.operation import memories, perform
 from diffkern.runtime.packed import PackedLaunch, check_shapes, dispatch
 from diffkern.runtime.program import Executable
-from diffkern.runtime.state import attention
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
 from diffkern.runtime.type_keys import type_of_key
 
@@ -85,6 +86,8 @@ class Prepared:
         # Sequences that contain it, and in a sequence the launches that share the arguments by value.
         self._users: list[weakref.ref[Any]] = []
         self.family: list[Prepared] = []
+        # Renewed in front of each change and behind it, so that neither an interrupt nor another thread comes between.
+        self._stamp: Stamp | None = None
         gradients: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
         self._form = Form(launch, adjoint, gradients, 0 if self.stream is None else STREAM)
         self.plan = self._form.plan
@@ -104,7 +107,7 @@ class Prepared:
         return self._form.adjoint
 
     @property
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """The native form, None if there is none."""
         return self._form.steps
 
@@ -144,7 +147,7 @@ class Prepared:
             span = launch.span(index)
             slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
             found = [slot for slot in slots if slot is not None]
-            if len(found) < len(slots) or (self.steps is None and any(slot.is_array for slot in found)):
+            if len(found) < len(slots) or (self._form.device is not CPU and any(slot.is_array for slot in found)):
                 continue  # on a GPU another array may need another program
             t = type_of_key(key)
             if isinstance(t, Struct):
@@ -185,6 +188,16 @@ class Prepared:
         """Tell something that has a plan when this has another form."""
         self._users = [weakref.ref(living) for living in (*self._living(), user)]
 
+    def watched(self, stamp: Stamp) -> Stamp:
+        """Return what every change renews: the stamp that is given, unless there is one."""
+        if self._stamp is None:
+            self._stamp = stamp
+        return self._stamp
+
+    def _renew(self) -> None:
+        if self._stamp is not None:
+            self._stamp.renew()
+
     def _living(self) -> list[Any]:
         return [user for ref in self._users if (user := ref()) is not None]
 
@@ -200,12 +213,11 @@ class Prepared:
 
     def run(self, stream: Stream | None = None) -> None:
         """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
-        form = self._form
-        if form.block and not form.steps and stream is None and self.stream is None and not attention.word[0]:
-            self._run_on_device()
+        stream = self.stream if stream is None else stream
+        if self._goes_straight(stream):
+            self._run_on_device(stream)
             return
         self.check_alive()
-        stream = self.stream if stream is None else stream
         if self.adjoint is None:
             dispatch(self.launch.copy(), self.record_tape, stream)
             return
@@ -213,13 +225,32 @@ class Prepared:
             raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
         perform(self._adjoint_of(self.launch.copy(), self.adjoint.cotangents), stream)
 
-    def _run_on_device(self) -> None:
-        """Give the argument block to the current stream of a GPU."""
-        operation = self.operation
-        n, threads, _, blocks = operation.geometry
+    def _goes_straight(self, stream: Any) -> bool:
+        """Whether nobody but a stream of its GPU takes it."""
+        device = self._form.device
+        if device is CPU or not self._form.block or device.is_capturing:
+            return False
+        if stream is not None and not (isinstance(stream, Stream) and stream.device is device):
+            return False
+        return current.tape is None and current.recorder is None
+
+    def _run_on_device(self, stream: Stream | None) -> None:
+        """Give the argument block to a stream of a GPU, the current one by default."""
+        operation, form = self.operation, self._form
+        device = form.device
+        chosen = device.stream if stream is None else stream
         operation.touch()
-        if n:
-            self._form.program.enqueue(blocks, threads, self._form.block)  # type: ignore[attr-defined]  # a GPU's program
+        if not chosen.is_default:
+            for memory in memories((*operation.reads(), *operation.writes())):
+                if memory.device is device:
+                    memory.use(chosen)
+        if form.steps is not None:
+            device.replay(self.plan, chosen)
+            return
+        grid = operation.grid
+        if grid.n:
+            program: Any = form.program
+            chosen.enqueue(lambda: program.enqueue(grid, form.block))
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -336,23 +367,25 @@ class Prepared:
         if self.fixed:
             raise _fixed()
         parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
-        check_shapes(launch.kernel, launch.executable, launch.geometry, parts)
+        check_shapes(launch.kernel, launch.executable, launch.grid, parts)
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
-        program = form.program
-        if form.steps is None:
-            arguments = bytes(block[HEADER_SIZE:offset] + packed + block[behind:])
-            program = self.executable.chosen(arguments)
+        if form.device is not CPU:
+            arguments = arguments_of(block[:offset] + packed + block[behind:])
+            if self.executable.chosen(arguments) is not form.program:
+                self.change({index: (key, [packed], [held])}, {})
+                return
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._settle()
+        self._renew()
         # An interrupt comes between two calls; from here on there is none.
         if counter is not None and other:
             counters[counter] = address
-        form.program = program
         launch.arrays[leaf] = held
         launch.parts[leaf] = packed
         block[offset:behind] = packed
+        self._renew()
 
     def check(self, index: int, value: Any) -> None:
         """Raise if a parameter cannot take a value."""
@@ -390,14 +423,18 @@ class Prepared:
         """Change a value in the block, and in those of all that share it."""
         goals: list[Any] = [self._form.launch.parts]
         places: list[Any] = [leaf]
-        for member in self.family or (self,):
+        members = self.family or (self,)
+        for member in members:
             member._settle()
+            member._renew()
             offset = member._form.offsets.get(leaf)
             if offset is not None:
                 goals.append(member._form.block)
                 places.append(slice(offset, offset + len(packed)))
         # All in one call: an interrupt comes between two calls.
         deque(map(operator.setitem, goals, places, repeat(packed)), maxlen=0)
+        for member in members:
+            member._renew()
 
     def set_value(self, index: int, key: str, packed: bytes, value: Any) -> None:
         """Change a parameter by value."""
@@ -460,8 +497,10 @@ class Prepared:
         self._settle()
         self._forget_slots()
         self._tell_users()
+        self._renew()
         self.plan.flag(STALE)
         self._form = form
+        self._renew()
         self._complete()
         self._tell_users()  # those too that another thread has brought up to date meanwhile
 

@@ -97,7 +97,7 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
 
 def _placement(fn: Function, checking: Checking) -> Placement:
     if checking is not Checking.NONE:
-        return Placement()  # the program says which thread made a mistake, so each does everything by itself
+        return Placement()  # the program says which thread caused an error, so each does everything by itself
     placement = place(fn)
     few = len(placement.reads) * len(placement.writes) <= _MOST_COMPARISONS
     return placement if few else place(fn, loads=False)

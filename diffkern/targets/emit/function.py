@@ -74,7 +74,7 @@ class BodyEmitter:
     stacks
         One block of memory per nesting level of loop stacks.
     checks
-        What looks for mistakes at run time; None in release programs.
+        What looks for errors at run time; None in release programs.
     scratch
         The buffers of the thread; None where tiles lie in arrays of the block.
     vector_bytes
@@ -168,7 +168,7 @@ class BodyEmitter:
             emit(op)
 
     def checked(self, op: Op, checks: Checks, emit: Callable[[Op], None]) -> None:
-        """Emit an access that is skipped where it is a mistake; what it would have read is 0 then."""
+        """Emit an access that is skipped where it is an error; what it would have read is 0 then."""
         b = self.builder
         indices = [self.index(v) for v in Access(op).index]
         allowed = checks.access(op, self.arrays[Access(op).array], indices)

@@ -24,6 +24,7 @@ from diffkern.runtime.native.loader import load_object
 
 from .base import Function, Launched, call
 from .memory import FakeMemory
+from .native import FakeEntries
 from .streams import FakeStreams
 
 __all__ = ["FakeDriver", "Launched", "fake_cuda"]
@@ -34,7 +35,7 @@ _OTHERS = 8
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
-class FakeDriver(FakeStreams, FakeMemory):
+class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
     """A driver for tests.
 
     Parameters
@@ -48,6 +49,8 @@ class FakeDriver(FakeStreams, FakeMemory):
         Whether graphs can have conditional nodes.
     seed : int, optional
         Lets any piece of work be the next that may run, by chance, instead of the youngest.
+    native : bool, optional
+        Whether native code may call it.
 
     Attributes
     ----------
@@ -55,7 +58,20 @@ class FakeDriver(FakeStreams, FakeMemory):
         All calls, in order.
     launches : list of Launched
         All launches that were not captured, and those of graphs when they ran.
+    entries : EntryPoints or None
+        Its functions for native code; None has all calls made by way of Python.
     """
+
+    def __init__(
+        self,
+        devices: int = 1,
+        target: str = "native",
+        conditional: bool = True,
+        seed: int | None = None,
+        native: bool = True,
+    ) -> None:
+        super().__init__(devices, target, conditional, seed)
+        FakeEntries.__init__(self, native)
 
     # -- devices and contexts ----------------------------------------------------------------------------------------
 
@@ -209,10 +225,14 @@ def _executor(image: bytes, name: str) -> Callable[[bytes], None]:
 
 @contextlib.contextmanager
 def fake_cuda(
-    devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+    devices: int = 1,
+    target: str = "native",
+    conditional: bool = True,
+    seed: int | None = None,
+    native: bool = True,
 ) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
-    driver = FakeDriver(devices, target, conditional, seed)
+    driver = FakeDriver(devices, target, conditional, seed, native)
     before = context.use_driver(driver)
     try:
         yield driver
