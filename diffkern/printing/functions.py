@@ -87,6 +87,8 @@ def _statements(
             _bind(writer, next(rest), parameters[-1])
     if fn.loc is not None:
         writer.line = fn.loc.line
+    if isinstance(writer, _Device):
+        writer.begin()
     writer.region(fn.body)
     if returns is not None:
         writer.emit(f"return {_spelled(writer, fn.body.yields, returns)}")
@@ -125,5 +127,8 @@ class _Device(CudaWriter):
         by_itself = {op: Update.RED if how is Update.SUM else how for op, how in plan.updates.items()}
         self.plan_of_updates = CudaPlan((), by_itself, plan.invariant, plan.blockwise)
 
-    def thread_index(self, axis: int) -> Expr:
-        return Expr(f"{self.prim('int32')}(tid{f'[{axis}]' if self.tid == 'tuple' else ''})")
+    def begin(self) -> None:
+        """Give each axis of the thread's index a variable."""
+        for axis in range(self.fn.tid_arity if self.tid else 0):
+            self.axes.append(self.names.fresh("thread"))
+            self.emit(f"{self.axes[-1]} = {self.prim('int32')}(tid{f'[{axis}]' if self.tid == 'tuple' else ''})")
