@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import diffkern.runtime.construct  # lets dk.array take data
 import diffkern.runtime.graph  # noqa: F401  lets sequences become graphs
 from diffkern._version import __version__ as __version__
+from diffkern.decorator import kernel as kernel
 from diffkern.kernel import Kernel as Kernel
-from diffkern.kernel import kernel as kernel
 from diffkern.lang import public_names as _public_names
 from diffkern.lang.called import Called as _Called
 from diffkern.lang.called import KnownToNumba as _KnownToNumba

@@ -21,7 +21,7 @@ from diffkern.ad.blocks import BlockMemory, BlockPlan
 from diffkern.ad.cotangents import Cotangents, ct_name
 from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop
-from diffkern.ad.memory import check_memory, reverse_extremum
+from diffkern.ad.memory import check_extremum, check_memory, reverse_extremum
 from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
@@ -170,7 +170,8 @@ class _Reverse:
                 if ct is not None:
                     self.b.op("accumulate", self.ct_params[p], self.b.i32(0), ct, wrap=(False,), mode="plain")
         params = [self.params[p] for p in self.fn.params]
-        everything = (*params, *self.saved.values(), *self.ct_params.values())
+        of_active = (self.ct_params[p] for p in self.active_params)  # those of shared arrays are no parameters
+        everything = (*params, *self.saved.values(), *of_active)
         out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
         prologue = [] if self.memory is None else self.memory.prologue()
         return Swept(out, params, self.saved, self.cotangents, self.context, self.memory, prologue)
@@ -327,6 +328,7 @@ class _Reverse:
         wrap = Access(op).wrap
         active = self.activity.active(value)
         if kind in ("min", "max"):
+            check_extremum(op)
             array = self.params[Access(op).array]
             # A constant may win too: the old content then gets nothing.
             ct = reverse_extremum(self.b, op, env[value], array, self.saved[array], buffer, index)

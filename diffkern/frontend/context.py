@@ -105,7 +105,9 @@ class Context:
         self.in_map = False
         self.block_dim = 1
         self.layout: Layout | None = None
+        self.stands: dict[Value, tuple[str, int]] = {}  # what says where a thread stands, along which axis
         self.dynamic: Value | None = None  # dynamic shared memory
+        self.constants: dict[tuple[str, bytes], Value] = {}  # arrays that are part of the program
         self.root = self.b.region
         self.updates: list[Update] = []
         self._uid = 0

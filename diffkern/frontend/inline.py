@@ -16,6 +16,7 @@ from diffkern.frontend import fence, records
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame
 from diffkern.frontend.flow import Liveness, falls_off
+from diffkern.frontend.numba_loops import without_waiting_tests
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import Source, get_source
@@ -38,6 +39,8 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Frame
     if refused:
         cx.errors.extend(refused)
         raise Cascade
+    if cx.layout is not None:
+        source = without_waiting_tests(source)
     body = source.node.body
     variables = set(inspect.signature(pyfunc).parameters)
     returns_value = False

@@ -16,7 +16,7 @@ from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.imported import ByPath
 from diffkern.lang.text import take_text
 
-__all__ = ["Func", "check_function", "constant", "func"]
+__all__ = ["Func", "check_function", "constant", "func", "function_of_dispatcher"]
 
 
 def check_function(obj: Any, decorator: str) -> None:
@@ -35,6 +35,14 @@ def check_function(obj: Any, decorator: str) -> None:
     elif isinstance(getattr(obj, "py_func", None), FunctionType):
         remedy = "decorate the Python function itself, which is its attribute py_func"
     raise MisuseError(f"{decorator} decorates a Python function, not {obj!r}", remedy=remedy)
+
+
+def function_of_dispatcher(obj: Any) -> FunctionType | None:
+    """Return the Python function that an object compiled by numba, or for its simulator, was made of; else None."""
+    if type(obj).__module__.partition(".")[0] not in ("numba", "numba_cuda"):
+        return None
+    found = getattr(obj, "py_func", None) or getattr(obj, "fn", None)
+    return found if isinstance(found, FunctionType) else None
 
 
 class Func(ByPath, KnownToNumba):
@@ -86,8 +94,13 @@ class Func(ByPath, KnownToNumba):
 
 
 def func(pyfunc: Callable[..., Any]) -> Func:
-    """Make a function callable from kernels. It is inlined there; it may call other such functions, but not itself."""
-    return pyfunc if isinstance(pyfunc, Func) else Func(pyfunc)
+    """Make a function callable from kernels. It is inlined there; it may call other such functions, but not itself.
+
+    A function that numba compiles, for the CPU or as a device function, is taken as the Python function it was made of.
+    """
+    if isinstance(pyfunc, Func):
+        return pyfunc
+    return Func(function_of_dispatcher(pyfunc) or pyfunc)
 
 
 def constant(value: Any) -> Any:

@@ -181,7 +181,9 @@ class _Program:
         stream = stream or current.stream
         for item in self.items:
             item.operation.touch()
-            _use(item.operation, stream)
+            device = item.operation.device
+            if device is not CPU:
+                item.operation.hold(stream if stream is not None and stream.device is device else device.stream)
         if stream is None or stream.is_default:
             settle()
             self._execute(timed)
@@ -218,18 +220,6 @@ class _Program:
                     (stamps[following] - stamps[at]) * 1e-9,
                 )
                 at = following
-
-
-def _use(operation: Operation, stream: Stream | None) -> None:
-    """Note which stream of a GPU works with the memory of an operation that goes there."""
-    device = operation.device
-    if device is CPU:
-        return
-    chosen = stream if stream is not None and stream.device is device else device.stream
-    if not chosen.is_default:
-        for memory in memories((*operation.reads(), *operation.writes())):
-            if memory.device is device:
-                memory.use(chosen)
 
 
 class _Replay:

@@ -52,6 +52,9 @@ class FakeDriver:
     def addresses(self):
         return tuple(ctypes.cast(c, P).value for c in self.callbacks)
 
+    def version(self):
+        return 13000
+
     def load(self, image, symbol):
         assert image[:4] == b"\x7fELF"
         self.loaded[len(self.loaded) + 77] = symbol
@@ -144,7 +147,7 @@ class Machine:
 
     def __init__(self):
         self.driver = FakeDriver()
-        self.gpu = cuda.Gpu(self.driver, "sm_90")
+        self.gpu = cuda.Gpu(self.driver, 90)
         addresses = self.gpu.registry.addresses()
         self.gpu.registry.attach(addresses[REGISTRY])
         self.handler = ctypes.CFUNCTYPE(P, P)(addresses[HANDLER])

@@ -15,6 +15,7 @@ from grad.corpus import CASES
 from support.simulated import cuda_source
 
 import diffkern as dk
+from diffkern.build.export import export
 from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of, value_type
@@ -117,6 +118,22 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
     assert len(code) > 1000
 
 
+@pytest.mark.parametrize("name", ["composites.spring_energy", "functions.powers", "loops.while_two_slots"])
+@pytest.mark.usefixtures("without_driver")
+def test_exported_modules_become_cubins(name: str) -> None:
+    from numba import cuda
+
+    from diffkern.targets.cuda.toolchain import assemble
+
+    case = CASES[name]
+    text = export(Kernel(case.function), *values(case), adjoint=True)
+    for fn in (forward(name), adjoint(name)):
+        kernel = load_source(text, fn.name)
+        signature = (cuda.types.UniTuple(cuda.types.int64, 4), *(numba_type(p.type) for p in fn.params))
+        code, _ = cuda.compile(kernel.py_func, signature, device=False, output="ptx", abi="numba", cc=(9, 0))
+        assert len(assemble(code, "sm_90", fn.name)) > 1000
+
+
 def together(name: str) -> Function:
     kernel = BLOCKS[name].kernel
     return Compilation(kernel.func, kernel.argument_types()).forward
@@ -148,7 +165,9 @@ def test_every_primitive_has_a_device_function() -> None:
         "block_dim",
         "thread_index",
         "block_index",
+        "constant_array",
         "extent",
+        "launched_over",
         "shared_array",
         "syncthreads",
     }  # spelled by the kernel itself
@@ -156,7 +175,10 @@ def test_every_primitive_has_a_device_function() -> None:
         "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
         "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",
     }  # fmt: skip
-    modules = {"annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "launched_over"}
+    modules = {
+        "annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "Sequence",
+        "launched_over",
+    }  # fmt: skip
     for name in vars(prims):
         if name.startswith(("_", "atomic_")) or name in elsewhere | composites | modules:
             continue
