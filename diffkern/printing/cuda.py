@@ -48,7 +48,7 @@ from diffkern.printing.expression import ATOM, Expr, literal
 from diffkern.printing.names import Names
 from diffkern.printing.python import Writer, contents_of, function_name, import_lines
 
-__all__ = ["MAX_THREADS", "to_cuda_python"]
+__all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "as_tuple", "to_cuda_python"]
 
 LIBRARY = "diffkern.targets.cuda.device_library"
 MAX_THREADS = 1024
@@ -114,7 +114,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
-    writer = _CudaWriter(fn)
+    writer = CudaWriter(fn)
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
     lines += [*(["import numpy as np"] if writer.contents else []), "from numba import cuda", ""]
@@ -128,7 +128,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     return "\n".join([*lines, "", "", *body]) + "\n"
 
 
-class _CudaWriter(Writer):
+class CudaWriter(Writer):
     def __init__(self, fn: Function) -> None:
         super().__init__(fn)
         self.plan_of_updates = cuda_plan(fn)
