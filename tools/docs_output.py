@@ -13,11 +13,14 @@ import os
 import sys
 from pathlib import Path
 
+from sphinx.ext.napoleon import Config, NumpyDocstring
+
 from diffkern import cuda
 from diffkern.cli import command as cli
 from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
 from diffkern.cuda.types import TYPES
-from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
+from diffkern.ops.table import all_ops
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "docs" / "generated"
@@ -52,12 +55,37 @@ def mistakes() -> str:
 
 
 def builtins() -> str:
-    """The built-in functions as a table."""
-    rows = "".join(
-        f"   * - ``{name}({intrinsic.signature})``\n     - {str(intrinsic.__doc__).split(chr(10) * 2, 1)[1]}\n"
-        for name, intrinsic in INTRINSICS.items()
-    )
-    return f".. list-table::\n   :widths: 35 65\n\n{rows}"
+    """The entries of the built-in functions, by family."""
+    families: dict[str, list[str]] = {
+        title: [] for title in ("Numbers", "Vectors and matrices", "Threads and memory", "Tiles")
+    }
+    for name in sorted(INTRINSICS):
+        families[_family(name)].append(_entry(name, INTRINSICS[name]))
+    return "\n".join(f"{title}\n{'-' * len(title)}\n\n" + "\n".join(entries) for title, entries in families.items())
+
+
+def _family(name: str) -> str:
+    row = all_ops().get(name)
+    if name.startswith(("tile", "untile")):
+        return "Tiles"
+    if name.startswith(("atomic", "shared")) or name in (
+        "tid",
+        "syncthreads",
+        "block_dim",
+        "thread_index",
+        "block_index",
+    ):
+        return "Threads and memory"
+    vectors = ("ddot", "diag", "get_diag", "skew", "identity", "matrix_from_rows", "matrix_from_cols")
+    return "Vectors and matrices" if name in vectors or row is not None and row.family == "composite" else "Numbers"
+
+
+def _entry(name: str, intrinsic: Intrinsic) -> str:
+    config = Config(napoleon_use_param=False, napoleon_use_rtype=False)
+    text = str(NumpyDocstring(str(intrinsic.__doc__).split("\n\n", 1)[1], config, what="function"))
+    text = text.replace(".. rubric:: Notes\n\nDerivative:", ":Derivative:").replace(".. rubric:: Examples\n\n", "")
+    body = "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+    return f".. py:function:: diffkern.{name}({intrinsic.signature})\n\n{body.rstrip()}\n"
 
 
 def numba_names() -> str:

@@ -166,7 +166,9 @@ def test_every_primitive_has_a_device_function() -> None:
         "block_dim",
         "thread_index",
         "block_index",
+        "constant_array",
         "extent",
+        "launched_over",
         "shared_array",
         "syncthreads",
     }  # spelled by the kernel itself
@@ -174,7 +176,10 @@ def test_every_primitive_has_a_device_function() -> None:
         "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
         "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",
     }  # fmt: skip
-    modules = {"annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "launched_over"}
+    modules = {
+        "annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "Sequence",
+        "launched_over",
+    }  # fmt: skip
     for name in vars(prims):
         if name.startswith(("_", "atomic_")) or name in elsewhere | composites | modules:
             continue
