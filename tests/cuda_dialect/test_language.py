@@ -173,14 +173,28 @@ def of_narrow_integers(a, b, out):
         total *= 7
     out[i, 4] = total
     out[i, 5] = a[i] << 8
+    out[i, 6] = a[i] - 200
+    out[i, 7] = (a[i] & b[i]) - (b[i] | 5)
+    count = 0
+    for _ in range(b[i], -3, -2):
+        count += 1
+    out[i, 8] = count
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int32, np.uint32])
-def test_integers_are_computed_with_64_bits(dtype):
-    a, b = np.arange(100, 108).astype(dtype), np.arange(8).astype(dtype) * 15
-    out = np.zeros((8, 6), np.int64)
+@pytest.mark.parametrize("first", [np.uint8, np.int8, np.uint32])
+@pytest.mark.parametrize("second", [np.uint8, np.int32])
+def test_integers_are_computed_with_64_bits(first, second):
+    a, b = np.arange(100, 108).astype(first), np.arange(8).astype(second) * 15
+    out = np.zeros((8, 9), np.int64)
     of_narrow_integers[1, 8](a, b, out)
-    compiled = numba.njit(lambda a, b: (a * b + a, a - b, a // 3 - b % 7, (a > 10) + (b > 10), 7**20, a << 8))
+
+    @numba.njit
+    def compiled(a, b):
+        return (
+            a * b + a, a - b, a // 3 - b % 7, (a > 10) + (b > 10), 7**20, a << 8, a - 200, (a & b) - (b | 5),
+            len(range(b, -3, -2)),
+        )  # fmt: skip
+
     expected = np.array([[int(n) for n in compiled(x, y)] for x, y in zip(a, b, strict=True)], dtype=object)
     np.testing.assert_array_equal(out, expected.astype(np.int64))
 
