@@ -358,7 +358,8 @@ class Prepared:
         counter = self._counter_of(leaf)
         before = launch.arrays[leaf]
         other = counter is not None and before is not None and before._memory is not held._memory
-        if other and self.family:
+        counted = held._memory.is_counted and not held._memory.is_host
+        if other and (self.family or counted):
             self.change({index: (key, [packed], [held])}, {})
             return
         if self.fixed:

@@ -135,15 +135,18 @@ class _Program:
         self.segments: list[tuple[Plan | None, list[int]]] = []
         forms = [item.steps for item in self.items]
         places = [item.operation.device for item in self.items]
-        counters = [memory.counter for memory in memories(a for i in self.items for a in i.operation.writes())]
+        written = memories(a for i in self.items for a in i.operation.writes())
+        # As of a single launch, see Form.
+        counted = any(memory.is_counted and not memory.is_host for memory in written)
+        counters = [memory.counter for memory in written]
 
-        def plan_of(indices: Series[int], counters: Series[Any]) -> Plan:
+        def plan_of(indices: Series[int], counters: Series[Any], flags: int = 0) -> Plan:
             steps: Any = [step for k in indices for step in forms[k] or ()]
-            return Plan(steps, counters, 0)
+            return Plan(steps, counters, flags)
 
         if None not in forms and len(set(places)) <= 1:
             every = list(range(len(forms)))
-            whole = plan_of(every, counters)
+            whole = plan_of(every, counters, PYTHON if counted else 0)
             self.segments.append((whole, every))
             return whole
         run: list[int] = []
