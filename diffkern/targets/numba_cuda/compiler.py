@@ -20,9 +20,10 @@ from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, taken
 from diffkern.targets.cuda.kernel import alignment
 from diffkern.targets.emit.checks import Checking
-from diffkern.targets.emit.kernel import KernelModule
+from diffkern.targets.emit.kernel import KernelModule, float_flags
 from diffkern.targets.numba_cuda.bindings import to_llvm
 from diffkern.targets.numba_cuda.entry import entry_of
+from diffkern.targets.numba_cuda.ptx import without_old_values
 from diffkern.targets.numba_cuda.symbols import canonical
 from diffkern.targets.target import USUAL, Compiled, Settings
 
@@ -52,7 +53,7 @@ class NumbaCudaTarget(CudaArchitecture):
             modules = self.modules(printed, settings)
             text = "\n".join(modules)
             code = toolchain.lto_code(modules, symbol, COMPILED_FOR, fuse=not printed.fn.unfused)
-            ptx = toolchain.link([code], self.name, symbol, fuse=not printed.fn.unfused)
+            ptx = without_old_values(toolchain.link([code], self.name, symbol, fuse=not printed.fn.unfused))
             return text, ptx, toolchain.assemble(ptx, self.name, symbol, lineinfo=settings.lineinfo)
 
         text, ptx, cubin = interruptible(machine_code)
@@ -80,7 +81,7 @@ class NumbaCudaTarget(CudaArchitecture):
             function_name(fn),
             entry_of([p.type for p in fn.params]),
             architecture=(int(COMPILED_FOR[3:-1]), int(COMPILED_FOR[-1])),
-            fast_math=settings.fast_math,
+            flags=float_flags(fn, fast_math=settings.fast_math),
             launch_bounds=bounds,
             no_alias=not settings.may_alias,
             alignments={k: alignment(p.type) for k, p in enumerate(fn.params) if isinstance(p.type, Array)},
