@@ -19,6 +19,8 @@ from diffkern.errors import KernelSyntaxError as KernelSyntaxError
 from diffkern.errors import KernelTypeError as KernelTypeError
 from diffkern.errors import LaunchError as LaunchError
 from diffkern.errors import MisuseError as MisuseError
+from diffkern.interop.jax import jax_callable as jax_callable
+from diffkern.interop.jax import jax_kernel as jax_kernel
 from diffkern.interop.public import device_from_jax as device_from_jax
 from diffkern.interop.public import device_from_torch as device_from_torch
 from diffkern.interop.public import device_to_jax as device_to_jax
@@ -101,8 +103,6 @@ from diffkern.runtime.stream import wait_stream as wait_stream
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
 from diffkern.interop import jax as jax
-from diffkern.interop.jax import jax_callable as jax_callable
-from diffkern.interop.jax import jax_kernel as jax_kernel
 
 _T = TypeVar("_T")
 

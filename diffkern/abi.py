@@ -17,10 +17,10 @@ finish(int64 block, int64 0, int64 chunks)`` adds them in the order of the chunk
 is executed writes all its sites; the destination's address is computed by ``finish`` from the block.
 
 Release programs do not touch the status. A debug program finds there the address of a record of int64 fields, all 0 on
-entry, and the first thread that makes a mistake fills it in:
+entry, and the first thread that causes an error fills it in:
 
 ===========  ========================================================================================
-code         one of the codes below; 0 as long as there was no mistake
+code         one of the codes below; 0 as long as there was no error
 site         number of the place in the source; the manifest has the positions
 thread       flattened index of the thread
 other        the other thread, of two that store to one element

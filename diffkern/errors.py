@@ -101,7 +101,7 @@ class KernelError(Exception):
 
     @property
     def errors(self) -> tuple[KernelError, ...]:
-        """The single mistakes; ``(self,)`` unless several are reported together."""
+        """The single errors; ``(self,)`` unless several are reported together."""
         return self._parts or (self,)
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class MisuseError(LaunchError, TypeError, ValueError):
 
 
 class KernelRuntimeError(LaunchError):
-    """A debug program found a mistake while it ran; other threads did run, so arrays may have changed."""
+    """A debug program found an error while it ran; other threads did run, so arrays may have changed."""
 
 
 class CompileError(KernelError):
@@ -158,6 +158,10 @@ class CudaError(KernelError, RuntimeError):
         super().__init__(message, remedy=remedy)
         self.call = call
         self.code = code
+
+    def under(self, title: str) -> CudaError:
+        """Return the same error with what was being done before its message."""
+        return CudaError(f"{title}: {self.message}", remedy=self.remedy, call=self.call, code=self.code)
 
 
 @contextlib.contextmanager
@@ -185,9 +189,9 @@ def compiling(name: str, loc: Loc | None = None) -> Iterator[None]:
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:
-    """Raise the collected mistakes together; return if there are none.
+    """Raise the collected errors together; return if there are none.
 
-    One mistake is raised as it is. Several become one exception of their nearest common class, with each of them in
+    One error is raised as it is. Several become one exception of their nearest common class, with each of them in
     ``errors`` and in the text, in the order of the source. Of two that read the same only one is kept.
 
     Parameters

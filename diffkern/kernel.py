@@ -33,7 +33,7 @@ from diffkern.options import KernelOptions, Variant, describe, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import get_cuda_device
 from diffkern.runtime.generation import AdjointKey, Generation
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.module_options import module_option
@@ -71,10 +71,13 @@ class Kernel(ByPath):
         for name in options:
             if name not in names("kernel"):
                 raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
-        own = KernelOptions(**options)
+        self._begin(func, KernelOptions(**options))
+
+    def _begin(self, func: Callable[..., Any], options: KernelOptions) -> None:
+        """Make a kernel of a function with options that are checked."""
         take_text(func)
         functools.update_wrapper(self, func)
-        self.options = own
+        self.options = options
         self.func = func
         self.name = self.key = func.__name__
         self._current = Generation(0, self.variant, self.enable_mathdx_gemm)
@@ -310,8 +313,7 @@ class Kernel(ByPath):
             return load(specialization())
         gpus = gpu()
         gpus.watch(self)
-        device = placed(alias)
-        assert device is not None
+        device = get_cuda_device(int(alias.partition(":")[2]))
 
         def on_device() -> Specialization:
             return specialization().for_block(block_dim, generation.library, device.target)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from diffkern.errors import MisuseError
+from diffkern.launch_layout import Layout
 from diffkern.manifest import DEFAULT_BLOCK_DIM
 from diffkern.platforms import CUDA_COMPILERS, LLVM, NATIVE
 
@@ -178,6 +179,8 @@ class Variant:
         Whether, on a GPU, an array that is written may overlap another one.
     by_reference
         Whether numbers are passed by reference.
+    layout
+        Of a kernel in numba's spelling: for which launches it is; None for kernels in diffkern's own.
     compiler
         What compiles it, if it is for a GPU. It goes into the key with the versions of that compiler.
     """
@@ -191,6 +194,7 @@ class Variant:
     library: Literal["wanted", "required"] | None = None
     may_alias: bool = True
     by_reference: bool = False
+    layout: Layout | None = None
     compiler: str = LLVM
 
     def __post_init__(self) -> None:
@@ -207,6 +211,8 @@ class Variant:
         said = {f.name: getattr(self.options, f.name) for f in fields(self.options) if f.metadata["in_key"]}
         said |= {name: getattr(self, name) for name in ("mode", "block_dim", "library", "may_alias", "by_reference")}
         usual = {"mode": "release", "may_alias": True, "by_reference": False}
+        if self.layout is not None:
+            said["layout"] = self.layout
         told = {name: value for name, value in said.items() if value != usual.get(name)}
         return json.dumps(told, sort_keys=True).encode()
 

@@ -106,7 +106,8 @@ def lower_kernel(
 ) -> Function:
     """Typed IR of a kernel."""
     simt, context = target_named(variant.target, variant.compiler).simt, context or Context(verify=variant.is_debug)
-    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=(variant.block_dim if simt else None) or 1))
+    block_dim = (variant.block_dim if simt else None) or 1
+    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=block_dim, layout=variant.layout))
     return run(WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD, fn, context)
 
 

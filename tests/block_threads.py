@@ -25,7 +25,7 @@ from diffkern.kernel import Kernel
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.opt.widen import widen
 from diffkern.printing.python import function_name
-from diffkern.targets.cuda import device_library
+from diffkern.targets.cuda import device_library, device_simulated
 from diffkern.testing.gradcheck import Vjp
 
 __all__ = ["InTurns", "RaceError", "for_gpu"]
@@ -91,7 +91,7 @@ class InTurns:
         text = re.sub(r"(@cuda\.jit\ndef [^\n]*:\n)", r"\1    if False:\n        yield\n", text)  # without barriers too
         self.cuda = _module(self)
         names = {n: getattr(device_library, n) for n in ("inf", "nan", "bool_")}
-        names.update({n: getattr(np, n) for n in _SCALARS}, **device_library._simulated(), cuda=self.cuda)
+        names.update({n: getattr(np, n) for n in _SCALARS}, **device_simulated.primitives(), cuda=self.cuda)
         exec(compile(text, f"<{fn.name} in turns>", "exec"), names)
         self.kernel: Callable[..., Any] = names[function_name(fn)]
         self.arrays: dict[int, _Watched] = {}

@@ -6,7 +6,6 @@ writes the file; with ``--check`` it fails if the file is stale, as a test does 
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -93,17 +92,13 @@ def stub() -> str:
 
 
 def _imports() -> Iterator[str]:
-    """What ``diffkern/__init__.py`` imports, spelled as exports."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("diffkern"):
-            for alias in node.names:
-                public = alias.asname or alias.name
-                if public != "struct" and (not public.startswith("_") or public == "__version__"):
-                    yield f"from {node.module} import {alias.name} as {public}"
-    for name, (module, inside) in sorted(diffkern._LAZY.items()):
-        parent, _, last = module.rpartition(".")
-        yield f"from {module} import {inside} as {name}" if inside else f"from {parent} import {last} as {name}"
+    """What ``diffkern/__init__.py`` gives from other modules, spelled as exports."""
+    yield "from diffkern._version import __version__ as __version__"
+    eager = {name: ("diffkern.kernel", name) for name in ("Kernel", "kernel")}
+    for name, (module, inside) in sorted((eager | diffkern._PLACES).items(), key=lambda item: (item[1], item[0])):
+        if name != "struct":
+            yield f"from {module} import {inside} as {name}"
+    yield "from diffkern.interop import jax as jax"
 
 
 def _declaration(name: str, value: object) -> Iterator[str]:

@@ -1,5 +1,22 @@
-"""Numba-CUDA programs on diffkern: ``from diffkern import cuda`` in place of ``from numba import cuda``."""
+"""Numba-CUDA programs on diffkern: ``from diffkern import cuda`` in place of ``from numba import cuda``.
+
+In: kernels, launches and host calls in the spelling of ``numba.cuda``. Out: diffkern's kernels, arrays and streams,
+which run on a GPU, or on the CPU where there is none, and can be differentiated.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+from diffkern.cuda import host
 from diffkern.cuda.host import *  # noqa: F403 - its __all__ is part of this module's
+from diffkern.cuda.jit import CudaKernel, Launcher, jit
+from diffkern.lang.numba_cuda import LANGUAGE
+
+__all__ = [*host.__all__, *LANGUAGE, "CudaKernel", "Launcher", "jit"]  # noqa: PLE0604 - names, all of them
+
+globals().update(LANGUAGE)
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"diffkern.cuda has no {name!r}; the page on Numba-CUDA programs lists what there is")

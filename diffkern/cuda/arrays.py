@@ -23,7 +23,7 @@ from diffkern.lang.dtypes import DType
 from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import array, new, wrap
 from diffkern.runtime.convert import as_numpy, as_shape, element_of
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import CPU
 from diffkern.runtime.operation import Copy, perform
 from diffkern.runtime.stream import ScopedStream
 from diffkern.runtime.structured import StructuredArray
@@ -269,7 +269,7 @@ def device_array(
     extents = as_shape(shape)
     if order not in ("C", "F"):
         raise ValueError(f"order is 'C' or 'F', not {order!r}")
-    made = on_device(new(extents[::-1] if order == "F" else extents, _element(dtype), False, placed(place())))
+    made = on_device(new(extents[::-1] if order == "F" else extents, _element(dtype), False, place()))
     made = made.T if order == "F" else made
     if strides is not None and tuple(np.atleast_1d(strides)) != made.strides:
         raise MisuseError("device arrays are made contiguous", remedy="leave strides out, and take a slice")
@@ -353,7 +353,7 @@ def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
         made = np.empty(extents, known, order)
     else:
         nbytes = max(1, int(np.prod(extents)) * known.itemsize)
-        made = np.ndarray(extents, known, new((nbytes,), UINT8, False, None, pinned=True).numpy(), order=order)
+        made = np.ndarray(extents, known, new((nbytes,), UINT8, False, CPU, pinned=True).numpy(), order=order)
     if strides is not None and tuple(np.atleast_1d(strides)) != made.strides:
         raise MisuseError("arrays of the host are made contiguous", remedy="leave strides out, and take a slice")
     return made

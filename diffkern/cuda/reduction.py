@@ -18,7 +18,6 @@ from diffkern.kernel import Kernel, kernel
 from diffkern.lang.func import Func, func
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.runtime.array import array, new, wrap
-from diffkern.runtime.device import placed
 from diffkern.runtime.stream import ScopedStream
 
 __all__ = ["Reduce", "reduce"]
@@ -83,7 +82,7 @@ class Reduce:
 def _on_device(arr: Any) -> array:
     if isinstance(arr, array):
         return arr
-    if isinstance(arr, np.ndarray) and placed(place()) is None:
+    if isinstance(arr, np.ndarray) and place().is_cpu:
         return on_device(wrap(arr))
     return to_device(arr)
 

@@ -57,6 +57,8 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
         return _composite(cx, op, a, b, node)
     if op == "matmul":
         cx.type_error(node, "@ of two numbers", "write * instead")
+    if not (op in ("and", "or", "xor") and _are_bools(a, b)):
+        a, b = coerce.widened(cx, a), coerce.widened(cx, b)
     if op == "pow":
         return power(cx, a, b, node)
     if op == "div":
@@ -70,6 +72,10 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     elif op == "mod" and right in cx.nonneg:
         cx.nonneg.add(out)  # the sign of Python's remainder is that of the divisor
     return Val(out)
+
+
+def _are_bools(*terms: Const | Val) -> bool:
+    return all(isinstance(t.value, bool) if isinstance(t, Const) else t.type == T.BOOL for t in terms)
 
 
 def _operand_hint(a: Term, b: Term) -> str | None:
@@ -104,7 +110,8 @@ def _check_kinds(cx: Context, op: str, left: Value, node: ast.AST) -> None:
 
 def _divide(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
     left, right = coerce.unify(cx, a, b, node, "/")
-    if left.type == WEAK_INT:
+    integers = T.scalar_of(left.type).is_integer
+    if left.type == WEAK_INT or (integers and cx.layout is not None):
         left, right = cx.b.cast(left, WEAK_FLOAT), cx.b.cast(right, WEAK_FLOAT)
     if T.scalar_of(left.type).is_integer:
         cx.type_error(node, "/ of two integers", "write // for the integer quotient, or float(a) / float(b)")
@@ -246,6 +253,9 @@ def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
         return Const(-a.value)
     if not isinstance(a, Val):
         cx.type_error(node, f"- of {describe(a)}", _operand_hint(a, a))
+    if cx.layout is not None:
+        a = coerce.widened(cx, a)
+        assert isinstance(a, Val)
     t = T.scalar_of(a.type)
     if t == T.BOOL:
         cx.type_error(node, "- of a bool", "write not b, or convert it first: int(b)")

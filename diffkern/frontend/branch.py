@@ -40,7 +40,7 @@ def choose(
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
-    shape = merge.common(a, b)
+    shape = merge.common(a, b, numba=cx.layout is not None)
     if shape is None:
         if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
             cx.type_error(
@@ -242,7 +242,7 @@ def _joined_shape(cx: Context, name: str, pair: tuple[Binding | None, Binding | 
         return merge.shape_of(first.term)
     second = set_here[1]
     assert second.term is not None
-    shape = merge.common(first.term, second.term)
+    shape = merge.common(first.term, second.term, numba=cx.layout is not None)
     if shape is None:
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)

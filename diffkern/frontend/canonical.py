@@ -25,11 +25,13 @@ from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
 from diffkern.lang import CompositeValue, Constant, Func, definition_of, resolve_dtype
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.lang.numba_cuda import Special
 
 __all__ = [
     "ENCODING_VERSION",
     "Guard",
     "Meaning",
+    "built_ins",
     "captures",
     "encode_tree",
     "encode_value",
@@ -146,6 +148,8 @@ def _encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     key = lowering_key(obj)
     if key is not None:
         return b"builtin:" + key.encode()
+    if isinstance(obj, Special):
+        return b"special:" + obj.name.encode()
     if isinstance(obj, Func):
         return b"func:%d" % number_of(obj)
     try:
@@ -353,6 +357,12 @@ def may_make_tiles_of_threads(pyfunc: Callable[..., Any]) -> bool:
     return any(value in (b"builtin:tile", b"builtin:untile") for _, value in fingerprint(pyfunc))
 
 
+def built_ins(pyfunc: Callable[..., Any]) -> frozenset[str]:
+    """The keys of the built-in functions that a kernel or a func it reaches refers to."""
+    values = (value for _, value in fingerprint(pyfunc))
+    return frozenset(v[8:].decode() for v in values if v.startswith(b"builtin:"))
+
+
 def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     """Labelled fields with file, line and text of a kernel and the funcs it reaches, for programs that report them."""
     fields = []
@@ -372,7 +382,7 @@ any more, AttributeError where a class has no such attribute.
 
 
 # Modules whose functions and types nobody rebinds: they are not asked for at every launch.
-_LIBRARIES: Final = frozenset({"diffkern", "numpy", "math"})
+_LIBRARIES: Final = frozenset({"diffkern", "numba", "numpy", "math"})
 
 
 def captures(meaning: Meaning) -> list[Capture]:
@@ -394,9 +404,10 @@ def captures(meaning: Meaning) -> list[Capture]:
             if depth == 0:
                 cell, variables, obj = guard.scope.cell(name), guard.scope.globals, guard.scope.lookup(name)
                 if cell is not None:
-                    note(cell, name, (cell.__getattribute__, "cell_contents", obj))
+                    note(cell, name, (cell.__getattribute__, "cell_contents", guard.scope.found(name)))
                 else:
-                    note(variables, name, (variables.get, name, obj if name in variables else None))
+                    found_there = guard.scope.found(name) if name in variables else None
+                    note(variables, name, (variables.get, name, found_there))
             elif inspect.ismodule(obj):
                 library = obj.__name__.partition(".")[0] in _LIBRARIES
                 variables, obj = vars(obj), static_attribute(obj, name)

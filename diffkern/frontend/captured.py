@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.frontend import numba_cuda
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val
 from diffkern.ir import types as T
 from diffkern.lang import CompositeValue, definition_of
+from diffkern.lang.numba_cuda import Special
 
 __all__ = ["static_term"]
 
@@ -48,6 +50,8 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
             f"{name} is a {type(obj).__name__}",
             "tuples of numbers can be used from outside, and single values by names of their own; or pass an array",
         )
+    if isinstance(obj, Special):
+        return numba_cuda.special(cx, obj.name, node)
     definition = definition_of(type(obj))
     if definition is not None:
         cx.type_error(node, f"{name} is a {definition.type.name} outside the kernel", "pass structs as parameters")

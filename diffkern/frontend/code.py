@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any, Final
 
+from diffkern.frontend.desugar import LAMBDA
+
 __all__ = ["is_source_of"]
 
 _FUTURE: Final = sum(getattr(__future__, name).compiler_flag for name in ("annotations", "generator_stop"))
@@ -71,7 +73,12 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -
         vararg=given.vararg and _bare([given.vararg])[0], kwarg=given.kwarg and _bare([given.kwarg])[0],
         defaults=[], kw_defaults=[None] * len(given.kwonlyargs),
     )  # fmt: skip
-    function = _function(definition.name, bare, definition.body)
+    function: ast.stmt = _function(definition.name, bare, definition.body)
+    if definition.name == LAMBDA:  # Python numbers the constants of a def in another way
+        result = definition.body[0]
+        assert isinstance(result, ast.Return)
+        assert result.value is not None
+        function = ast.Expr(ast.Lambda(bare, result.value))
     ast.copy_location(function, definition)
     if code.co_freevars:
         cells: list[ast.expr] = [ast.Name(name, ast.Store()) for name in code.co_freevars]

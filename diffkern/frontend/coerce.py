@@ -22,12 +22,14 @@ __all__ = [
     "explicit_cast",
     "is_number",
     "join",
+    "numba_common",
     "own_value",
     "promote",
     "scalar_term",
     "unify",
     "value",
     "weak_type",
+    "widened",
 ]
 
 
@@ -155,6 +157,8 @@ def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str
     """The scalar type in which two operands (scalars, or the components of composites) are combined."""
     ta, tb = _scalar_type(a), _scalar_type(b)
     weak_a, weak_b = ta in WEAK, tb in WEAK
+    if cx.layout is not None and ta != tb:
+        return numba_common(ta, tb)
     if T.BOOL in (ta, tb) and ta != tb:
         cx.type_error(
             node,
@@ -173,6 +177,17 @@ def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str
     if found is None:
         cx.type_error(node, f"no integer type holds both {ta} and {tb}", "convert one of them, as in dk.int64(x)")
     return found
+
+
+def numba_common(a: T.Scalar, b: T.Scalar) -> T.Scalar:
+    """The type in which two numbers of different types are combined in numba's spelling; a bool is an integer."""
+    a, b = (WEAK_INT if t == T.BOOL else t for t in (a, b))
+    if a in WEAK and b in WEAK:
+        return WEAK_FLOAT if WEAK_FLOAT in (a, b) else WEAK_INT
+    if a in WEAK or b in WEAK:
+        weak, strong = (a, b) if a in WEAK else (b, a)
+        return strong if strong.is_float or weak.is_integer else weak
+    return promote(a, b) or T.FLOAT64
 
 
 def _scalar_type(term: Const | Val) -> T.Scalar:
@@ -201,6 +216,20 @@ def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str)
     return to_scalar(cx, a, t, node), to_scalar(cx, b, t, node)
 
 
+def widened(cx: Context, term: Const | Val) -> Const | Val:
+    """An operand of arithmetic: in numba's spelling bools and narrow integers have 64 bits there."""
+    if cx.layout is None or isinstance(term, Const) or not isinstance(term.type, T.Scalar):
+        return term
+    t = term.type
+    if t in WEAK or t.is_float or (t.is_integer and t.bits == 64):
+        return term
+    wide = T.UINT64 if t.kind is T.Kind.UINT else T.INT64
+    out = cx.b.cast(term.value, wide)
+    if term.value in cx.nonneg or t == T.BOOL:
+        cx.nonneg.add(out)
+    return Val(out)
+
+
 # -- conversion --------------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +250,8 @@ def implicit(source: T.Scalar, to: T.Scalar) -> bool:
 
 def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) -> Value:
     """A term as a value of the type that a store or a parameter takes; ``what`` names that place in errors."""
+    if cx.layout is not None and isinstance(to, T.Scalar) and is_number(term):
+        return _numba_convert(cx, term, to, node)  # type: ignore[arg-type]
     if isinstance(term, Const):
         if not isinstance(to, T.Scalar):
             cx.type_error(node, f"{what} takes {to}, not {describe(term)}", _constructor_hint(to))
@@ -244,6 +275,18 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
     if not (implicit(source, target) or weak):
         cx.type_error(node, f"{what} takes {to}, not {term.type}", f"convert it: {_cast_spelling(to)}(...)")
     return to_scalar(cx, term, target, node)
+
+
+def _numba_convert(cx: Context, term: Const | Val, to: T.Scalar, node: ast.AST) -> Value:
+    """A number as any other type, as numba's stores and assignments have it."""
+    if isinstance(term, Val) and term.type == to:
+        return term.value
+    if isinstance(term, Const) and isinstance(term.value, bool) and to != T.BOOL:
+        term = Const(int(term.value))
+    if to in WEAK and isinstance(term, Const):
+        return literal(cx, Const(float(term.value)) if to.is_float else term, to, node)
+    made = explicit_cast(cx, term, to, node)
+    return made.value if isinstance(made, Val) else literal(cx, made, to, node)
 
 
 def _cast_spelling(t: T.Element) -> str:
@@ -297,14 +340,18 @@ def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
-def join(a: T.Element, b: T.Element) -> T.Element | None:
+def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None:
     """The type of a variable that has one type on one path and another on the other, or None if they do not fit.
 
-    Only literals give way: to a number that is not one, and ints to floats.
+    Only literals give way: to a number that is not one, and ints to floats. In `numba`'s spelling every number does.
     """
     if a == b:
         return a
-    if not isinstance(a, T.Scalar) or not isinstance(b, T.Scalar) or T.BOOL in (a, b):
+    if not isinstance(a, T.Scalar) or not isinstance(b, T.Scalar):
+        return None
+    if numba:
+        return numba_common(a, b)
+    if T.BOOL in (a, b):
         return None
     if a in WEAK and b in WEAK:
         return WEAK_FLOAT

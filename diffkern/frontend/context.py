@@ -1,4 +1,4 @@
-"""The state of lowering one kernel: the IR being built, the frame being executed, the mistakes found.
+"""The state of lowering one kernel: the IR being built, the frame being executed, the errors found.
 
 In: nothing but the function being lowered. Out: a :class:`Context` that the modules of this package share. A frame is
 one activation of the kernel or of an inlined func: its source, scope, variables and enclosing loops.
@@ -20,6 +20,7 @@ from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Update, Value
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.launch_layout import Layout
 
 __all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]
 
@@ -28,7 +29,7 @@ RETURNED = "$returned"  # the flag: the func or kernel has returned
 
 
 class Cascade(Exception):
-    """A statement cannot be lowered because an earlier one failed; its mistake is reported already."""
+    """A statement cannot be lowered because an earlier one failed; its error is reported already."""
 
 
 @dataclass(eq=False)
@@ -69,11 +70,13 @@ class Context:
     stack
         All activations, the kernel first.
     errors
-        Mistakes found so far.
+        Errors found so far.
     nonneg
         Integer values known not to be negative.
     block_dim
         How many threads of a block hold numbers of their own.
+    layout
+        Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
     updates
         Augmented assignments to elements of arrays, those of discarded lowerings of a loop among them.
     shapes
@@ -98,6 +101,9 @@ class Context:
         self.tile_lines: dict[Value, int] = {}  # where a tile was made
         self.in_map = False
         self.block_dim = 1
+        self.layout: Layout | None = None
+        self.dynamic: Value | None = None  # dynamic shared memory
+        self.root = self.b.region
         self.updates: list[Update] = []
         self._uid = 0
 
@@ -109,7 +115,7 @@ class Context:
     def env(self) -> dict[str, Binding]:
         return self.frame.env
 
-    # -- positions and mistakes -----------------------------------------------------------------------------------
+    # -- positions and errors -----------------------------------------------------------------------------------
 
     def loc(self, node: ast.AST) -> Loc:
         """Where a node of the current function stands."""

@@ -93,6 +93,8 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
         return views.shape(cx, view)
     if node.attr == "ndim":
         return Const(len(view.spans))
+    if node.attr == "size" and cx.layout is not None:
+        return views.size(cx, view, node)
     if node.attr == "T" and len(view.spans) == 2:
         cx.type_error(node, "a view with its axes exchanged is not supported", "exchange the indices instead: a[j, i]")
     if isinstance(owner, RecView):

@@ -127,7 +127,8 @@ class _Fence:
             remedy = "write for i in range(len(x)) and index the arrays"
             self.refuse(node.target, "the variable of a for loop must be a name", remedy)
         if not isinstance(node.iter, ast.Call):
-            self.refuse(node.iter, "a for loop runs over range(...) alone", "write for i in range(len(a)) and index")
+            remedy = "write for i in range(len(a)) and index; of tuples only those that are written out there are taken"
+            self.refuse(node.iter, "a for loop runs over range(...) alone", remedy)
 
     def call(self, node: ast.Call) -> Iterable[ast.AST]:
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")

@@ -88,7 +88,7 @@ def inline(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None
     if not frame.returns_value:
         return Static(None, f"{func.name}(...)")
     if result is None or result.term is None:
-        raise Cascade  # a mistake in the func has been recorded
+        raise Cascade  # an error in the func has been recorded
     return result.term
 
 

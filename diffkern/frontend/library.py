@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from diffkern.frontend import arith, blocks, branch, coerce, views
+from diffkern.frontend import arith, blocks, branch, coerce, numba_cuda, views
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
 from diffkern.frontend.literals import fold
@@ -316,5 +316,6 @@ _LAZY: Final[Mapping[str, Lazy]] = {
     "tid": _tid,
     "identity": vector.identity,
     **blocks.CALLS,
+    **numba_cuda.CALLS,
     **{f"atomic_{kind}": _atomic for kind in ("add", "sub", "min", "max", "exch")},
 }

@@ -82,7 +82,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     for name in names:
         known = cx.shapes.get(((*cx.call_path, stmt), name))
         if known is not None:
-            joined = merge.join(plan.shapes[name], known) if name in plan.shapes else known
+            joined = merge.join(plan.shapes[name], known, numba=cx.layout is not None) if name in plan.shapes else known
             plan.shapes[name] = joined if joined is not None else known
     return plan
 
@@ -181,8 +181,8 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str
                 found[name] = merge.shape_of(end.term)
             continue
         if found[name] == merge.Same(Poison()):
-            continue  # its mistake has been recorded
-        joined = merge.after_trip(found[name], end.term)
+            continue  # its error has been recorded
+        joined = merge.after_trip(found[name], end.term, numba=cx.layout is not None)
         if joined is None:
             entry = plan.entry[name]
             first = entry if entry is not None and entry.term is not None else Binding(merge.sample(found[name]), None)

@@ -1,6 +1,6 @@
 """The entry of the frontend: a Python function and the types of its parameters become a function of the IR.
 
-In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all mistakes found
+In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all errors found
 in it together, each with its place and what to do instead.
 """
 
@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diffkern.errors import KernelTypeError, raise_all
-from diffkern.frontend import records
+from diffkern.errors import KernelSyntaxError, KernelTypeError, raise_all
+from diffkern.frontend import numba_cuda, records
 from diffkern.frontend.context import Cascade, Context
+from diffkern.frontend.desugar import LAMBDA
 from diffkern.frontend.expr import lower_expr
 from diffkern.frontend.inline import make_frame, run
 from diffkern.frontend.source import get_source, too_deep
@@ -21,12 +22,17 @@ from diffkern.frontend.terms import Binding
 from diffkern.frontend.weak import settle
 from diffkern.ir.nodes import Function, Op, Update, Value, walk
 from diffkern.ir.structs import Argument, flatten
+from diffkern.launch_layout import Layout
 
 __all__ = ["lower"]
 
 
 def lower(
-    pyfunc: Callable[..., Any], arg_types: Sequence[Argument], name: str | None = None, block_dim: int = 1
+    pyfunc: Callable[..., Any],
+    arg_types: Sequence[Argument],
+    name: str | None = None,
+    block_dim: int = 1,
+    layout: Layout | None = None,
 ) -> Function:
     """Lower a kernel.
 
@@ -40,15 +46,21 @@ def lower(
         The function's name in the IR; the Python name by default.
     block_dim : int, optional
         How many elements ``dk.tile(x)`` has: the threads of a block.
+    layout : Layout, optional
+        Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
 
     Raises
     ------
     KernelError
-        For one mistake, of the class that fits; for several, of a common class, with all of them in ``errors``.
+        For one error, of the class that fits; for several, of a common class, with all of them in ``errors``.
     """
     source = get_source(pyfunc)
+    if source.node.name == LAMBDA:
+        loc = source.loc(source.node)
+        raise KernelSyntaxError("a lambda cannot be compiled as a kernel", loc=loc, remedy="write it as a def")
     cx = Context(lower_expr, lower_block)
     cx.block_dim = block_dim
+    cx.layout = layout
     parameters = list(inspect.signature(pyfunc).parameters)
     if len(parameters) != len(arg_types):
         raise KernelTypeError(f"{pyfunc.__name__} takes {len(parameters)} arguments, not {len(arg_types)}")
@@ -60,6 +72,8 @@ def lower(
         for parameter, t in zip(parameters, arg_types, strict=True):
             frame.env[parameter] = Binding(records.parameter(cx, t, rest), source.loc(source.node))
         cx.stack.append(frame)
+        if layout is not None:
+            numba_cuda.begin(cx, layout)
         run(cx)
     except Cascade:
         pass
@@ -84,6 +98,6 @@ def _settled(cx: Context) -> tuple[Update, ...]:
     updates = tuple(u for u in cx.updates if u.store in kept)
     beside = Op("updates", (), (), {}, tuple(u.prelude for u in updates), None)  # what an atomic update would need
     cx.b.region.ops.append(beside)
-    settle(cx.b.region)
+    settle(cx.b.region, wide=cx.layout is not None)
     cx.b.region.ops.remove(beside)
     return updates

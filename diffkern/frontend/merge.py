@@ -90,10 +90,10 @@ def same_term(a: Term, b: Term) -> bool:
     return a == b
 
 
-def join(a: Shape, b: Shape) -> Shape | None:
-    """The shape both fit, or None."""
+def join(a: Shape, b: Shape, *, numba: bool = False) -> Shape | None:
+    """The shape both fit, or None; `numba`: numbers give way as in its spelling."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
-        found = coerce.join(a.type, b.type)
+        found = coerce.join(a.type, b.type, numba=numba)
         return None if found is None else Leaf(found)
     if isinstance(a, Same) and isinstance(b, Same):
         if isinstance(a.term, Poison) or isinstance(b.term, Poison):
@@ -103,24 +103,24 @@ def join(a: Shape, b: Shape) -> Shape | None:
         poisoned, other = (a, b) if isinstance(a, Same) else (b, a)
         return other if isinstance(poisoned, Same) and isinstance(poisoned.term, Poison) else None
     if isinstance(a, Fields) and isinstance(b, Fields) and a.struct == b.struct:
-        fields = join(a.parts, b.parts)
+        fields = join(a.parts, b.parts, numba=numba)
         return Fields(a.struct, fields) if isinstance(fields, tuple) else None
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        parts = [join(x, y) for x, y in zip(a, b, strict=True)]
+        parts = [join(x, y, numba=numba) for x, y in zip(a, b, strict=True)]
         known = [p for p in parts if p is not None]
         return tuple(known) if len(known) == len(parts) else None
     return None
 
 
-def common(a: Term, b: Term) -> Shape | None:
+def common(a: Term, b: Term, *, numba: bool = False) -> Shape | None:
     """The shape that two terms fit, or None. What is the same in both, such as a field left alone, is no leaf."""
     if same_term(a, b):
         return Same(a)
     if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
-        parts = [common(x, y) for x, y in zip(a.items, b.items, strict=True)]
+        parts = [common(x, y, numba=numba) for x, y in zip(a.items, b.items, strict=True)]
         known = [p for p in parts if p is not None]
         return Fields(a.struct, tuple(known)) if len(known) == len(parts) else None
-    return join(shape_of(a), shape_of(b))
+    return join(shape_of(a), shape_of(b), numba=numba)
 
 
 def settled(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
@@ -133,15 +133,15 @@ def settled(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
     return shape
 
 
-def after_trip(shape: Shape, end: Term) -> Shape | None:
+def after_trip(shape: Shape, end: Term, *, numba: bool = False) -> Shape | None:
     """The shape that what is carried and what a trip leaves both fit, or None."""
     if isinstance(shape, Same) and isinstance(shape.term, Val):
         return shape if same_term(shape.term, end) else shape_of(end)
     if isinstance(shape, Fields) and isinstance(end, Rec) and shape.struct == end.struct:
-        parts = [after_trip(part, item) for part, item in zip(shape.parts, end.items, strict=True)]
+        parts = [after_trip(part, item, numba=numba) for part, item in zip(shape.parts, end.items, strict=True)]
         known = [p for p in parts if p is not None]
         return Fields(shape.struct, tuple(known)) if len(known) == len(parts) else None
-    return join(shape, shape_of(end))
+    return join(shape, shape_of(end), numba=numba)
 
 
 def leaves(shape: Shape) -> list[Leaf]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from types import CellType
 from typing import Any, Final
 
+from diffkern.lang.numba_cuda import member, ours
+
 __all__ = ["MISSING", "Scope", "attribute_names", "evaluate_annotation", "static_attribute", "suggest"]
 
 
@@ -32,7 +34,11 @@ class Scope:
         self._globals: dict[str, Any] = pyfunc.__globals__
 
     def lookup(self, name: str) -> Any:
-        """The object a name refers to, or ``MISSING``."""
+        """The object a name refers to, or ``MISSING``; of an object of numba what it stands for."""
+        return ours(self.found(name))
+
+    def found(self, name: str) -> Any:
+        """The object that Python finds under a name, or ``MISSING``."""
         if name in self._cells:
             try:
                 return self._cells[name].cell_contents
@@ -63,7 +69,8 @@ class Scope:
 def static_attribute(obj: Any, name: str) -> Any:
     """An attribute of a module or a class, or ``MISSING``; attributes of other objects are not compile-time facts."""
     if inspect.ismodule(obj) or inspect.isclass(obj):
-        return getattr(obj, name, MISSING)
+        known = member(obj, name)
+        return ours(getattr(obj, name, MISSING)) if known is None else known
     return MISSING
 
 

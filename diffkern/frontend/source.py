@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from diffkern.errors import KernelSyntaxError, Loc
 from diffkern.frontend.code import is_source_of
+from diffkern.frontend.desugar import LAMBDA, as_definition, spell_out
 from diffkern.lang.text import texts_of
 
 __all__ = ["Source", "get_source", "too_deep"]
@@ -110,12 +111,14 @@ def _found(pyfunc: Callable[..., Any]) -> _Read:
     failure: SyntaxError | None = None
     for lines in texts:
         try:
-            read = _parse(lines, code)
+            candidates = _lambdas(lines, code) if code.co_name == LAMBDA else [_parse(lines, code)]
         except SyntaxError as error:
             failure = failure or error
             continue
-        if is_source_of(read[0], pyfunc, lines):
-            return read
+        for read in candidates:
+            if is_source_of(read[0], pyfunc, lines):
+                spell_out(read[0])
+                return read
     if failure is not None and len(texts) == 1:
         raise failure
     raise _Changed(code.co_filename)
@@ -123,6 +126,17 @@ def _found(pyfunc: Callable[..., Any]) -> _Read:
 
 class _Changed(Exception):
     """No known text of a file is what a function was compiled from."""
+
+
+def _lambdas(lines: list[str], code: Any) -> list[_Read]:
+    """The lambda expressions that begin in the line of a function."""
+    read = []
+    for node in ast.walk(ast.parse("".join(lines))):
+        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+            last = node.end_lineno or node.lineno
+            own = tuple(line.rstrip("\r\n") for line in lines[node.lineno - 1 : last])
+            read.append((as_definition(node), node.lineno, own))
+    return read
 
 
 def _parse(lines: list[str], code: Any) -> _Read:
@@ -207,8 +221,6 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
     """
     code = pyfunc.__code__
     loc = Loc(_shown_path(code.co_filename), code.co_firstlineno, 0)
-    if code.co_name == "<lambda>":
-        raise KernelSyntaxError("a lambda cannot be compiled", loc=loc, remedy="write it as a def")
     try:
         node, first_line, lines = _definition_of(pyfunc)
     except (OSError, TypeError) as error:

@@ -63,7 +63,7 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
 
 
 def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
-    """Lower a statement; a mistake is recorded and what the statement would have set is poisoned."""
+    """Lower a statement; an error is recorded and what the statement would have set is poisoned."""
     try:
         with cx.b.at(cx.loc(stmt)):
             return lower()
@@ -238,7 +238,7 @@ def _condition(cx: Context, stmt: ast.If) -> Const | Val:
     try:
         return coerce.as_bool(cx, cx.expr(stmt.test), stmt.test)
     except (KernelError, Cascade):
-        # Both branches are looked at all the same, so that their mistakes are reported together with this one.
+        # Both branches are looked at all the same, so that their errors are reported together with this one.
         for side in (stmt.body, stmt.orelse):
             _side(cx, side, dict(cx.env), False, False)
         raise

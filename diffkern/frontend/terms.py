@@ -188,7 +188,7 @@ def describe(term: Term) -> str:
         case Static(obj, name):
             return "None" if obj is None else f"{name} ({type(obj).__name__})"
         case Poison():
-            return "an earlier mistake"
+            return "an earlier error"
 
 
 def _array_of(element: str, axes: int) -> str:

@@ -15,7 +15,7 @@ from diffkern.frontend.terms import Const, Fixed, Span, Term, Tup, Val, View, de
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
-__all__ = ["atomic", "fixed", "full_view", "index_terms", "length", "load", "shape", "store", "subscript"]
+__all__ = ["atomic", "fixed", "full_view", "index_terms", "length", "load", "shape", "size", "store", "subscript"]
 
 
 def full_view(cx: Context, base: Value) -> View:
@@ -41,6 +41,18 @@ def shape(cx: Context, view: View) -> Tup:
 def length(cx: Context, view: View, node: ast.AST) -> Val:
     """``len(a)``."""
     return Val(view.spans[0].length())
+
+
+def size(cx: Context, view: View, node: ast.AST) -> Val:
+    """``a.size``: the number of elements, as an int64 if there are several axes."""
+    lengths = [span.length() for span in view.spans]
+    if len(lengths) == 1:
+        return Val(lengths[0])
+    total = cx.b.cast(lengths[0], T.INT64)
+    for n in lengths[1:]:
+        total = cx.b.mul(total, cx.b.cast(n, T.INT64))
+    cx.nonneg.add(total)
+    return Val(total)
 
 
 def index_terms(cx: Context, node: ast.expr) -> list[Term | ast.Slice]:

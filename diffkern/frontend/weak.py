@@ -29,8 +29,8 @@ def fits(number: int, t: T.Scalar) -> bool:
     return -(1 << (t.bits - 1)) <= number < 1 << (t.bits - 1)
 
 
-def settle(body: Region) -> None:
-    """Give every weak value of a lowered body its type.
+def settle(body: Region, *, wide: bool = False) -> None:
+    """Give every weak value of a lowered body its type; where nothing decides, of 64 bits if `wide`.
 
     Raises
     ------
@@ -44,11 +44,11 @@ def settle(body: Region) -> None:
     for op in ops:
         for values in _equal(op):
             classes.unite([v for v in values if v.type in WEAK])
-    wide, numbers = _demands(ops, classes)
+    demanded, numbers = _demands(ops, classes)
     types = {
-        v: _float(classes.find(v) in wide)
+        v: _float(wide or classes.find(v) in demanded)
         if v.type == WEAK_FLOAT
-        else _integer(classes.find(v) in wide, numbers.get(classes.find(v), ()))
+        else _integer(wide or classes.find(v) in demanded, numbers.get(classes.find(v), ()))
         for v in _values(ops)
         if v.type in WEAK
     }

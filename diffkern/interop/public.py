@@ -59,6 +59,11 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
     dtype : optional
         Element type; for vectors and matrices the last axes are the components. The scalar type of `source` by default.
 
+    Returns
+    -------
+    array
+        It keeps the memory alive.
+
     Raises
     ------
     BufferError
@@ -72,7 +77,15 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
 def to_dlpack(a: array) -> Any:
     """Return a DLPack capsule over the memory of an array, in the form that every version of the protocol knows.
 
-    Libraries that take any object with ``__dlpack__`` can be given the array itself.
+    Parameters
+    ----------
+    a : array
+        The array. Libraries that take any object with ``__dlpack__`` can be given the array itself.
+
+    Returns
+    -------
+    capsule
+        To be consumed once.
     """
     return a.__dlpack__()
 
@@ -97,6 +110,11 @@ def from_torch(
         the tensor requires one.
     grad : torch.Tensor or array, optional
         What to take as gradient instead.
+
+    Returns
+    -------
+    array
+        It keeps the tensor alive.
     """
     made: array = _torch("arrays").from_torch(t, dtype, requires_grad, grad)
     return made
@@ -111,6 +129,11 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
         The array. Pending work is waited for; of a GPU's array by PyTorch's current stream.
     requires_grad : bool, optional
         Whether the tensor requires a gradient, by default if the array has one; that is then its ``.grad``.
+
+    Returns
+    -------
+    torch.Tensor
+        It keeps the memory alive.
     """
     made: torch.Tensor = _torch("arrays").to_torch(a, requires_grad)
     return made
@@ -154,32 +177,113 @@ def torch_function(
 
 
 def dtype_to_torch(dtype: Any) -> torch.dtype:
-    """Return PyTorch's type of an element type: of a vector or matrix that of its components."""
+    """Return PyTorch's type of an element type.
+
+    Parameters
+    ----------
+    dtype
+        A scalar, vector or matrix type, such as ``dk.vec3``; of a vector or matrix the type of its components is meant.
+
+    Returns
+    -------
+    torch.dtype
+        Such as ``torch.float32``.
+
+    Raises
+    ------
+    TypeError
+        If it is no element type.
+    """
     return _call("dtype_to_torch", dtype)  # type: ignore[no-any-return]
 
 
 def dtype_from_torch(torch_dtype: torch.dtype) -> DType:
-    """Return the scalar type that a type of PyTorch is."""
+    """Return the scalar type that a type of PyTorch is.
+
+    Parameters
+    ----------
+    torch_dtype : torch.dtype
+        Such as ``torch.float32``.
+
+    Returns
+    -------
+    DType
+        Such as ``dk.float32``.
+
+    Raises
+    ------
+    TypeError
+        If diffkern has no such type.
+    """
     return _call("dtype_from_torch", torch_dtype)  # type: ignore[no-any-return]
 
 
 def device_to_torch(device: Any = None) -> str:
-    """Return PyTorch's name of a device."""
+    """Return PyTorch's name of a device.
+
+    Parameters
+    ----------
+    device : str or Device, optional
+        The device; the current one by default.
+
+    Returns
+    -------
+    str
+        Such as ``"cuda:0"``.
+    """
     return _call("device_to_torch", device)  # type: ignore[no-any-return]
 
 
 def device_from_torch(torch_device: torch.device | str) -> Device:
-    """Return the device that a device of PyTorch is."""
+    """Return the device that a device of PyTorch is.
+
+    Parameters
+    ----------
+    torch_device : torch.device or str
+        Such as ``torch.device("cuda:0")``.
+
+    Returns
+    -------
+    Device
+        The device.
+
+    Raises
+    ------
+    ValueError
+        If diffkern has no such device.
+    """
     return _call("device_from_torch", torch_device)  # type: ignore[no-any-return]
 
 
 def stream_from_torch(stream_or_device: Any = None) -> Stream:
-    """Return PyTorch's stream, or its current one of a device, as one of diffkern's; on the CPU the default stream."""
+    """Return a stream of PyTorch as one of diffkern's.
+
+    Parameters
+    ----------
+    stream_or_device : torch.cuda.Stream, torch.device or str, optional
+        A stream, or a device whose current stream is meant; by default that of the current device.
+
+    Returns
+    -------
+    Stream
+        The same stream of the driver; on the CPU the default stream.
+    """
     return _call("stream_from_torch", stream_or_device)  # type: ignore[no-any-return]
 
 
 def stream_to_torch(stream_or_device: Any = None) -> Any:
-    """Return PyTorch's stream for one of diffkern's; None on the CPU, after its work was waited for."""
+    """Return a stream of diffkern's as one of PyTorch.
+
+    Parameters
+    ----------
+    stream_or_device : Stream, Device or str, optional
+        A stream, or a device whose current stream is meant; by default that of the current device.
+
+    Returns
+    -------
+    torch.cuda.Stream or None
+        The same stream of the driver; on the CPU None, after its work was waited for.
+    """
     return _call("stream_to_torch", stream_or_device)
 
 
@@ -197,6 +301,11 @@ def from_jax(a: Any, dtype: Any = None) -> array:
         The array; pending work for it is waited for.
     dtype : optional
         Element type; for vectors and matrices the last axes are the components. The array's scalar type by default.
+
+    Returns
+    -------
+    array
+        It keeps the memory alive.
     """
     made: array = _jax("from_jax")(a, dtype)
     return made
@@ -205,26 +314,98 @@ def from_jax(a: Any, dtype: Any = None) -> array:
 def to_jax(a: array) -> Any:
     """Return one of JAX's arrays over the memory of an array, or a copy where JAX asks for one.
 
-    Components are its last axes. JAX takes its arrays to be constant: do not write to `a` while the result is used.
+    Parameters
+    ----------
+    a : array
+        The array. Components are the last axes of the result.
+
+    Returns
+    -------
+    jax.Array
+        JAX takes its arrays to be constant: do not write to `a` while it is used.
     """
     return _jax("to_jax")(a)
 
 
 def dtype_from_jax(jax_dtype: Any) -> DType:
-    """Return the scalar type that a type of JAX is, or raise a TypeError."""
+    """Return the scalar type that a type of JAX is.
+
+    Parameters
+    ----------
+    jax_dtype : dtype
+        Such as ``jnp.float32``.
+
+    Returns
+    -------
+    DType
+        Such as ``dk.float32``.
+
+    Raises
+    ------
+    TypeError
+        If diffkern has no such type.
+    """
     return _jax("dtype_from_jax")(jax_dtype)  # type: ignore[no-any-return]
 
 
 def dtype_to_jax(dtype: Any) -> Any:
-    """Return JAX's type of an element type: of a vector or matrix that of its components."""
+    """Return JAX's type of an element type.
+
+    Parameters
+    ----------
+    dtype
+        A scalar, vector or matrix type, such as ``dk.vec3``; of a vector or matrix the type of its components is meant.
+
+    Returns
+    -------
+    numpy.dtype
+        Such as ``jnp.dtype("float32")``.
+
+    Raises
+    ------
+    TypeError
+        If it is no element type.
+    """
     return _jax("dtype_to_jax")(dtype)
 
 
 def device_from_jax(jax_device: Any) -> Device:
-    """Return the device that a device of JAX is, or raise a ValueError."""
+    """Return the device that a device of JAX is.
+
+    Parameters
+    ----------
+    jax_device : jax.Device
+        Such as ``jax.devices()[0]``.
+
+    Returns
+    -------
+    Device
+        The device.
+
+    Raises
+    ------
+    ValueError
+        If diffkern has no such device.
+    """
     return _jax("device_from_jax")(jax_device)  # type: ignore[no-any-return]
 
 
 def device_to_jax(device: Any = None) -> Any:
-    """Return JAX's device for a device, the current one by default."""
+    """Return JAX's device for a device.
+
+    Parameters
+    ----------
+    device : str or Device, optional
+        The device; the current one by default.
+
+    Returns
+    -------
+    jax.Device
+        JAX's device.
+
+    Raises
+    ------
+    ValueError
+        If JAX has no such device.
+    """
     return _jax("device_to_jax")(device)

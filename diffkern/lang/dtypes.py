@@ -203,14 +203,17 @@ float64 = SCALARS["float64"]
 _PYTHON: Final[Mapping[type, T.Scalar]] = {float: T.FLOAT32, int: T.INT32, builtins.bool: T.BOOL}
 
 
+_NUMBA: Final = ("numba", "numba_cuda")
+
+
 def resolve_dtype(obj: Any) -> T.Element:
     """The element type meant by a dtype object, a Python type or a NumPy type.
 
     Parameters
     ----------
     obj
-        ``dk.float32``, ``dk.vec3``, an element type of the IR, ``float`` (float32), ``int`` (int32), ``bool``, or
-        anything ``numpy.dtype`` accepts as a type.
+        ``dk.float32``, ``dk.vec3``, an element type of the IR, ``float`` (float32), ``int`` (int32), ``bool``, one of
+        numba's types, or anything ``numpy.dtype`` accepts as a type.
 
     Raises
     ------
@@ -227,6 +230,8 @@ def resolve_dtype(obj: Any) -> T.Element:
         name = np.dtype(obj).name
         if name in T.SCALARS:
             return T.SCALARS[name]
+    if type(obj).__module__.partition(".")[0] in _NUMBA and getattr(obj, "name", None) in T.SCALARS:
+        return T.SCALARS[obj.name]
     raise TypeError(
         f"{obj!r} is not an element type; use one of {', '.join(n for n in T.SCALARS)}, vec2, vec3, vec4, "
         "mat22, mat33, mat44 (with a suffix such as vec3d for another width), float, int or bool"
@@ -241,10 +246,20 @@ def dtype_from_numpy(numpy_dtype: Any) -> DType:
     numpy_dtype : numpy.dtype or type
         Such as ``np.float32`` or ``np.dtype("int64")``.
 
+    Returns
+    -------
+    DType
+        Such as ``dk.float32``.
+
     Raises
     ------
     TypeError
         If diffkern has no such type.
+
+    Examples
+    --------
+    >>> dk.dtype_from_numpy("int64")
+    int64
     """
     name = np.dtype(numpy_dtype).name
     if name not in SCALARS:
@@ -259,6 +274,11 @@ def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
     ----------
     dtype
         ``dk.float32``, ``dk.vec3``, ``float``, … bfloat16, which NumPy does not have, is stored as ``uint16``.
+
+    Returns
+    -------
+    numpy.dtype
+        Such as ``np.dtype("float32")``.
 
     Raises
     ------

@@ -52,8 +52,6 @@ ROWS = (
         "block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()", uniformity=Uniformity.THREAD, least=0
     ),
     OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()", uniformity=Uniformity.BLOCK, least=0),
-    # of the launch
-    OpDef("extent", "block", 0, _index, diff=Diff.ZERO, py="extent({axis})", attrs={"axis": int}, least=0),
     # Memory of a block, with undefined contents; no two arrays have the same number
     OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL, attrs={"type": Array, "shape": tuple, "number": int}),
     # Every thread of the block waits for all others; what they wrote before is seen after it. replay: in an adjoint,

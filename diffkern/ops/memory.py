@@ -133,6 +133,8 @@ ROWS = (
     OpDef(
         "tid", "memory", 0, _tid, diff=Diff.ZERO, attrs={"axis": int}, uniformity=Uniformity.THREAD, cost=0.0, least=0
     ),
+    # The launch's own
+    OpDef("extent", "memory", 0, _tid, diff=Diff.ZERO, py="extent({axis})", attrs={"axis": int}, cost=0.0, least=0),
     OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO, attrs={"axis": int}, cost=0.0, least=0),
     # (array, *index). aligned: to how many bytes the place is. carried: made for a loop, and its value is used only
     # where the thread stores to the element as well

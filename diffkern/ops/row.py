@@ -150,7 +150,7 @@ class OpDef:
         Of comparisons: the one with exchanged operands, and the opposite.
     modular, affine, divides
         Of integers: whether low bits depend on low bits alone; whether it is a sum, difference, product or negative;
-        whether a divisor of 0 is a mistake.
+        whether a divisor of 0 is an error.
     least
         A lower bound of the result.
     chooses

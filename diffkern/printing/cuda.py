@@ -7,6 +7,10 @@ shared memory are those of :func:`diffkern.lower.cuda_plan.cuda_plan`.
 ``dim`` holds the four extents of the launch. An array of vectors or matrices has one more axis, of the components in
 row-major order; a vector or matrix by value is a tuple. A bfloat16 array is passed as its bits (uint16). Widths are
 stated wherever numba would widen: ``int32(i + 1)``, ``float32(0.5)``.
+
+What is printed is also what numba-cuda compiles, so it says what a compiler would have to prove: the index of a thread
+is ``index(…)``, unsigned and of 32 bits, carried from axis to axis without a division of 64 bits; ``at(…)`` is a
+subscript that is known not to be negative.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from diffkern.ir.types import (
     STORAGE_ONLY,
     Array,
     Element,
+    Kind,
     Mat,
     Scalar,
     Stack,
@@ -39,7 +44,7 @@ from diffkern.ir.views import Access, For, Slot
 from diffkern.lower.cuda_plan import Update, cuda_plan, summed_type
 from diffkern.ops.table import lookup
 from diffkern.printing import prims
-from diffkern.printing.expression import ATOM, PRODUCT, Expr, literal
+from diffkern.printing.expression import ATOM, Expr, literal
 from diffkern.printing.names import Names
 from diffkern.printing.python import Writer, function_name, import_lines
 
@@ -55,8 +60,12 @@ _RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {
     "range",
     "block_sum",
     "lane_left",
+    "at",
+    "carry_2",
+    "carry_3",
+    "carry_4",
     "dim",
-    "flat",
+    "index",
 }
 
 _BLOCK_SUM = '''\
@@ -126,6 +135,9 @@ class _CudaWriter(Writer):
         self.sums: dict[Op, list[str]] = {}
         self.stacks: dict[Value, list[str]] = {}
         self.partials: dict[Scalar, str] = {}
+        self.axes: list[str] = []
+        self.producers = {r: op for op in walk(fn.body) for r in op.results}
+        self.unsigned = {op.result for op in walk(fn.body) if op.name in ("tid", "block_thread", "block_index")}
         self.exchanges = [op for op in walk(fn.body) if op.name == "lane_left"]
 
     # -- the kernel --------------------------------------------------------------------------------------------------
@@ -146,15 +158,54 @@ class _CudaWriter(Writer):
             self.shared_new(op)
         for op in self.exchanges:
             self.per_thread(scalar_of(op.result.type))
-        total = " * ".join(f"dim[{k}]" for k in range(4))
-        # Blocks that work on tiles have one index each.
-        first, step = ("blockIdx.x", "gridDim.x") if self.fn.tiled else ("grid(1)", "gridsize(1)")
-        self.emit(f"for flat in range(cuda.{first}, {total}, cuda.{step}):")
+        onward = self.first_index()
         self.nested(self.fn.body)
         if shared:
             self.emit("    cuda.syncthreads()  # before the next round writes to the shared arrays")
+        self.emit(f"    {onward}")
         self.finish_sums()
         return ["@cuda.jit", head, *self.lines]
+
+    def first_index(self) -> str:
+        """Write the head of the loop over the threads of a launch; return the statement that goes on to the next.
+
+        There are four extents at most, and the components of an index are carried from axis to axis, so that nothing
+        has more than 32 bits. A kernel that does not ask for its index counts its threads in 64.
+        """
+        # Blocks that work on tiles have one index each.
+        first, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if self.fn.tiled else ("cuda.grid(1)", "cuda.gridsize(1)")
+        arity = self.fn.tid_arity
+        asked = {op.attrs["axis"]: op for op in reversed(list(walk(self.fn.body))) if op.name == "tid"}
+        names = [self.names.fresh(asked[k].result.name if k in asked else "ijkl"[k]) for k in range(arity)]
+        for k, op in asked.items():
+            self.bind(op.result, names[k])
+            # The loop goes on from them.
+            self.plan.last_use[op.result, id(self.fn.body)] = len(self.fn.body.ops) + 1
+        self.axes = names or [self.names.fresh("thread")]
+        source = next(iter(asked.values()), None)
+        left = ", ".join(self.axes)
+        if arity == 0:
+            total = " * ".join(f"dim[{k}]" for k in range(4))
+            self.emit(f"{left} = {first}")
+            self.emit(f"while {left} < {total}:")
+            return f"{left} += {step}"
+        if arity == 1:
+            index = self.prim("index")
+            self.emit(f"{left} = {index}({first})", source)
+            self.emit(f"while {left} < dim[0]:")
+            return f"{left} = {index}({left} + {step})"
+        carry = self.prim(f"carry_{arity}")
+        self.emit(f"{left} = {carry}(dim, {'0, ' * (arity - 1)}{first})", source)
+        self.emit(f"while {names[0]} < dim[0]:")
+        return f"{left} = {carry}(dim, {left} + {step})"
+
+    @property
+    def thread(self) -> str:
+        """The number of a thread in the launch."""
+        text = self.axes[0]
+        for k, name in enumerate(self.axes[1:], 1):
+            text = f"{text if k == 1 else f'({text})'} * dim[{k}] + {name}"
+        return text
 
     def shared_new(self, op: Op) -> None:
         t, shape = op.attrs["type"], list(op.attrs["shape"])
@@ -216,13 +267,16 @@ class _CudaWriter(Writer):
             case "const":
                 return self.constant(op.attrs["type"], op.attrs["value"])
             case "tid":
-                return self.thread_index(op.attrs["axis"])
+                return Expr(self.axes[op.attrs["axis"]], reads=frozenset({self.axes[op.attrs["axis"]]}))
+            case "extent":
+                return self.wrapped(INT32, Expr(f"dim[{op.attrs['axis']}]"))
             case "block_dim":
                 return self.wrapped(INT32, Expr("cuda.blockDim.x"))
             case "block_thread":
-                return self.wrapped(INT32, Expr("cuda.threadIdx.x"))
+                return Expr(f"{self.prim('index')}(cuda.threadIdx.x)")
             case "block_index":
-                return self.wrapped(INT32, Expr("flat // cuda.blockDim.x", PRODUCT))
+                number = f"({self.thread})" if len(self.axes) > 1 else self.thread
+                return Expr(f"{self.prim('index')}({number} // cuda.blockDim.x)")
             case "shape":
                 length = Expr(f"{self.exprs[op.operands[0]].text}.shape[{op.attrs['axis']}]", reads=self.reads(op))
                 return self.wrapped(INT32, length)
@@ -255,11 +309,6 @@ class _CudaWriter(Writer):
                 return self.element(op.result.type, [f"{name}[{p}]" for p in places], op)
             case _:
                 return super().expression(op)
-
-    def thread_index(self, axis: int) -> Expr:
-        inner = " * ".join(f"dim[{k}]" for k in range(axis + 1, 4))
-        text = "flat" if not inner else f"flat // {inner}" if axis == 2 else f"flat // ({inner})"
-        return Expr(f"{self.prim('int32')}({text}{f' % dim[{axis}]' if axis else ''})")
 
     def element(self, t: Type, parts: Sequence[str], op: Op) -> Expr:
         """A scalar, or a composite as the tuple of its components."""
@@ -299,10 +348,29 @@ class _CudaWriter(Writer):
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def index(self, v: Value) -> str:
+    def index(self, v: Value, wrap: bool = False) -> str:
+        """A subscript. numba counts signed ones that are negative from the end, which ``wrap`` says that one may be."""
         e, t = self.exprs[v], v.type
         assert isinstance(t, Scalar)
-        return (e.bare or e).text if t in (INT32, INT64) else e.text
+        text = (e.bare or e).text if t in (INT32, INT64) else e.text
+        unsigned = self.is_unsigned(v)
+        if wrap and unsigned and e.bare is not None:
+            return f"{self.prim('int64')}({text})"
+        if wrap or unsigned or text.isdecimal():
+            return text
+        return f"{self.prim('at')}({text})"
+
+    def is_unsigned(self, v: Value) -> bool:
+        """Whether numba takes the expression of an integer for an unsigned one."""
+        assert isinstance(v.type, Scalar)
+        if v in self.unsigned or v.type.kind is Kind.UINT:
+            return True
+        return self.exprs[v].bare is not None and all(map(self.is_unsigned, self.producers[v].operands))
+
+    def typed(self, v: Value) -> Expr:
+        e = super().typed(v)
+        # An index in a variable with other integers would make it wider.
+        return Expr(f"{self.prim('int32')}({e.text})", reads=e.reads) if v in self.unsigned else e
 
     def component_places(self, place: str, t: Type) -> list[str]:
         if isinstance(t, Scalar):
@@ -313,8 +381,8 @@ class _CudaWriter(Writer):
         """What stands in the subscript for each component of an element."""
         array = Access(op).array.type
         assert isinstance(array, Array)
-        indices = Access(op).index
-        found = self.component_places(", ".join(self.index(v) for v in indices), array.dtype)
+        subscripts = [self.index(v, wrap) for v, wrap in zip(Access(op).index, Access(op).wrap, strict=True)]
+        found = self.component_places(", ".join(subscripts), array.dtype)
         if op.name in ("atomic", "accumulate"):
             return [f"({p})" if "," in p or not p else p for p in found]
         return [p or "()" for p in found]
@@ -336,8 +404,11 @@ class _CudaWriter(Writer):
         array, kind = Access(op).array, op.attrs.get("kind", "add")
         if scalar_of(array.type) == BFLOAT16:
             raise CompileError(f"an atomic on the bfloat16 array {array.name} has no numba-cuda form", loc=op.loc)
-        if kind == "exch" and scalar_of(array.type).is_float:  # numba-cuda exchanges integers alone
+        real = scalar_of(array.type).is_float
+        if kind == "exch" and real:  # numba-cuda exchanges integers alone
             return f"{self.prim('exchange')}({self.exprs[array].text}, {place}, {value})"
+        if kind == "sub" and real:  # the hardware adds; numba-cuda would compare and swap
+            kind, value = "add", f"-{value}" if _ATOM.fullmatch(value) else f"-({value})"
         name = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
         return f"cuda.atomic.{name}({self.exprs[array].text}, {place}, {value})"
 
@@ -347,6 +418,8 @@ class _CudaWriter(Writer):
                 self.store(op)
             case "shared_new":
                 pass  # made before the loop
+            case "tid" if op.result in self.variable:
+                pass  # the loop's
             case "barrier":
                 self.emit("cuda.syncthreads()", op)
             case "atomic" if self.plan_of_updates.updates[op] is not Update.ATOMIC:

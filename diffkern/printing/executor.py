@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from diffkern.abi import MAX_DIMS
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, scalar_of, value_type
+from diffkern.printing.prims import launched_over
 from diffkern.printing.python import function_name, to_python
 
 __all__ = ["Access", "Conflict", "ConflictChecker", "load_source", "run"]
@@ -144,7 +145,7 @@ def run(
     values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
     coordinates = list(itertools.product(*(range(d) for d in dims)))
     padding = (np.int32(0),) * (MAX_DIMS - len(dims))
-    with np.errstate(all="ignore"), _weak_literals():
+    with np.errstate(all="ignore"), _weak_literals(), launched_over(dims):
         for t in range(len(coordinates)) if order is None else order:
             watch.thread = t
             function((*map(np.int32, coordinates[t]), *padding), *values)

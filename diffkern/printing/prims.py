@@ -9,6 +9,7 @@ the caller's to silence (``diffkern.printing.executor`` does).
 from __future__ import annotations
 
 import builtins
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -241,7 +242,27 @@ def _together(*_: Any) -> Any:
     )
 
 
-block_dim = thread_index = block_index = extent = shared_array = syncthreads = _together
+block_dim = thread_index = block_index = shared_array = syncthreads = _together
+
+
+_extents: list[tuple[int, ...]] = []
+
+
+@contextlib.contextmanager
+def launched_over(dims: tuple[int, ...]) -> Iterator[None]:
+    """Let :func:`extent` give the extents of a launch for the duration of a ``with`` block."""
+    _extents.append(dims)
+    try:
+        yield
+    finally:
+        _extents.pop()
+
+
+def extent(axis: int) -> Any:
+    """The extent of the launch along an axis."""
+    if not _extents:
+        raise RuntimeError("the source asks for an extent of its launch: run it under launched_over(dims)")
+    return np.int32(_extents[-1][axis])
 
 
 class Stack:

@@ -301,7 +301,7 @@ class Writer:
             else:
                 # Left to right without regrouping: the right operand needs parentheses at equal rank.
                 operands.append(e.within(precedence + (1 if k or precedence == COMPARED else 0)))
-        text = spelling.format(*operands)
+        text = spelling.format(*operands, **op.attrs)
         if precedence == ATOM:
             self.prim(spelling.partition("(")[0])
         update = None

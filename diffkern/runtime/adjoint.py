@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,15 @@ from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_array
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.copies import Copies
+from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.memory import overlaps
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Copy
 from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import type_of_key
-
-if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = [
     "AdjointLaunch",
@@ -87,8 +85,8 @@ class AdjointLaunch:
             self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.blocks)
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
-        if self.executable.device is not None and not self._copies(cotangents):
-            self.executable.check(self._pack(cotangents))
+        if not self._copies(cotangents):
+            self.executable.check(lambda: self._pack(cotangents))
 
     @property
     def label(self) -> str:
@@ -96,13 +94,13 @@ class AdjointLaunch:
         return f"adjoint of {self.launch.kernel.name}"
 
     @property
-    def device(self) -> CudaDevice | None:
-        """The GPU it runs on, None for the CPU."""
+    def device(self) -> Device:
+        """Where it runs."""
         return self.launch.executable.device
 
     def block(self) -> bytearray:
         """Return the argument block of a GPU's launch; empty on the CPU, and where cotangents have to be copied."""
-        if self.device is None or self._copies(self.cotangents):
+        if self._copies(self.cotangents):
             return bytearray()
         return self.executable.block(self.geometry, self._pack(self.cotangents))
 
@@ -125,7 +123,7 @@ class AdjointLaunch:
         """Return the cotangents."""
         return list(self.cotangents.values())
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return the adjoint in native code, or None where it needs copies of cotangents."""
         if self.plan.private or self._copies(self.cotangents):
             return None
@@ -198,7 +196,7 @@ def choose(
         Threads of a block and limit of blocks, of which the first counts where threads work together.
     """
     derivative = plain.derivative
-    if plain.device is not None:
+    if plain.device is not CPU:
         chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
         return chosen, Plan(cut(dims, chosen.cost))
     if plain.blockwise:
@@ -426,7 +424,7 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
         raise LaunchError(f"{where}: its gradient is read-only memory")
     if value._memory.device is not launch.device:
         raise LaunchError(
-            f"{where}: its gradient is on {value.device}, and the launch on {launch.device or 'cpu'}",
+            f"{where}: its gradient is on {value.device}, and the launch on {launch.device}",
             remedy="allocate it on the same device",
         )
     return value

@@ -24,7 +24,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.convert import as_numpy, convert
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.structured import StructuredArray
-from diffkern.runtime.type_keys import is_long, key_of_long, key_on, register_type, type_of_key
+from diffkern.runtime.type_keys import is_long, key_of_long, register_type, type_of_key
 
 __all__ = [
     "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",
@@ -113,10 +113,9 @@ class Parameter:
             key = key_of_long(key)
         places = {a._memory.device for a in held if a is not None}
         if len(places) > 1:
-            named = ", ".join(sorted("cpu" if place is None else str(place) for place in places))
+            named = ", ".join(sorted(map(str, places)))
             raise self.error(f"the struct holds arrays of several devices ({named})", "copy them to one with .to()")
-        place = places.pop() if places else None
-        return key if place is None else key_on(key, place.alias), parts, held
+        return places.pop().keyed(key) if places else key, parts, held
 
     def _pack_struct(
         self, value: Any, struct: Struct, name: str, parts: list[bytes], held: list[array | None]

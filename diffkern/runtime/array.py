@@ -20,20 +20,18 @@ from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, su
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.convert import MAX_NDIM, as_numpy, as_shape, component_shape, convert, in_place, stored_type
-from diffkern.runtime.device import get_device, placed
+from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.exposed import Exposed
 from diffkern.runtime.gpu import gpu
-from diffkern.runtime.memory import Memory, allocate, byte_range, expose, memory_of, overwrite
+from diffkern.runtime.memory import Memory, byte_range, expose, memory_of, overwrite
 from diffkern.runtime.operation import Assign, Copy, perform
 from diffkern.runtime.pickled import Copied
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
-from diffkern.runtime.type_keys import array_type, dtype_of, key_of_long, key_on
+from diffkern.runtime.type_keys import array_type, dtype_of, key_of_long
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
-
-    from diffkern.runtime.cuda.context import CudaDevice
 
     _Element = TypeVar("_Element", default=Any)
     _Axes = TypeVar("_Axes", default=Any)
@@ -119,7 +117,7 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
             return array_annotation(dtype, 1 if ndim is None else ndim)
         element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
         if data is None:
-            made = new(as_shape(shape), FLOAT32 if element is None else element, False, placed(device), pinned)
+            made = new(as_shape(shape), FLOAT32 if element is None else element, False, get_device(device), pinned)
         else:
             made = array._from_data(data, element, None if shape is None else as_shape(shape), copy, device, pinned)
         if ndim is not None and made.ndim != ndim:
@@ -191,9 +189,7 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
     def _host(self) -> np.ndarray[Any, Any]:
         """Return the elements in host memory: in place, or copied from a GPU."""
         settle()
-        if self._memory.device is not None:
-            return gpu().download(self)
-        return self._data
+        return self._memory.contents(self._data)
 
     # -- gradient ----------------------------------------------------------------------------------------------------
 
@@ -245,10 +241,8 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
         full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
         if self._data[full].ndim == len(component_shape(self._element)):
-            if self._memory.device is not None:
-                return self._value(gpu().download_view(self._memory.device, self._data[full]))
             settle()
-            return self._value(self._data[full])
+            return self._value(self._memory.contents(self._data[full]))
         return self._derive(lambda data: data[full])
 
     def _value(self, element: Any) -> Any:
@@ -365,7 +359,7 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
 
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
-        if not attention.word[0] and self._memory.device is None:
+        if not attention.word[0] and self._memory.is_host:
             if isinstance(values, np.ndarray):
                 overwrite(self._data, values)
             else:
@@ -387,29 +381,10 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
 # -- construction ----------------------------------------------------------------------------------------------------
 
 
-def new(
-    shape: tuple[int, ...], element: Stored, zero: bool, device: CudaDevice | None = None, pinned: bool = False
-) -> array:
-    """Return a new array, of zeros or not initialized, on a GPU or (None) on the CPU."""
-    full, stored = (*shape, *component_shape(element)), stored_type(element)
-    if device is None and not pinned:
-        data, memory = allocate(full, stored, zero)
-        return _make(data, element, memory, True)
-    if device is None:
-        return _make(*_swapped(gpu().allocate_pinned(_any_gpu(), full, stored, zero), element), True)
-    if pinned:
-        raise ValueError(f"pinned memory is the host's; an array on {device} cannot lie there")
-    return _make(*_swapped(gpu().allocate(device, full, stored, zero), element), True)
-
-
-def _swapped(made: tuple[Any, Memory], element: Stored) -> tuple[Any, Stored, Memory]:
-    return made[0], element, made[1]
-
-
-def _any_gpu() -> CudaDevice:
-    found = placed("cuda")
-    assert found is not None
-    return found
+def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CPU, pinned: bool = False) -> array:
+    """Return a new array, of zeros or not initialized."""
+    data, memory = device.new((*shape, *component_shape(element)), stored_type(element), zero, pinned)
+    return _make(data, element, memory, True)
 
 
 def _given(value: Any, element: Stored | None) -> array:
@@ -452,8 +427,7 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     made._type, made._key, made._smooth = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
     if (data.size >= _LONG or not data.size) and max(made.shape) >= _LONG:
         made._key = key_of_long(made._key)
-    if memory.device is not None:
-        made._key = key_on(made._key, memory.device.alias)
+    made._key = memory.device.keyed(made._key)
     address = data.ctypes.data
     made._packed = _PACK[ndim](address, *made.shape, *data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)
@@ -507,11 +481,25 @@ def _record_construction(made: array, data: Any) -> None:
 
 
 def clone(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
-    """Return a contiguous copy of an array, with a gradient of its own if `src` has one or `requires_grad` says so.
+    """Return a contiguous copy of an array.
 
-    It lies where `src` does, unless a device is named.
+    Parameters
+    ----------
+    src : array
+        The array.
+    requires_grad : bool, optional
+        Whether the copy gets a gradient of its own; by default if `src` has one.
+    device : str or Device, optional
+        Where the array lies; where `src` does by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        The copy.
     """
-    place = src._memory.device if device is None else placed(device)
+    place = src.device if device is None else get_device(device)
     made = new(src.shape, src._element, False, place, pinned)
     if src.requires_grad if requires_grad is None else requires_grad:
         made.requires_grad = True

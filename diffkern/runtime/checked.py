@@ -1,7 +1,7 @@
-"""Debug programs: run with a record for the first mistake, and say what it was.
+"""Debug programs: run with a record for the first error, and say what it was.
 
 In: an executable whose manifest has ``checks``. Out: launches that raise :class:`KernelRuntimeError` when a thread made
-a mistake, with its place in the source, the thread, and the access. All other threads have run by then.
+an error, with its place in the source, the thread, and the access. All other threads have run by then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from diffkern import abi
 from diffkern.errors import KernelRuntimeError
 from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Checks, Manifest, Site
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.program import Executable, Geometry
 
 __all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
@@ -29,7 +29,7 @@ class CheckedExecutable(Executable):
 
     __slots__ = ()
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return None: what it finds has to be looked at after each launch."""
         return None
 
@@ -44,7 +44,7 @@ class CheckedExecutable(Executable):
         Raises
         ------
         KernelRuntimeError
-            If a thread made a mistake.
+            If a thread caused an error.
         """
         n, chunk, header, chunks = geometry
         dims = struct.unpack_from(f"{abi.MAX_DIMS}q", header, abi.DIMS)
@@ -86,18 +86,18 @@ def _checks(manifest: Manifest) -> Checks:
 
 
 def error_of(manifest: Manifest, record: Sequence[int], dims: Sequence[int]) -> KernelRuntimeError:
-    """Return the exception for the mistake that a record describes."""
+    """Return the exception for the error that a record describes."""
     checks = _checks(manifest)
     site = checks.sites[record[abi.RECORD_SITE]]
     thread = record[abi.RECORD_THREAD]
-    text, remedy = _mistake(manifest, record, site, dims)
+    text, remedy = _describe(manifest, record, site, dims)
     name = f"kernel {checks.kernel!r}"
     kernel = f"adjoint of {name}" if manifest.is_adjoint else name
     where = f"{kernel}, thread {_shown(_components(thread, dims))}"
     return KernelRuntimeError(f"{where}: {text}", loc=site.loc, remedy=remedy)
 
 
-def _mistake(manifest: Manifest, record: Sequence[int], site: Site, dims: Sequence[int]) -> tuple[str, str]:
+def _describe(manifest: Manifest, record: Sequence[int], site: Site, dims: Sequence[int]) -> tuple[str, str]:
     """What happened, and what to do instead."""
     code = record[abi.RECORD_CODE]
     if code == abi.ZERO_DIVISION:

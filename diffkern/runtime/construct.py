@@ -14,8 +14,7 @@ from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.convert import as_numpy, bfloat16_as_bits, component_shape, element_of
-from diffkern.runtime.device import placed
-from diffkern.runtime.gpu import gpu
+from diffkern.runtime.device import CPU, get_device
 from diffkern.runtime.operation import Copy
 
 __all__: list[str] = []
@@ -26,13 +25,13 @@ def _from_data(
 ) -> array:
     if not isinstance(data, (array, np.ndarray)) and hasattr(data, "__cuda_array_interface__"):
         data = _given(data, element)
-    place = placed(device)
+    place = get_device(device)
     if isinstance(data, array):
-        if data._memory.device is not None and (place is data._memory.device or device is None):
+        if data.device is not CPU and (place is data.device or device is None):
             return _from_device(data, element, shape, copy)
-        if not copy and place is not None:
+        if not copy and place is not CPU:
             raise ValueError(f"{data!r} lies on {data.device}; an array on {place} is made with copy=True")
-    elif not copy and device is not None and place is not None:
+    elif not copy and device is not None and place is not CPU:
         raise ValueError(f"host memory is no memory of {place}; make the array with copy=True")
     if element is None:
         element = _struct_of(data)
@@ -60,10 +59,7 @@ def _from_data(
     if not copy:
         return wrap(source, element)
     made = new(source.shape[: source.ndim - len(inner)], element, False, place, pinned)
-    if place is None:
-        made._data[...] = made._stored(source)
-    else:
-        gpu().assign(made, made._stored(source))
+    made._memory.assign(made, made._stored(source))
     return made
 
 

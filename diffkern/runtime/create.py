@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-import diffkern.runtime.construct  # noqa: F401  lets dk.array take data
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array, new
 from diffkern.runtime.convert import as_numpy, as_shape
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import get_device
 from diffkern.runtime.state import current
 
 __all__ = ["empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
@@ -39,6 +38,16 @@ def zeros(
         Where the array lies; the current device by default.
     pinned : bool, optional
         As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+
+    Examples
+    --------
+    >>> dk.zeros((2, 3), dtype=dk.vec3).shape
+    (2, 3)
     """
     return _new(shape, dtype, requires_grad, device, True, pinned)
 
@@ -46,7 +55,26 @@ def zeros(
 def empty(
     shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
 ) -> array:
-    """Return a new array whose elements are not initialized; parameters as in :func:`zeros`."""
+    """Return a new array whose elements are not initialized.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Number of elements along each axis.
+    dtype : optional
+        Element type, as in :class:`array`; float32 by default.
+    requires_grad : bool, optional
+        Whether to allocate a gradient.
+    device : str or Device, optional
+        Where the array lies; the current device by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+    """
     return _new(shape, dtype, requires_grad, device, False, pinned)
 
 
@@ -58,9 +86,32 @@ def full(
     device: Any = None,
     pinned: bool = False,
 ) -> array:
-    """Return a new array with every element equal to `value`; other parameters as in :func:`zeros`.
+    """Return a new array with every element equal to a value.
 
-    Without a `dtype`, a Python number gives float32, int32 or bool, and a NumPy number or a vector its own type.
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Number of elements along each axis.
+    value : optional
+        A number, or a vector, matrix or struct; 0 by default.
+    dtype : optional
+        Element type, as in :class:`array`; that of `value` by default.
+    requires_grad : bool, optional
+        Whether to allocate a gradient.
+    device : str or Device, optional
+        Where the array lies; the current device by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+
+    Examples
+    --------
+    >>> dk.full(2, 0.5).numpy()
+    array([0.5, 0.5], dtype=float32)
     """
     made = _new(shape, _type_of(value) if dtype is None else dtype, requires_grad, device, False, pinned)
     made.fill_(value)
@@ -70,31 +121,125 @@ def full(
 def ones(
     shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
 ) -> array:
-    """Return a new array of ones; parameters as in :func:`zeros`."""
+    """Return a new array of ones.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Number of elements along each axis.
+    dtype : optional
+        Element type, as in :class:`array`; float32 by default.
+    requires_grad : bool, optional
+        Whether to allocate a gradient.
+    device : str or Device, optional
+        Where the array lies; the current device by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+
+    Examples
+    --------
+    >>> dk.ones(3).numpy()
+    array([1., 1., 1.], dtype=float32)
+    """
     return full(shape, 1, dtype, requires_grad, device, pinned)
 
 
 def zeros_like(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
-    """Return a new array of zeros with the shape and type of another, and with a gradient if that has one."""
+    """Return a new array of zeros with the shape and type of another.
+
+    Parameters
+    ----------
+    src : array
+        The array whose shape, element type and, by default, device are taken.
+    requires_grad : bool, optional
+        Whether to allocate a gradient; by default if `src` has one.
+    device : str or Device, optional
+        Where the array lies; where `src` does by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+    """
     return _like(src, requires_grad, device, True, pinned)
 
 
 def empty_like(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
-    """Return a new array with the shape and type of another, its elements not initialized."""
+    """Return a new array with the shape and type of another, its elements not initialized.
+
+    Parameters
+    ----------
+    src : array
+        The array whose shape, element type and, by default, device are taken.
+    requires_grad : bool, optional
+        Whether to allocate a gradient; by default if `src` has one.
+    device : str or Device, optional
+        Where the array lies; where `src` does by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+    """
     return _like(src, requires_grad, device, False, pinned)
 
 
 def full_like(
     src: array, value: Any, requires_grad: bool | None = None, device: Any = None, pinned: bool = False
 ) -> array:
-    """Return a new array with the shape and type of another, every element equal to `value`."""
+    """Return a new array with the shape and type of another, every element equal to a value.
+
+    Parameters
+    ----------
+    src : array
+        The array whose shape, element type and, by default, device are taken.
+    value
+        A number, or a vector, matrix or struct of the element type.
+    requires_grad : bool, optional
+        Whether to allocate a gradient; by default if `src` has one.
+    device : str or Device, optional
+        Where the array lies; where `src` does by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+    """
     made = _like(src, requires_grad, device, False, pinned)
     made.fill_(value)
     return made
 
 
 def ones_like(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
-    """Return a new array of ones with the shape and type of another."""
+    """Return a new array of ones with the shape and type of another.
+
+    Parameters
+    ----------
+    src : array
+        The array whose shape, element type and, by default, device are taken.
+    requires_grad : bool, optional
+        Whether to allocate a gradient; by default if `src` has one.
+    device : str or Device, optional
+        Where the array lies; where `src` does by default.
+    pinned : bool, optional
+        As in :class:`array`.
+
+    Returns
+    -------
+    array
+        A contiguous array.
+    """
     return full_like(src, 1, requires_grad, device, pinned)
 
 
@@ -118,6 +263,11 @@ def from_numpy(
         Element type; the scalar type of `arr` by default.
     shape, requires_grad, device, pinned : optional
         As in :class:`array`.
+
+    Returns
+    -------
+    array
+        It shares no memory with `arr`.
     """
     made: array = array(
         as_numpy(arr), dtype=dtype, shape=shape, requires_grad=requires_grad, device=device, pinned=pinned
@@ -126,7 +276,7 @@ def from_numpy(
 
 
 def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool, pinned: bool) -> array:
-    made = new(as_shape(shape), resolve_type(dtype), zero, placed(device), pinned)
+    made = new(as_shape(shape), resolve_type(dtype), zero, get_device(device), pinned)
     if zero and current.recorder is not None:
         made.zero_()  # a replay begins with zeros as well
     if requires_grad:

@@ -10,18 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from diffkern.errors import CudaError, MisuseError
+from diffkern.runtime import dlpack
 from diffkern.runtime.gpu import gpu
+from diffkern.runtime.memory import HostMemory, Memory, allocate
+from diffkern.runtime.queue import settle
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import current
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.native.replay import Plan
 
 __all__ = [
-    "Device", "ScopedDevice", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices", "get_device",
-    "get_devices", "get_preferred_device", "init", "is_cpu_available", "is_cuda_available", "is_device_available",
-    "is_peer_access_enabled", "is_peer_access_supported", "placed", "set_device", "set_peer_access_enabled",
+    "CPU", "Device", "ScopedDevice", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices", "get_device",
+    "get_devices", "get_preferred_device", "gpu_named", "init", "is_cpu_available", "is_cuda_available",
+    "is_device_available", "is_peer_access_enabled", "is_peer_access_supported", "set_device",
+    "set_peer_access_enabled",
 ]  # fmt: skip
 
 
@@ -46,6 +53,7 @@ class Device:
     arch = 0
     is_cpu = True
     is_cuda = False
+    dlpack_kind = dlpack.CPU
 
     @property
     def is_uva(self) -> bool:
@@ -65,6 +73,34 @@ class Device:
     @stream.setter
     def stream(self, stream: Any) -> None:
         Device._set_stream(stream, self)
+
+    def new(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
+    ) -> tuple[np.ndarray[Any, Any], Memory]:
+        """Return new contiguous elements here, zero or not initialized, and their memory."""
+        if pinned:
+            return gpu().allocate_pinned(get_cuda_device(), shape, dtype, zero)
+        return allocate(shape, dtype, zero)
+
+    def keyed(self, key: str) -> str:
+        """Return the key under which a type of arguments has its programs here."""
+        return key
+
+    def synchronize(self) -> None:
+        """Wait until all launches here have run; on the CPU that is a matter of its streams."""
+
+    def keep(self, thing: Any) -> None:
+        """Keep something alive as long as the graph that is being captured here, if one is."""
+
+    def let_wait(self, stream: Any) -> None:
+        """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
+        if stream is not None:
+            raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
+        settle()
+
+    def replay(self, plan: Plan, stream: Any) -> None:
+        """Do the steps of a plan for this device, on one of its streams; on the CPU at once."""
+        plan.run()
 
     def can_access(self, other: Device) -> bool:
         """Whether its kernels can reach another device's memory."""
@@ -89,20 +125,15 @@ class Device:
         return self
 
 
-_CPU = Device()
+CPU = Device()
+HostMemory.device = CPU
 
 
-def placed(name: Any) -> CudaDevice | None:
-    """Return the GPU that is meant, None for the CPU; None means the current device.
-
-    Raises
-    ------
-    ValueError
-        If there is no such device.
-    """
+def gpu_named(name: Any) -> CudaDevice | None:
+    """Return the GPU that is meant, None for the CPU, as ``current`` has it."""
     if name is None:
         return current.device
-    if name is _CPU or (isinstance(name, str) and name == "cpu"):
+    if name is CPU or (isinstance(name, str) and name == "cpu"):
         return None
     gpus = gpu()
     if isinstance(name, gpus.Device):
@@ -126,13 +157,23 @@ def get_device(name: Any = None) -> Device:
     ----------
     name : str or Device, optional
         ``"cpu"``, ``"cuda:0"``, or ``"cuda"`` for the current GPU or the first; the current device by default.
+
+    Returns
+    -------
+    Device
+        The device; of one name always the same object.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
     """
-    return placed(name) or _CPU
+    return gpu_named(name) or CPU
 
 
 def get_devices() -> list[Device]:
     """Return all devices, the CPU first."""
-    return [_CPU, *get_cuda_devices()]
+    return [CPU, *get_cuda_devices()]
 
 
 def get_cuda_devices() -> list[CudaDevice]:
@@ -141,8 +182,24 @@ def get_cuda_devices() -> list[CudaDevice]:
 
 
 def get_cuda_device(ordinal: int | None = None) -> CudaDevice:
-    """Return a GPU by its number; by default the current one, or the first."""
-    found = placed("cuda" if ordinal is None else f"cuda:{ordinal}")
+    """Return a GPU by its number.
+
+    Parameters
+    ----------
+    ordinal : int, optional
+        The number, from 0; the current GPU by default, or the first.
+
+    Returns
+    -------
+    CudaDevice
+        The GPU.
+
+    Raises
+    ------
+    ValueError
+        If there is no such GPU.
+    """
+    found = gpu_named("cuda" if ordinal is None else f"cuda:{ordinal}")
     assert found is not None
     return found
 
@@ -158,15 +215,20 @@ def is_cpu_available() -> bool:
 
 
 def is_device_available(device: Any) -> bool:
-    """Whether there is a device.
+    """Return whether there is a device.
 
     Parameters
     ----------
     device : str or Device
         ``"cpu"``, ``"cuda:0"``, …
+
+    Returns
+    -------
+    bool
+        Whether arrays and launches can name it.
     """
     try:
-        placed(device)
+        get_device(device)
     except (ValueError, CudaError):
         return False
     return True
@@ -179,39 +241,107 @@ def is_cuda_available() -> bool:
 
 def get_preferred_device() -> Device:
     """Return the current device if it is a GPU, else the first GPU, else the CPU."""
-    return current.device or next(iter(get_cuda_devices()), _CPU)
+    return current.device or next(iter(get_cuda_devices()), CPU)
 
 
 def set_device(name: Any) -> None:
-    """Make a device the current one of this thread: arrays are made there that do not name another."""
-    put("device", placed(name))
+    """Make a device the current one of this thread: arrays are made there that do not name another.
+
+    Parameters
+    ----------
+    name : str or Device
+        As in :func:`get_device`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+    """
+    put("device", gpu_named(name))
 
 
 class ScopedDevice(Scope):
-    """Makes a device the current one inside a ``with`` block."""
+    """Makes a device the current one inside a ``with`` block.
+
+    Parameters
+    ----------
+    device : str or Device
+        As in :func:`get_device`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> with dk.ScopedDevice("cpu"):
+    ...     x = dk.zeros(3)
+    """
 
     def __init__(self, device: Any) -> None:
         self.device = get_device(device)
 
     def _begin(self) -> tuple[str, CudaDevice | None, Device]:
-        return "device", placed(self.device), self.device
+        return "device", gpu_named(self.device), self.device
 
 
 def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:
-    """Return whether kernels on `peer_device` can be allowed to reach the memory of `target_device`."""
-    target, peer = placed(target_device), placed(peer_device)
+    """Return whether kernels of one GPU can be allowed to reach the memory of another.
+
+    Parameters
+    ----------
+    target_device : str or Device
+        Whose memory is meant.
+    peer_device : str or Device
+        Whose kernels are meant.
+
+    Returns
+    -------
+    bool
+        False also where either is the CPU.
+    """
+    target, peer = gpu_named(target_device), gpu_named(peer_device)
     return target is not None and peer is not None and peer.can_access(target)
 
 
 def is_peer_access_enabled(target_device: Any, peer_device: Any) -> bool:
-    """Return whether kernels on `peer_device` may reach the memory of `target_device`."""
-    target, peer = placed(target_device), placed(peer_device)
+    """Return whether kernels of one GPU may reach the memory of another.
+
+    Parameters
+    ----------
+    target_device : str or Device
+        Whose memory is meant.
+    peer_device : str or Device
+        Whose kernels are meant.
+
+    Returns
+    -------
+    bool
+        False also where either is the CPU.
+    """
+    target, peer = gpu_named(target_device), gpu_named(peer_device)
     return target is not None and peer is not None and (target is peer or peer.is_peer_access_enabled(target))
 
 
 def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool = True) -> None:
-    """Let kernels on `peer_device` reach the memory of `target_device`; it stays so until the process ends."""
-    target, peer = placed(target_device), placed(peer_device)
+    """Let kernels of one GPU reach the memory of another; it stays so until the process ends.
+
+    Parameters
+    ----------
+    target_device : str or Device
+        Whose memory is meant.
+    peer_device : str or Device
+        Whose kernels are meant.
+    enable : bool, optional
+        Whether they may. What was allowed cannot be forbidden.
+
+    Raises
+    ------
+    ValueError
+        If either is the CPU, the hardware has no such access, or it is to be taken back.
+    """
+    target, peer = gpu_named(target_device), gpu_named(peer_device)
     if target is None or peer is None:
         raise ValueError("peer access is a matter between two CUDA devices")
     if enable:

@@ -27,7 +27,7 @@ _block = struct.Struct("3q").pack
 
 def digest(held: array) -> bytes:
     """Return the digest of the elements of an array, bit by bit. Work on it must have ended."""
-    data: np.ndarray[Any, Any] = held._host() if held._memory.device is not None else held._data
+    data: np.ndarray[Any, Any] = held._memory.contents(held._data)
     if data.nbytes <= _SMALL:
         return data.tobytes()
     if not data.flags.c_contiguous:

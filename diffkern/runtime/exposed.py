@@ -16,8 +16,7 @@ import numpy as np
 from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array
 from diffkern.runtime import dlpack
-from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.gpu import gpu
+from diffkern.runtime.device import Device
 from diffkern.runtime.memory import Memory, lend
 from diffkern.runtime.stream import settle
 
@@ -59,7 +58,7 @@ class Exposed:
     @property
     def device(self) -> Device:
         """Where the array lies."""
-        return self._memory.device or get_device("cpu")
+        return self._memory.device
 
     def _host(self) -> np.ndarray[Any, Any]:
         """Return the elements in host memory: in place, or copied from a GPU."""
@@ -76,10 +75,8 @@ class Exposed:
 
         Of an array on a GPU it is a copy, and all work that the GPU was given before is awaited.
         """
-        if self._memory.device is not None:
-            return self._host()
-        settle()
-        return self._lent()
+        data = self._host()
+        return self._lent() if data is self._data else data
 
     def _lent(self) -> np.ndarray[Any, Any]:
         """Return a view for others; while it, or a view of it, is alive, the memory counts as lent."""
@@ -99,19 +96,17 @@ class Exposed:
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if self._memory.device is not None:
-            if copy is False:
-                raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
-            return self._host() if dtype is None else self._host().astype(dtype, copy=False)
-        settle()
-        stored = self._data.dtype
-        if not copy and np.dtype(stored if dtype is None else dtype) == stored:
-            return self._lent()
-        return self._data.astype(stored if dtype is None else dtype)
+        if copy is False and not self._memory.is_host:
+            raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
+        data = self._host()
+        wanted = data.dtype if dtype is None else np.dtype(dtype)
+        if data is not self._data:
+            return data.astype(wanted, copy=False)
+        return self._lent() if not copy and wanted == data.dtype else data.astype(wanted)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        if self._memory.device is not None:
+        if not self._memory.is_host:
             raise AttributeError(f"{self!r} lies on {self.device}; .numpy() copies it to the host")
         settle()
         lend(self._memory, self)
@@ -147,14 +142,8 @@ class Exposed:
         here = self.__dlpack_device__()
         if dl_device is not None and tuple(dl_device) != here:
             raise BufferError(f"this array lies on {self.device}, device {here}, not on {tuple(dl_device)}")
-        device = self._memory.device
-        if device is None and stream is not None:
-            raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
         given = self._copied() if copy else self
-        if device is None:
-            settle()
-        else:
-            gpu().let_wait(device, stream)
+        self.device.let_wait(stream)
         writable = given._writable
         owner: object = given
         if writable and given is self:
@@ -164,14 +153,12 @@ class Exposed:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
-        device = self._memory.device
-        return (dlpack.CPU, 0) if device is None else (dlpack.CUDA, device.ordinal)
+        return self.device.dlpack_kind, max(self.device.ordinal, 0)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Where a GPU's array lies, for other libraries; the work it was given so far is ordered before theirs."""
-        device = self._memory.device
-        if device is None:
+        if self._memory.is_host:
             raise AttributeError(f"{self!r} lies in host memory")
         lend(self._memory, self)
         data = self._data
@@ -179,7 +166,7 @@ class Exposed:
             "shape": data.shape, "typestr": data.dtype.str, "strides": data.strides, "version": 3,
             "data": (self._range[0] if data.flags.c_contiguous else int(data.ctypes.data), not self._writable),
             # 1 stands for the default stream.
-            "stream": device.stream.cuda_stream or 1,
+            "stream": self.device.stream.cuda_stream or 1,
         }  # fmt: skip
         if data.dtype.names:
             described["descr"] = data.dtype.descr

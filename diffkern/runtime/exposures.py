@@ -25,11 +25,6 @@ def place_of(held: array) -> Place:
     return held._packed, held._data.nbytes
 
 
-def _is_open(memory: Memory) -> bool:
-    """Whether others may write to it unseen; of other libraries' memory on a GPU nothing is known."""
-    return memory.is_exposed and not memory.is_counted and (memory.device is None or not memory.foreign)
-
-
 class Exposures:
     """The digests of one tape.
 
@@ -57,7 +52,7 @@ class Exposures:
 
     def note(self, held: array) -> None:
         """Take the present contents of an array as the tape's, if others may write to it and nothing is known yet."""
-        if _is_open(held._memory) and current.recorder is None:
+        if held._memory.is_open and current.recorder is None:
             self.note_now(held)
 
     def note_now(self, held: array) -> None:
@@ -84,7 +79,7 @@ class Exposures:
 
     def _verify(self, memory: Memory, places: Iterable[Place]) -> set[Place]:
         changed: set[Place] = set()
-        seen, stays_open = self.seen[memory], _is_open(memory)
+        seen, stays_open = self.seen[memory], memory.is_open
         for place in places:
             held, before = seen[place]
             now = digest(held)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from diffkern.abi import HEADER_SIZE
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.native.replay import PYTHON, Plan
 from diffkern.runtime.operation import memories
 from diffkern.runtime.packed import PackedLaunch
@@ -24,6 +25,8 @@ class Form:
     ----------
     launch, adjoint, given
         As in :class:`Prepared`.
+    device
+        Where it runs.
     steps
         The native form, None if there is none.
     block, offsets
@@ -34,13 +37,14 @@ class Form:
         The steps with the counters of the memory that they write.
     """
 
-    __slots__ = ("adjoint", "block", "given", "launch", "offsets", "plan", "program", "steps")
+    __slots__ = ("adjoint", "block", "device", "given", "launch", "offsets", "plan", "program", "steps")
 
     def __init__(
         self, launch: PackedLaunch, adjoint: AdjointLaunch | None, given: list[array | None], flags: int = 0
     ) -> None:
         self.launch, self.adjoint, self.given = launch, adjoint, given
         operation = launch if adjoint is None else adjoint
+        self.device = operation.device
         self.steps = operation.steps()
         # One counter for each array of a forward launch that is written, so that it can be exchanged alone.
         written = memories(operation.writes()) if adjoint else [held._memory for held in operation.writes()]
@@ -48,7 +52,7 @@ class Form:
         self.plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
         self.block = self.steps[0].block if self.steps else operation.block()
         self.program: Executable = operation.executable
-        if self.block and self.steps is None:
+        if self.block and self.device is not CPU:
             self.program = self.program.chosen(bytes(self.block[HEADER_SIZE:]))
         self.offsets = self._found(operation.executable) if self.block else {}
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from diffkern.errors import CudaError, LaunchError
 from diffkern.ir.types import INT32
 from diffkern.runtime.array import array
-from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.hazards import waits
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Operation, memories, perform
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.sequence import Item, Recorder
@@ -69,7 +69,7 @@ class Graph(Uncopied):
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return self._device or get_device("cpu")
+        return self._device or CPU
 
     @property
     def nodes(self) -> int:
@@ -155,7 +155,7 @@ class Graph(Uncopied):
         """Return the memory on the device that it works with, that of its own included."""
         held = [part for thing in self._kept for part in (thing if isinstance(thing, tuple) else (thing,))]
         every = [a for thing in held for a in ([thing] if isinstance(thing, array) else _arrays(thing))]
-        return [memory for memory in memories(every) if memory.device is not None]
+        return [memory for memory in memories(every) if not memory.is_host]
 
     def _let_go(self) -> None:
         """Wait for launches on their way that still copy from memory of the host which only this graph holds."""
@@ -207,15 +207,15 @@ def _arrays(thing: Any) -> list[array]:
 
 def _device_of(items: Sequence[Item]) -> CudaDevice | None:
     """Return the GPU that all steps run on, None if it is the CPU."""
-    first = items[0].operation.device if items else None
+    first: Any = items[0].operation.device if items else CPU
     for position, item in enumerate(items):
         if item.operation.device is not first:
             raise LaunchError(
-                f"a graph runs on one device: step 0 ({items[0].operation.label}) is on {first or 'cpu'}, step "
-                f"{position} ({item.operation.label}) on {item.operation.device or 'cpu'}",
+                f"a graph runs on one device: step 0 ({items[0].operation.label}) is on {first}, step "
+                f"{position} ({item.operation.label}) on {item.operation.device}",
                 remedy="capture the steps of each device apart, or replay the sequence",
             )
-    return first
+    return None if first is CPU else first
 
 
 # -- capturing ---------------------------------------------------------------------------------------------------------
@@ -241,7 +241,23 @@ def capture_begin(device: Any = None, stream: Stream | None = None) -> None:
 
 
 def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
-    """Return the graph of what happened since :func:`capture_begin`."""
+    """Return the graph of what happened since :func:`capture_begin`.
+
+    Parameters
+    ----------
+    device, stream : optional
+        As in :func:`capture_begin`.
+
+    Returns
+    -------
+    Graph
+        What was captured.
+
+    Raises
+    ------
+    RuntimeError
+        If no capture has begun in this thread.
+    """
     recorder = current.recorder
     if not isinstance(recorder, _Capture):
         raise RuntimeError("no capture has begun in this thread")
@@ -250,7 +266,15 @@ def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
 
 
 def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
-    """Launch a graph on a stream, the current one of its device by default."""
+    """Launch a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        What was captured.
+    stream : Stream, optional
+        Where it runs; the current stream of its device by default.
+    """
     if not isinstance(graph, Graph):
         raise TypeError(f"a graph is needed here, not {graph!r}")
     graph.launch(stream)
@@ -307,8 +331,8 @@ class Conditional(Uncopied):
         return "while" if self.loop else "if"
 
     @property
-    def device(self) -> CudaDevice | None:
-        """The GPU that takes it, None for the CPU."""
+    def device(self) -> Device:
+        """Where it runs."""
         return self.condition._memory.device
 
     def _operations(self) -> list[Operation]:
@@ -329,7 +353,7 @@ class Conditional(Uncopied):
         """Return what the body writes."""
         return [a for operation in self._operations() for a in operation.writes()]
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return None: it asks Python each time."""
         return None
 
@@ -338,9 +362,8 @@ class Conditional(Uncopied):
 
     def execute(self) -> None:
         """Run it, or put it into the graph that is being made."""
-        device = self.device
-        if device is not None and device.is_capturing:
-            self._capture(device)
+        if self.device.is_capturing:
+            self._capture(self.device)
             return
         while self._holds():
             for operation in self._operations():
@@ -348,7 +371,7 @@ class Conditional(Uncopied):
             if not self.loop:
                 return
 
-    def _capture(self, device: CudaDevice) -> None:
+    def _capture(self, device: Any) -> None:
         driver = device.driver
         if not driver.has_conditional_nodes():
             raise LaunchError(

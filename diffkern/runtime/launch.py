@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from diffkern.callers import shortened
 from diffkern.errors import KernelError, LaunchError
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import get_device
 from diffkern.runtime.extents import several, whole_number
 from diffkern.runtime.packed import Launchable, PackedLaunch, check_kernel, dispatch, refusal, run
 from diffkern.runtime.record import Launch, launch_or_record
 from diffkern.runtime.schedule import Blocks
-
-if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["launch", "launch_tiled"]
 
@@ -94,7 +91,7 @@ def launch(
             check_kernel(kernel)
             return launch_or_record(
                 kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
-                "any" if device is None else placed(device), _blocks(block_dim, max_blocks),
+                None if device is None else get_device(device), _blocks(block_dim, max_blocks),
             )  # fmt: skip
         if given and (adj_inputs or adj_outputs):
             raise LaunchError(
@@ -105,7 +102,7 @@ def launch(
             run(kernel, dim, args, record_tape)
         else:
             check_kernel(kernel)
-            place: CudaDevice | Literal["any"] | None = "any" if device is None else placed(device)
+            place = None if device is None else get_device(device)
             dispatch(PackedLaunch(kernel, dim, args, place, _blocks(block_dim, max_blocks)), record_tape, stream)
         return None
     except KernelError as error:

@@ -3,33 +3,42 @@
 In: NumPy arrays that own memory. Out: one :class:`Memory` per block, shared by every array and view on it, so that a
 tape can tell whether contents it needs are still there. The count is raised by launches, copies, fills and assignments
 of diffkern. What others write through a view is not seen: a block knows whether anybody could, and tells the tapes
-before it is given away.
+before it is given away. What is done with contents is a method: of the host's memory here, of a GPU's in
+:mod:`diffkern.runtime.cuda.memory`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import weakref
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from diffkern.ir.types import BFLOAT16, scalar_of
+from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
+
 if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.array import array
+    from diffkern.runtime.device import Device
+    from diffkern.runtime.native.replay import Steps
 
 __all__ = [
-    "Memory", "Watcher", "allocate", "byte_range", "expose", "foreign_memory", "lend", "memory_of", "overlaps",
-    "overwrite", "watch",
+    "HostMemory", "Memory", "Watcher", "allocate", "byte_range", "expose", "foreign_memory", "lend", "memory_of",
+    "overlaps", "overwrite", "watch",
 ]  # fmt: skip
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
 
 
-class Memory:
-    """One block of memory.
+class Memory(ABC):
+    """One block of memory, of the host or of a GPU.
 
     Attributes
     ----------
+    device
+        Where it is.
     address, nbytes
         Where it lies.
     version
@@ -46,8 +55,9 @@ class Memory:
         Whether somebody else allocated it, so that another object may describe the same bytes.
     """
 
-    device: CudaDevice | None = None
-    """The GPU it belongs to, None for memory of the host."""
+    device: Device
+    is_host = False
+    """Whether programs and native code of the CPU reach it."""
     is_pinned = False
     """Whether GPUs reach it by themselves, although it is the host's."""
     is_counted = False
@@ -91,6 +101,78 @@ class Memory:
     def is_exposed(self) -> bool:
         """Whether somebody outside diffkern may write to it now, so that nothing is known about its contents."""
         return self.exposed or bool(self.lent)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others may write to it unseen, and what they write can be looked at."""
+        return self.is_exposed and not self.is_counted
+
+    @abstractmethod
+    def use(self, stream: Any) -> None:
+        """Note that a stream of its device works with it."""
+
+    @abstractmethod
+    def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return elements of it in host memory: in place, or in a copy."""
+
+    @abstractmethod
+    def copy(self, goal: array, source: array) -> None:
+        """Copy the elements of one array to another, of which one is here; of a host and a GPU, the GPU is asked."""
+
+    @abstractmethod
+    def assign(self, goal: array, values: np.ndarray[Any, Any]) -> None:
+        """Set the elements of an array here to values, which are broadcast."""
+
+    @abstractmethod
+    def add(self, goal: array, source: array) -> None:
+        """Add the elements of one array to those of one here, of the same shape and type, which is no struct."""
+
+    def copy_steps(self, goal: array, source: array) -> Steps | None:
+        """Return what :meth:`copy` does, in native code of the memory's device; None if that has no such form."""
+        return None
+
+    def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+        """Return what :meth:`assign` does, in the same way."""
+        return None
+
+    def add_steps(self, goal: array, source: array) -> Steps | None:
+        """Return the sum of two arrays, of structs as well, in the same way."""
+        return None
+
+
+class HostMemory(Memory):
+    """A block of the host's memory; :mod:`diffkern.runtime.device` says where that is."""
+
+    __slots__ = ()
+
+    is_host = True
+
+    def use(self, stream: Any) -> None:
+        """Do nothing: the streams of the CPU keep alive what they work with."""
+
+    def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return elements, in place."""
+        return data
+
+    def copy(self, goal: array, source: array) -> None:
+        """Copy the elements of one array of the host to another."""
+        (low, high), (start, end) = goal._range, source._range
+        if low < end and start < high:
+            overwrite(goal._data, source._data)
+        else:
+            goal._data[...] = source._data
+
+    def assign(self, goal: array, values: np.ndarray[Any, Any]) -> None:
+        """Set the elements of an array."""
+        goal._data[...] = values
+
+    def add(self, goal: array, source: array) -> None:
+        """Add the elements of one array to those of another."""
+        if scalar_of(goal._element) == BFLOAT16:  # type: ignore[arg-type]  # no struct
+            total = bfloat16_values(goal._data) + bfloat16_values(source._data)
+            goal._data[...] = bfloat16_bits(total)
+        else:
+            np.add(goal._data, source._data, out=goal._data)
 
 
 class Watcher(Protocol):
@@ -151,7 +233,7 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[
     buffer = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT, dtype=np.uint8)
     start = -buffer.ctypes.data % _ALIGNMENT
     data = buffer[start : start + nbytes].view(dtype).reshape(shape)
-    return data, Memory(data.ctypes.data, nbytes, zero)
+    return data, HostMemory(data.ctypes.data, nbytes, zero)
 
 
 # Memory of NumPy arrays that were handed to a tape or wrapped, by the id of the array that owns it. The weak reference
@@ -183,7 +265,7 @@ def foreign_memory(address: int, nbytes: int) -> Memory:
     """Return the memory of these bytes, which something else owns."""
     memory = _ranges.get((address, nbytes))
     if memory is None:
-        memory = _ranges[address, nbytes] = Memory(address, nbytes, foreign=True)
+        memory = _ranges[address, nbytes] = HostMemory(address, nbytes, foreign=True)
     return memory
 
 

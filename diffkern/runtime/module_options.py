@@ -44,7 +44,18 @@ def set_module_options(options: Mapping[str, bool], module: ModuleType | None = 
 
 
 def get_module_options(module: ModuleType | None = None) -> dict[str, bool]:
-    """Return the options that were set for a module; the caller's by default."""
+    """Return the options that were set for a module.
+
+    Parameters
+    ----------
+    module : module, optional
+        The module; the caller's by default.
+
+    Returns
+    -------
+    dict
+        Options by name: those of :func:`set_module_options`, none that was not set.
+    """
     return dict(_options.get(_name(module), {}))
 
 

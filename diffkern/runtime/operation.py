@@ -14,17 +14,15 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
-from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
-from diffkern.runtime.gpu import gpu
-from diffkern.runtime.memory import Memory, overwrite
-from diffkern.runtime.native.replay import Step, function_address
+from diffkern.ir.types import FLOAT32, FLOAT64, scalar_of
+from diffkern.runtime.device import CPU, Device
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.native.replay import Step, Steps, function_address
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
 
 if TYPE_CHECKING:
     from diffkern.runtime.array import array
-    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = ["Add", "Assign", "Copy", "Operation", "accumulate", "memories", "perform"]
 
@@ -40,8 +38,8 @@ class Operation(Protocol):
         ...
 
     @property
-    def device(self) -> CudaDevice | None:
-        """The GPU whose streams take it, None for the CPU."""
+    def device(self) -> Device:
+        """The device whose streams take it."""
         ...
 
     def execute(self) -> None:
@@ -60,7 +58,7 @@ class Operation(Protocol):
         """Return what it writes."""
         ...
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return its form in native code, or None if it has none."""
         ...
 
@@ -74,7 +72,7 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
             operation.touch()
             return
     device = operation.device
-    if device is not None:
+    if device is not CPU:
         _perform_on(device, operation, stream)
         return
     if stream is None:
@@ -88,7 +86,7 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
         stream.enqueue(operation.execute)
 
 
-def _perform_on(device: CudaDevice, operation: Operation, stream: Stream | None) -> None:
+def _perform_on(device: Device, operation: Operation, stream: Stream | None) -> None:
     """Give something to a stream of a GPU."""
     if stream is not None and stream.device is not device:
         raise LaunchError(
@@ -101,17 +99,10 @@ def _perform_on(device: CudaDevice, operation: Operation, stream: Stream | None)
         operation.execute()
         return
     for a in (*operation.reads(), *operation.writes()):
-        memory = a._memory
-        if memory.device is device:
-            memory.use(chosen)  # type: ignore[attr-defined]  # the memory of a GPU
+        if a._memory.device is device:
+            a._memory.use(chosen)
     device.keep(operation)
     chosen.enqueue(operation.execute)
-
-
-def _device_of(goal: array, source: array | None = None) -> CudaDevice | None:
-    """The GPU that has the goal, or else the source, of a copy."""
-    found = goal._memory.device
-    return found if found is not None or source is None else source._memory.device
 
 
 class Assign:
@@ -125,14 +116,11 @@ class Assign:
     label = "fill"
 
     @property
-    def device(self) -> CudaDevice | None:
+    def device(self) -> Device:
         return self.goal._memory.device
 
     def execute(self) -> None:
-        if self.goal._memory.device is not None:
-            gpu().assign(self.goal, self.values)
-            return
-        self.goal._data[...] = self.values
+        self.goal._memory.assign(self.goal, self.values)
 
     def touch(self) -> None:
         self.goal._memory.version += 1
@@ -143,20 +131,20 @@ class Assign:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
-        if self.device is not None:
-            return None
-        data = self.goal._data
+    def steps(self) -> Steps | None:
+        data, memory = self.goal._data, self.goal._memory
+        if not memory.is_host:
+            return memory.assign_steps(self.goal, self.values)
         if not data.flags.c_contiguous:
             return None
         if not np.frombuffer(self.values.tobytes(), np.uint8).any():
             return _bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
-    def as_copy(self) -> list[Step] | None:
+    def as_copy(self) -> Steps | None:
         """Return the native form that copies ``values``, which get the shape of the array."""
         data = self.goal._data
-        if self.device is not None or not data.flags.c_contiguous:
+        if not self.goal._memory.is_host or not data.flags.c_contiguous:
             return None
         self.values = np.array(np.broadcast_to(self.values, data.shape), order="C")
         return _bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
@@ -172,18 +160,16 @@ class Copy:
     label = "copy"
 
     @property
-    def device(self) -> CudaDevice | None:
-        return _device_of(self.goal, self.source)
+    def device(self) -> Device:
+        return self._memory.device
+
+    @property
+    def _memory(self) -> Memory:
+        """That of the GPU, of the goal if there are two; the host's where there is none."""
+        return self.source._memory if self.goal._memory.is_host else self.goal._memory
 
     def execute(self) -> None:
-        if self.device is not None:
-            gpu().copy(self.goal, self.source)
-            return
-        (low, high), (start, end) = self.goal._range, self.source._range
-        if low < end and start < high:
-            overwrite(self.goal._data, self.source._data)
-        else:
-            self.goal._data[...] = self.source._data
+        self._memory.copy(self.goal, self.source)
 
     def touch(self) -> None:
         self.goal._memory.version += 1
@@ -194,10 +180,10 @@ class Copy:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
-        if self.device is not None:
-            return None
+    def steps(self) -> Steps | None:
         goal, source = self.goal._data, self.source._data
+        if not self._memory.is_host:
+            return self._memory.copy_steps(self.goal, self.source)
         # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
         if not (goal.flags.c_contiguous and source.flags.c_contiguous) or np.may_share_memory(goal, source):
             return None
@@ -210,13 +196,8 @@ def accumulate(goal: array, values: array) -> None:
         for part, other in zip(goal._leaves(), values._leaves(), strict=True):
             if part._smooth:
                 accumulate(part, other)
-    elif goal._memory.device is not None:
-        gpu().add(goal, values)
-    elif scalar_of(goal._element) == BFLOAT16:
-        total = bfloat16_values(goal._data) + bfloat16_values(values._data)
-        goal._data[...] = bfloat16_bits(total)
     else:
-        np.add(goal._data, values._data, out=goal._data)
+        goal._memory.add(goal, values)
 
 
 class Add:
@@ -229,7 +210,7 @@ class Add:
     label = "add"
 
     @property
-    def device(self) -> CudaDevice | None:
+    def device(self) -> Device:
         return self.goal._memory.device
 
     def execute(self) -> None:
@@ -244,10 +225,12 @@ class Add:
     def writes(self) -> Iterable[array]:
         return (self.goal,)
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
+        if not self.goal._memory.is_host:
+            return self.goal._memory.add_steps(self.goal, self.source)
         goal, source = self.goal._data, self.source._data
         element = self.goal._element
-        if isinstance(element, Struct) or self.device is not None:
+        if isinstance(element, Struct):
             return None
         name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(element))
         if name is None or not (goal.flags.c_contiguous and source.flags.c_contiguous):
@@ -255,7 +238,7 @@ class Add:
         return _bytewise(name, goal.size, goal.ctypes.data, source.ctypes.data)
 
 
-def _bytewise(name: str, count: int, goal: int, source: int) -> list[Step] | None:
+def _bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
     function = function_address(name)
     if not function:
         return None

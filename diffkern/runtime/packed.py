@@ -7,25 +7,23 @@ launch is written for little overhead; a launch that a tape keeps is a :class:`P
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from diffkern.errors import KernelRuntimeError, LaunchError, Loc, MisuseError
 from diffkern.ir.structs import Leaf
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.extents import several
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid_checks import OneThreadError, named
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import perform
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
 from diffkern.runtime.type_keys import key_on
-
-if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = [
     "Accumulate",
@@ -114,7 +112,7 @@ class PackedLaunch:
         kernel: Launchable,
         dim: Any,
         args: Sequence[Any],
-        place: CudaDevice | Literal["any"] | None = "any",
+        place: Device | None = None,
         blocks: Blocks = USUAL,
         of: Generation | None = None,
     ) -> None:
@@ -124,31 +122,29 @@ class PackedLaunch:
         self._leaves: tuple[Leaf, ...] = ()
         self.blocks = blocks
         self.executable = self._program(self.keys)
-        if place != "any" or (current.device is not None and self.executable.device is None):
-            self._move_to(current.device if place == "any" else place, place != "any")
+        if place is not None or (current.device is not None and self.executable.device is CPU):
+            self._move_to(place or get_device(), place is not None)
         self.dim = several(dim)
         self.geometry = _geometry(kernel, self.executable, self.dim, blocks)
         check_shapes(kernel, self.executable, self.geometry, self.parts)
         check_writable(kernel, self.executable, self.arrays)
-        if self.executable.device is not None:
-            self.executable.check(b"".join(self.parts))
+        self.executable.check(lambda: b"".join(self.parts))
 
-    def _move_to(self, place: CudaDevice | None, named: bool) -> None:
+    def _move_to(self, place: Device, named: bool) -> None:
         """Run on a device, which arrays have to be on if it was named; a launch without arrays has no place else."""
         for index, held in enumerate(self.arrays):
             if held is not None:
                 if named and held._memory.device is not place:
-                    where = "cpu" if place is None else str(place)
                     raise LaunchError(
                         f"kernel {self.kernel.name!r}, parameter {self.leaves[index].name!r}: the array is on "
-                        f"{held.device}, and the launch on {where}",
-                        remedy=f"pass array.to({where!r}), or leave device= out",
+                        f"{held.device}, and the launch on {place}",
+                        remedy=f"pass array.to({place.alias!r}), or leave device= out",
                     )
                 if not named:
                     return
-        if place is not None and not any(held is not None for held in self.arrays):
+        if place is not CPU and not any(held is not None for held in self.arrays):
             if self.keys:
-                self.keys = (key_on(self.keys[0], place.alias), *self.keys[1:])
+                self.keys = (place.keyed(self.keys[0]), *self.keys[1:])
             keys = self.keys or keys_on(place.alias)
             self.executable = self._program(keys)
 
@@ -195,8 +191,7 @@ class PackedLaunch:
         executable = self.executable if keys == self.keys else self._program(keys)
         geometry = _geometry(self.kernel, executable, self.dim, self.blocks)
         check_writable(self.kernel, executable, arrays)
-        if executable.device is not None:
-            executable.check(b"".join([*self.parts[: span.start], *packed, *self.parts[span.stop :]]))
+        executable.check(lambda: b"".join([*self.parts[: span.start], *packed, *self.parts[span.stop :]]))
         self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
         self._leaves = ()
         self.parts[span] = packed
@@ -218,8 +213,8 @@ class PackedLaunch:
         return self.kernel.name
 
     @property
-    def device(self) -> CudaDevice | None:
-        """The GPU it runs on, None for the CPU."""
+    def device(self) -> Device:
+        """Where it runs."""
         return self.executable.device
 
     def execute(self) -> None:
@@ -243,7 +238,7 @@ class PackedLaunch:
         """Return the argument block of a GPU's launch; empty on the CPU."""
         return self.executable.block(self.geometry, b"".join(self.parts))
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return the launch in native code, or None if the program has to be watched while it runs."""
         return self.executable.steps(self.geometry, b"".join(self.parts))
 

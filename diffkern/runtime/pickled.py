@@ -31,10 +31,8 @@ class Copied:
             ...
 
     def __reduce_ex__(self: array, protocol: Any) -> tuple[Any, ...]:  # type: ignore[misc]
-        device = self._memory.device
         data = np.ascontiguousarray(self._host())
-        place = "cpu" if device is None else device.alias
-        return _restored, (type(self), data, self.dtype, self.shape, place, self.requires_grad)
+        return _restored, (type(self), data, self.dtype, self.shape, self.device.alias, self.requires_grad)
 
     def __copy__(self: array) -> array:  # type: ignore[misc]
         made = object.__new__(type(self))

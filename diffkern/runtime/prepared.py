@@ -26,15 +26,16 @@ from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
-from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Step
+from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Steps
 from diffkern.runtime.native.setter import Setter, Slot
-from diffkern.runtime.operation import perform
+from diffkern.runtime.operation import memories, perform
 from diffkern.runtime.packed import PackedLaunch, check_shapes, dispatch
 from diffkern.runtime.program import Executable
-from diffkern.runtime.state import attention
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
 from diffkern.runtime.type_keys import type_of_key
 
@@ -104,7 +105,7 @@ class Prepared:
         return self._form.adjoint
 
     @property
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """The native form, None if there is none."""
         return self._form.steps
 
@@ -144,7 +145,7 @@ class Prepared:
             span = launch.span(index)
             slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
             found = [slot for slot in slots if slot is not None]
-            if len(found) < len(slots) or (self.steps is None and any(slot.is_array for slot in found)):
+            if len(found) < len(slots) or (self._form.device is not CPU and any(slot.is_array for slot in found)):
                 continue  # on a GPU another array may need another program
             t = type_of_key(key)
             if isinstance(t, Struct):
@@ -200,12 +201,11 @@ class Prepared:
 
     def run(self, stream: Stream | None = None) -> None:
         """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
-        form = self._form
-        if form.block and not form.steps and stream is None and self.stream is None and not attention.word[0]:
-            self._run_on_device()
+        stream = self.stream if stream is None else stream
+        if self._goes_straight(stream):
+            self._run_on_device(stream)
             return
         self.check_alive()
-        stream = self.stream if stream is None else stream
         if self.adjoint is None:
             dispatch(self.launch.copy(), self.record_tape, stream)
             return
@@ -213,13 +213,32 @@ class Prepared:
             raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
         perform(self._adjoint_of(self.launch.copy(), self.adjoint.cotangents), stream)
 
-    def _run_on_device(self) -> None:
-        """Give the argument block to the current stream of a GPU."""
-        operation = self.operation
-        n, threads, _, blocks = operation.geometry
+    def _goes_straight(self, stream: Any) -> bool:
+        """Whether nobody but a stream of its GPU takes it."""
+        device = self._form.device
+        if device is CPU or not self._form.block or device.is_capturing:
+            return False
+        if stream is not None and not (isinstance(stream, Stream) and stream.device is device):
+            return False
+        return current.tape is None and current.recorder is None
+
+    def _run_on_device(self, stream: Stream | None) -> None:
+        """Give the argument block to a stream of a GPU, the current one by default."""
+        operation, form = self.operation, self._form
+        device = form.device
+        chosen = device.stream if stream is None else stream
         operation.touch()
+        if not chosen.is_default:
+            for memory in memories((*operation.reads(), *operation.writes())):
+                if memory.device is device:
+                    memory.use(chosen)
+        if form.steps is not None:
+            device.replay(self.plan, chosen)
+            return
+        n, threads, _, blocks = operation.geometry
         if n:
-            self._form.program.enqueue(blocks, threads, self._form.block)  # type: ignore[attr-defined]  # a GPU's program
+            program: Any = form.program
+            chosen.enqueue(lambda: program.enqueue(blocks, threads, form.block))
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -340,16 +359,16 @@ class Prepared:
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
-        program = form.program
-        if form.steps is None:
+        if form.device is not CPU:
             arguments = bytes(block[HEADER_SIZE:offset] + packed + block[behind:])
-            program = self.executable.chosen(arguments)
+            if self.executable.chosen(arguments) is not form.program:
+                self.change({index: (key, [packed], [held])}, {})
+                return
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._settle()
         # An interrupt comes between two calls; from here on there is none.
         if counter is not None and other:
             counters[counter] = address
-        form.program = program
         launch.arrays[leaf] = held
         launch.parts[leaf] = packed
         block[offset:behind] = packed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +17,13 @@ from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Manifest
 from diffkern.runtime.derivative import DerivativePlan
+from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.replay import Step, Steps
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, Plan, cut, cut_blocks, normalize_dim
 
 if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.native.loader import Code
 
 __all__ = ["Executable", "Geometry"]
@@ -72,8 +73,8 @@ class Executable:
         The argument block: role of each entry and the parameter it belongs to.
     contiguous_cotangents : frozenset of int
         Parameters whose cotangent must be contiguous.
-    device : CudaDevice or None
-        The GPU it runs on, None for the CPU.
+    device : Device
+        Where it runs.
     block_dim : int
         Threads of a block where a launch does not say.
     geometries : dict
@@ -93,7 +94,7 @@ class Executable:
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
         self.address = address
         self.code = code
-        self.device: CudaDevice | None = None
+        self.device: Device = CPU
         self.finish = finish
         self.manifest = manifest
         self.sites = manifest.sites
@@ -169,8 +170,8 @@ class Executable:
         """Return a cut with the header of its argument block; `blocks` is for GPUs."""
         return c.n, c.chunk, _header(_STATUS_ADDRESS, *c.dims, c.chunk, 0), c.chunks
 
-    def check(self, arguments: bytes) -> None:
-        """Raise a LaunchError if the code does not take these arguments for what they are; the CPU's takes all."""
+    def check(self, pack: Callable[[], bytes]) -> None:
+        """Raise a LaunchError if the code does not take arguments for what they are; the CPU's takes all."""
 
     def chosen(self, arguments: bytes) -> Executable:
         """Return the program for these arguments: on a GPU there may be several."""
@@ -193,7 +194,7 @@ class Executable:
         block = header + arguments
         pool.entry(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk, 0, 1)
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return a run in native code, on one argument block, or None if it has to be watched."""
         n, chunk, header, chunks = geometry
         if n == 0:

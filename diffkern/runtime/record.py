@@ -14,7 +14,7 @@ from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.types import value_type
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
 from diffkern.runtime.array import array
-from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.device import Device
 from diffkern.runtime.operation import perform
 from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.prepared import Prepared, from_ctype
@@ -60,7 +60,7 @@ class Launch(Uncopied):
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return self._prepared.launch.device or get_device("cpu")
+        return self._prepared.launch.device
 
     @property
     def dim(self) -> tuple[int, ...]:
@@ -211,7 +211,7 @@ def launch_or_record(
     record_cmd: bool,
     record_tape: bool,
     stream: Stream | None,
-    place: Any = "any",
+    place: Device | None = None,
     blocks: Blocks = USUAL,
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""

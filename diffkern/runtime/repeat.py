@@ -7,11 +7,12 @@ again with other seeds, as long as nothing has changed since: no contents, no gr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.native.replay import Plan, Step
+from diffkern.runtime.native.replay import Plan, Step, Steps
 from diffkern.runtime.operation import Assign, Operation, memories
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.stream import Stream, settle
@@ -25,7 +26,7 @@ _LARGEST = 1 << 20
 class Seed(Assign):
     """The gradient that a sweep begins with."""
 
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Return a copy from ``values``, whatever they are now: they change."""
         return self.as_copy()
 
@@ -103,12 +104,14 @@ class Repeat:
         steps: list[Step] = []
         size = 0
         for operation in operations:
+            if operation.device is not CPU:
+                return None
             own = operation.steps()
             if isinstance(operation, Assign):
                 size += operation.goal._data.nbytes
             if own is None or size > _LARGEST:
                 return None
-            steps += own
+            steps += cast("list[Step]", own)
         return steps
 
     def fits(self, goals: Sequence[tuple[array, Any]]) -> bool:

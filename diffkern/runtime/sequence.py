@@ -20,8 +20,9 @@ from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
 from diffkern.runtime.hazards import waits
-from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Step
+from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Steps
 from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.prepared import Prepared
@@ -66,7 +67,7 @@ class Item:
         return self._operation
 
     @property
-    def steps(self) -> list[Step] | None:
+    def steps(self) -> Steps | None:
         """Its native form."""
         return self.operation.steps() if self.prepared is None else self.prepared.steps
 
@@ -130,27 +131,33 @@ class _Program:
                 item.prepared.watch(self)
 
     def _compile(self) -> Plan:
-        # Runs of native items are plans; what is not native stands by itself.
+        # Runs of native items of one device are plans; what is not native stands by itself.
         self.segments: list[tuple[Plan | None, list[int]]] = []
         forms = [item.steps for item in self.items]
+        places = [item.operation.device for item in self.items]
         counters = [memory.counter for memory in memories(a for i in self.items for a in i.operation.writes())]
-        every = [step for steps in forms if steps is not None for step in steps]
-        whole = Plan(every, counters, PYTHON if None in forms else 0)
-        if None not in forms:
-            self.segments.append((whole, list(range(len(forms)))))
+
+        def plan_of(indices: Series[int], counters: Series[Any]) -> Plan:
+            steps: Any = [step for k in indices for step in forms[k] or ()]
+            return Plan(steps, counters, 0)
+
+        if None not in forms and len(set(places)) <= 1:
+            every = list(range(len(forms)))
+            whole = plan_of(every, counters)
+            self.segments.append((whole, every))
             return whole
         run: list[int] = []
-        for index in range(len(forms) + 1):
-            if index < len(forms) and forms[index] is not None:
-                run.append(index)
-                continue
-            if run:
-                steps = [step for i in run for step in forms[i] or ()]
-                self.segments.append((Plan(steps, (), 0), run))
-            if index < len(forms):
+        for index, form in enumerate(forms):
+            if run and (form is None or places[index] is not places[run[0]]):
+                self.segments.append((plan_of(run, ()), run))
+                run = []
+            if form is None:
                 self.segments.append((None, [index]))
-            run = []
-        return whole
+            else:
+                run.append(index)
+        if run:
+            self.segments.append((plan_of(run, ()), run))
+        return Plan((), counters, PYTHON)
 
     def refresh(self) -> None:
         """Compile again if an item has changed."""
@@ -174,6 +181,7 @@ class _Program:
         stream = stream or current.stream
         for item in self.items:
             item.operation.touch()
+            _use(item.operation, stream)
         if stream is None or stream.is_default:
             settle()
             self._execute(timed)
@@ -186,21 +194,22 @@ class _Program:
     def _execute(self, timed: bool) -> None:
         for plan, indices in self.segments:
             begin = time.perf_counter_ns()
-            if plan is None or not plan.is_native:
+            device = self.items[indices[0]].operation.device if indices else CPU
+            if plan is None or not plan.is_native or (timed and device is not CPU):
                 for index in indices:
                     operation = self.items[index].operation
-                    if timed and operation.device is not None:
+                    if timed:
                         operation.device.synchronize()
                     begin = time.perf_counter_ns()
                     operation.execute()
                     if timed:
-                        if operation.device is not None:
-                            operation.device.synchronize()
+                        operation.device.synchronize()
                         self.times[index] = begin * 1e-9, (time.perf_counter_ns() - begin) * 1e-9
                 continue
-            stamps = plan.run(timed)
             if not timed:
+                device.replay(plan, device.stream)
                 continue
+            stamps = plan.run(timed)
             at = 0
             for index in indices:
                 following = at + len(self.items[index].steps or ())
@@ -209,6 +218,18 @@ class _Program:
                     (stamps[following] - stamps[at]) * 1e-9,
                 )
                 at = following
+
+
+def _use(operation: Operation, stream: Stream | None) -> None:
+    """Note which stream of a GPU works with the memory of an operation that goes there."""
+    device = operation.device
+    if device is CPU:
+        return
+    chosen = stream if stream is not None and stream.device is device else device.stream
+    if not chosen.is_default:
+        for memory in memories((*operation.reads(), *operation.writes())):
+            if memory.device is device:
+                memory.use(chosen)
 
 
 class _Replay:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from diffkern.runtime.device import Device, get_device, placed
+from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.queue import Awaited, Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
 from diffkern.runtime.scope import Scope, put
@@ -45,7 +45,7 @@ class Stream(Uncopied):
     """Whether it does everything at once."""
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if cls is Stream and placed(device) is not None:
+        if cls is Stream and get_device(device) is not CPU:
             return object.__new__(gpu().Stream)
         return object.__new__(cls)
 
@@ -56,7 +56,7 @@ class Stream(Uncopied):
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return get_device("cpu")
+        return CPU
 
     @property
     def is_complete(self) -> bool:
@@ -126,7 +126,7 @@ class Event(Uncopied):
     __slots__ = ("__weakref__", "_mark")
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if cls is Event and placed(device) is not None:
+        if cls is Event and get_device(device) is not CPU:
             return object.__new__(gpu().Event)
         return object.__new__(cls)
 
@@ -136,7 +136,7 @@ class Event(Uncopied):
     @property
     def device(self) -> Device:
         """Where it belongs."""
-        return get_device("cpu")
+        return CPU
 
     def _since(self, start: Event) -> float:
         """Return the milliseconds since another event."""
@@ -156,15 +156,40 @@ class Event(Uncopied):
 
 
 def get_stream(device: Any = None) -> Stream:
-    """Return the current stream of a device, of the current one by default."""
-    place = placed(device)
-    if place is not None:
-        return place.stream
-    return current.stream or _DEFAULT
+    """Return the current stream of a device.
+
+    Parameters
+    ----------
+    device : str or Device, optional
+        The device; the current one by default.
+
+    Returns
+    -------
+    Stream
+        Where launches on the device go that name no other.
+    """
+    place = get_device(device)
+    if place is CPU:
+        return current.stream or _DEFAULT
+    found: Stream = place.stream
+    return found
 
 
 def set_stream(stream: Stream, device: Any = None) -> None:
-    """Make a stream the current one of this thread: launches go there that do not name another."""
+    """Make a stream the current one of this thread: launches go there that do not name another.
+
+    Parameters
+    ----------
+    stream : Stream
+        The stream.
+    device : str or Device, optional
+        Its device, as a check.
+
+    Raises
+    ------
+    ValueError
+        If the stream is not one of `device`.
+    """
     place = stream.device
     if device is not None and place != get_device(device):
         raise ValueError(f"{stream!r} is not a stream of {device}")
@@ -216,17 +241,42 @@ class ScopedStream(Scope):
 
 
 def record_event(event: Event | None = None) -> Event:
-    """Let an event happen when the current stream has done all its work so far."""
+    """Let an event happen when the current stream has done all its work so far.
+
+    Parameters
+    ----------
+    event : Event, optional
+        The event; a new one by default.
+
+    Returns
+    -------
+    Event
+        The event.
+    """
     return get_stream().record_event(event)
 
 
 def wait_event(event: Event) -> None:
-    """Let later work of the current stream wait for an event."""
+    """Let later work of the current stream wait for an event.
+
+    Parameters
+    ----------
+    event : Event
+        What to wait for.
+    """
     get_stream().wait_event(event)
 
 
 def wait_stream(stream: Stream, event: Event | None = None) -> None:
-    """Let later work of the current stream wait for all work that another has so far."""
+    """Let later work of the current stream wait for all work that another has so far.
+
+    Parameters
+    ----------
+    stream : Stream
+        The other stream.
+    event : Event, optional
+        What to record in the other stream; a new event by default.
+    """
     get_stream().wait_stream(stream, event)
 
 
@@ -238,25 +288,41 @@ def synchronize() -> None:
 
 
 def synchronize_device(device: Any = None) -> None:
-    """Wait until all launches on a device have run."""
-    place = placed(device)
-    if place is not None:
-        place.synchronize()
+    """Wait until all launches on a device have run.
+
+    Parameters
+    ----------
+    device : str or Device, optional
+        The device; the current one by default.
+    """
+    get_device(device).synchronize()
     settle()
 
 
 def synchronize_stream(stream: Stream | None = None) -> None:
-    """Wait until all launches on a stream have run."""
+    """Wait until all launches on a stream have run.
+
+    Parameters
+    ----------
+    stream : Stream, optional
+        The stream; the current one by default.
+    """
     (stream or get_stream()).synchronize()
 
 
 def synchronize_event(event: Event) -> None:
-    """Wait for an event."""
+    """Wait for an event.
+
+    Parameters
+    ----------
+    event : Event
+        What to wait for.
+    """
     event.synchronize()
 
 
 def get_event_elapsed_time(start: Event, end: Event, synchronize: bool = True) -> float:
-    """Return the milliseconds between two events.
+    """Return the time between two events.
 
     Parameters
     ----------
@@ -264,6 +330,18 @@ def get_event_elapsed_time(start: Event, end: Event, synchronize: bool = True) -
         Events that were recorded.
     synchronize : bool, optional
         Whether to wait for `end` first.
+
+    Returns
+    -------
+    float
+        Milliseconds.
+
+    Raises
+    ------
+    RuntimeError
+        If one was not recorded, or has not happened yet and is not waited for.
+    ValueError
+        If they are of different devices.
     """
     if start._mark is None or end._mark is None:
         raise RuntimeError("the time between events is known once both have been recorded")

@@ -39,6 +39,11 @@ def struct(cls: _Class) -> _Class:
     cls : type
         The class. It is changed in place and returned.
 
+    Returns
+    -------
+    type
+        The class that was given.
+
     Raises
     ------
     KernelTypeError

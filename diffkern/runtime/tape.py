@@ -24,7 +24,7 @@ from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
-from diffkern.runtime.memory import Memory, watch
+from diffkern.runtime.memory import HostMemory, Memory, watch
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
@@ -35,7 +35,7 @@ from diffkern.runtime.stream import settle
 from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
+    from diffkern.runtime.device import Device
 
 __all__ = ["Tape"]
 
@@ -394,7 +394,7 @@ class Tape(Scope, Uncopied):
             given = goal._stored(value) if of_structs and not isinstance(value, array) else value
             values = given if isinstance(given, array) else as_numpy(_on_host(given))
             if isinstance(given, array):
-                values = given._data if given._memory.device is None else given
+                values = given._data if given._memory.is_host else given
             shape = values._data.shape if isinstance(values, array) else values.shape
             if not isinstance(goal, array) or shape != goal._data.shape:
                 raise LaunchError(f"the gradient for {goal!r} has shape {shape}; it must be that of the array")
@@ -421,7 +421,7 @@ class Tape(Scope, Uncopied):
             return False
         if self._again is None:
             # A GPU's launches have no native form here; a graph does for them what this would.
-            if not self._repeats or any(goal._memory.device is not None for goal, _ in seeds):
+            if not self._repeats or not all(goal._memory.is_host for goal, _ in seeds):
                 return False
             self._again = self._compiled(seeds)
             self._repeats = self._again is not None
@@ -508,7 +508,7 @@ class _Sweep:
         if a._memory in self._owners and (grad := a.grad) is not None:
             return grad
         memory = a._memory
-        if memory.device is not None:
+        if not memory.is_host:
             return self._on_device(memory.device, a)
         whole = self._temporary.get(memory)
         if whole is None:
@@ -518,13 +518,13 @@ class _Sweep:
             whole = whole[shift : shift + memory.nbytes]
             self._temporary[memory] = whole
             # A view as a whole, for a sequence that has to clear it at each replay.
-            self._wholes.append(_make(whole, UINT8, Memory(whole.ctypes.data, whole.nbytes), True))
+            self._wholes.append(_make(whole, UINT8, HostMemory(whole.ctypes.data, whole.nbytes), True))
         data = a._data
         start = data.ctypes.data - memory.address
         view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, whole, start, data.strides)
-        return _make(view, a._element, Memory(memory.address, memory.nbytes), True)
+        return _make(view, a._element, HostMemory(memory.address, memory.nbytes), True)
 
-    def _on_device(self, device: CudaDevice, a: array) -> array:
+    def _on_device(self, device: Device, a: array) -> array:
         """Return the temporary cotangent of an array on a GPU."""
         memory = a._memory
         whole = self._on_devices.get(memory)

@@ -22,7 +22,7 @@ from diffkern.runtime.native.builder import I32, I64, PTR, Code, Word
 
 __all__ = ["cuda_handler_ir"]
 
-_STREAM = NUMBERS  # of the context; the stream stands where the CPU has numbers of a mistake
+_STREAM = NUMBERS  # of the context; the stream stands where the CPU has numbers of an error
 _MESSAGE_BYTES = 512
 
 

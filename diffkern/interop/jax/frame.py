@@ -231,7 +231,7 @@ class FrameModule(Module):
         return found.get()
 
     def tell(self, c: Code, frame: Word, context: Word, error: Any) -> None:
-        """Return the mistake that a debug program found, if there is one."""
+        """Return the error that a debug program found, if there is one."""
         message = c.load(context, ERROR)
         with c.when(c.compare("!=", message, 0)):
             numbers = c.add(context, NUMBERS)

@@ -242,7 +242,7 @@ class CpuModule(CopiesModule):
         return record.get()
 
     def examine(self, c: Code, context: Word, step: Word, dims: Word, record: Word) -> None:
-        """Keep the first mistake of the call, as sixteen numbers for its message, and free the record."""
+        """Keep the first error of the call, as sixteen numbers for its message, and free the record."""
         with c.when(c.compare("!=", record, 0)):
             code = c.load(record, 8 * abi.RECORD_CODE)
             with c.when(c.compare("!=", code, 0)):

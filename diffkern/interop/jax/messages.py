@@ -1,4 +1,4 @@
-"""The mistakes that a debug program can find, as formats for numbers that are known when it happens.
+"""The errors that a debug program can find, as formats for numbers that are known when it happens.
 
 In: the manifest of a debug program. Out: for each code and site a C format and which of the sixteen numbers it shows:
 the components of the thread (0 to 3), of the other thread (4 to 7), the index (8 to 11) and the shape (12 to 15).
@@ -45,7 +45,7 @@ def _message(manifest: Manifest, checks: Checks, dims: int, code: int, site: Sit
     if code == abi.ZERO_STEP:
         return f"{text}the step of range is zero", order
     if site.array is None:
-        return f"{text}a mistake without a place", order
+        return f"{text}an error without a place", order
     entry = manifest.params[site.array]
     t = parse_array_type(entry.type)
     called = manifest.params[entry.of].name

@@ -22,8 +22,9 @@ from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.runtime.array import _make, array
 from diffkern.runtime.convert import MAX_NDIM, component_shape
-from diffkern.runtime.cuda.memory import View
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.cuda.memory import DeviceMemory, View
+from diffkern.runtime.device import CPU
+from diffkern.runtime.memory import HostMemory, Memory
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import settle
 
@@ -42,7 +43,7 @@ _CACHED = 1024
 _address = struct.Struct("q").pack
 
 
-class TensorMemory(TensorVersion, Memory):
+class TensorMemory(TensorVersion, HostMemory):
     """The storage of a tensor. Its version is PyTorch's, which views and detached tensors share."""
 
     __slots__ = ("_tensor",)
@@ -139,7 +140,7 @@ def from_torch(
         made.grad = grad if isinstance(grad, array) else as_array(grad, made._element)
     elif wanted:
         _share_gradient(made, t)
-    gpu = made._memory.device
+    gpu = _gpu_of(made)
     if gpu is not None:
         order_before(gpu)
     return made
@@ -182,10 +183,15 @@ def _check_observers(t: torch.Tensor) -> None:
 
 
 def _in_order(made: array) -> array:
-    gpu = made._memory.device
+    gpu = _gpu_of(made)
     if gpu is not None:
         order_around_launch(gpu)
     return made
+
+
+def _gpu_of(a: array) -> CudaDevice | None:
+    """Return the GPU that an array lies on, None for the host."""
+    return a._memory.gpu if isinstance(a._memory, DeviceMemory) else None
 
 
 def as_array(t: torch.Tensor, element: Stored | None = None) -> array:
@@ -244,7 +250,7 @@ def _remember(key: Any, made: array, t: torch.Tensor) -> None:
     _layouts[key] = _Layout(
         element, data.dtype, made._type, made._key, made._smooth, made.shape,
         tuple([s * data.itemsize for s in t.stride()]), data.ndim > t.ndim, made._packed[8:], low - address,
-        high - address, made._memory.device,
+        high - address, _gpu_of(made),
     )  # fmt: skip
 
 
@@ -276,12 +282,12 @@ def _memory_of(t: torch.Tensor, gpu: CudaDevice | None) -> Memory:
     address, nbytes = storage.data_ptr(), storage.nbytes()
     key = t.device, address, nbytes
     memory = _storages.get(key)
-    if memory is None or memory.device is not gpu:
+    if memory is None or memory.device is not (gpu or CPU):
         # Tensors of inference mode count no versions.
         if gpu is not None:
             memory = _cuda_memory(gpu, address, nbytes, t.detach())
         elif t.is_inference():
-            memory = Memory(address, nbytes, foreign=True)
+            memory = HostMemory(address, nbytes, foreign=True)
         else:
             memory = TensorMemory(address, nbytes, t.detach())
         _storages[key] = memory
@@ -319,7 +325,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
 def _tensor_over(a: array, element: Element) -> torch.Tensor:
     if a._data.size and min(a._data.strides, default=0) < 0:
         raise TypeError(f"{a!r} runs backwards through memory, which PyTorch's tensors cannot; convert a clone()")
-    if a._memory.device is not None:
+    if not a._memory.is_host:
         return tensor_over(a)
     dtype = torch_of(scalar_of(element))
     data = a.numpy()  # PyTorch keeps it, and it keeps the memory

@@ -120,7 +120,7 @@ def order_around_launch(gpu: CudaDevice) -> None:
             "PyTorch's current stream is not that of this launch, which is being recorded, so that later runs would "
             "not be in order; record inside dk.ScopedStream(dk.stream_from_torch(tensor.device))"
         )
-    gpu.followers.append(theirs)
+    gpu.let_follow(theirs)
 
 
 def as_external(stream: CudaStream) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from diffkern.errors import CudaError
 from diffkern.runtime.cuda.condition import condition_setter
 from diffkern.runtime.cuda.driver import Attribute, failure
+from diffkern.runtime.native.device import EntryPoints
 
 __all__ = ["Bindings", "find"]
 
@@ -26,20 +28,34 @@ _EXTRA = 'the package cuda-bindings is not installed; pip install "diffkern[cuda
 def find() -> Bindings | str:
     """Return the driver, or why there is none."""
     try:
-        ctypes.CDLL("nvcuda.dll" if hasattr(ctypes, "WinDLL") else "libcuda.so.1")
+        library = ctypes.CDLL("nvcuda.dll" if hasattr(ctypes, "WinDLL") else "libcuda.so.1")
     except OSError:
         return "no CUDA driver is installed (libcuda was not found)"
     try:
         from cuda.bindings import driver
     except ImportError:
         return _EXTRA
-    made = Bindings(driver)
+    made = Bindings(driver, _entry_points(library))
     try:
         made.init()
         count = made.device_count()
     except CudaError as error:
         return f"the CUDA driver does not start: {error.message}"
     return made if count else "the CUDA driver reports no device"
+
+
+def _entry_points(library: Any) -> EntryPoints | None:
+    """Return where the driver has what native code calls; None if the package was told to call something else."""
+    if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") != "0":
+        return None
+    names = (
+        "cuCtxGetCurrent", "cuCtxSetCurrent", "cuLaunchKernel", "cuMemsetD8Async", "cuMemsetD16Async",
+        "cuMemsetD32Async", "cuMemcpyDtoDAsync_v2", "cuGraphLaunch",
+    )  # fmt: skip
+    try:
+        return EntryPoints(*[ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in names])
+    except AttributeError:
+        return None
 
 
 _ON_DEVICE = (2, 4)  # CUmemorytype: memory of a device, or unified
@@ -52,12 +68,15 @@ class Bindings:
     ----------
     api
         The module ``cuda.bindings.driver``, or something with the same functions.
+    entries : EntryPoints, optional
+        Where the library behind it has the functions that native code calls.
     """
 
     name = "cuda.bindings"
 
-    def __init__(self, api: Any) -> None:
+    def __init__(self, api: Any, entries: EntryPoints | None = None) -> None:
         self._api = api
+        self.entries = entries
         self._success = api.CUresult.CUDA_SUCCESS
         self._not_ready = api.CUresult.CUDA_ERROR_NOT_READY
         self._launch = api.cuLaunchKernel
@@ -74,6 +93,9 @@ class Bindings:
         if code != self._success:
             raise self._error(name, code)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def error(self, call: str, code: int) -> CudaError:
+        return self._error(call, self._api.CUresult(code))
 
     def _error(self, name: str, code: Any) -> CudaError:
         _, label = self._api.cuGetErrorName(code)

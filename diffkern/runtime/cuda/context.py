@@ -16,14 +16,24 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from diffkern.errors import CudaError, LaunchError
 from diffkern.forks import free_in_child
+from diffkern.runtime import dlpack
 from diffkern.runtime.cuda import drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
+from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
 from diffkern.runtime.device import Device, set_device
+from diffkern.runtime.gpu import gpu
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.native.device import Port
+from diffkern.runtime.native.pool import functions
+from diffkern.runtime.native.replay import Plan
 from diffkern.runtime.scope import put
 from diffkern.runtime.stream import set_stream
+from diffkern.runtime.type_keys import key_on
 
 __all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
 
@@ -88,6 +98,7 @@ class CudaDevice(Device):
 
     is_cpu = False
     is_cuda = True
+    dlpack_kind = dlpack.CUDA
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
@@ -112,6 +123,7 @@ class CudaDevice(Device):
         self.recent: deque[str] = deque(maxlen=4)
         # Streams of other libraries that wait for the next launch.
         self._following = threading.local()
+        self._port: Port | None = None
 
     def _attribute(self, attribute: Attribute) -> int:
         return self.driver.device_attribute(self.ordinal, attribute)
@@ -187,6 +199,18 @@ class CudaDevice(Device):
         """A context manager in which its context is current in this thread; the one before is afterwards."""
         return _Active(self)
 
+    @property
+    def port(self) -> Port | None:
+        """How native code calls the driver for it; None where Python has to."""
+        if self._port is None:
+            entries = self.driver.entries if functions() else None
+            if entries is not None:
+                context = self.context
+                with _lock:
+                    if self._port is None:
+                        self._port = Port(entries, context, self.ordinal == 0, self.recent.extend, self.driver.error)
+        return self._port
+
     # -- streams -----------------------------------------------------------------------------------------------------
 
     @property
@@ -206,20 +230,33 @@ class CudaDevice(Device):
         set_stream(stream, self)
 
     @property
-    def followers(self) -> list[CudaStream]:
-        """Streams of other libraries that are to wait for this thread's next launch; more can be added."""
-        found: list[CudaStream] | None = getattr(self._following, "streams", None)
-        if found is None:
-            found = self._following.streams = []
+    def followers(self) -> Sequence[CudaStream]:
+        """Streams of other libraries that are to wait for this thread's next launch."""
+        found: Sequence[CudaStream] = getattr(self._following, "streams", ())
         return found
+
+    def let_follow(self, stream: CudaStream) -> None:
+        """Let a stream of another library wait for this thread's next launch."""
+        self._following.streams = (*self.followers, stream)
+        if self.port is not None:
+            self.port.followed(1)
 
     def follow(self, stream: CudaStream) -> None:
         """Let those streams wait for what a stream has so far."""
-        streams, self._following.streams = self.followers, []
+        streams, self._following.streams = self.followers, ()
+        if self.port is not None:
+            self.port.followed(-len(streams))
         event = stream.record_event()
         for each in streams:
             if each.cuda_stream != stream.cuda_stream:
                 each.wait_event(event)
+
+    def replay(self, plan: Plan, stream: CudaStream) -> None:
+        """Give the steps of a plan to one of its streams."""
+        self.recent.extend(plan.noted)
+        plan.run_on(stream.cuda_stream)
+        if self.followers:
+            self.follow(stream)
 
     def new_stream(self) -> CudaStream:
         """Return a new stream that neither waits for the default stream nor it for the new one."""
@@ -296,6 +333,22 @@ class CudaDevice(Device):
         if self._captures:
             home.synchronize()
         return address, home
+
+    def new(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
+    ) -> tuple[np.ndarray[Any, Any], Memory]:
+        """Return new contiguous elements here, zero or not initialized, and their memory."""
+        if pinned:
+            raise ValueError(f"pinned memory is the host's; an array on {self} cannot lie there")
+        return allocate(self, shape, dtype, zero)
+
+    def keyed(self, key: str) -> str:
+        """Return the key under which a type of arguments has its programs here."""
+        return key_on(key, self.alias)
+
+    def let_wait(self, stream: Any) -> None:
+        """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
+        gpu().let_wait(self, stream)
 
     def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
         """Allocate where there was no memory, after what can be freed was."""

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from diffkern.errors import CudaError
+from diffkern.runtime.native.device import EntryPoints
 
 __all__ = ["LEGACY_STREAM", "STICKY", "Attribute", "Driver", "FunctionAttribute", "failure"]  # fmt: skip
 
@@ -62,6 +63,12 @@ class Driver(Protocol):
     """A CUDA driver. Handles are integers; a stream 0 is the default stream of the current context."""
 
     name: str
+    entries: EntryPoints | None
+    """Where its functions are, for native code; None if launches have to go by way of this object."""
+
+    def error(self, call: str, code: int) -> CudaError:
+        """Return the exception for an error that native code met."""
+        ...
 
     # -- devices and contexts
     def version(self) -> int:

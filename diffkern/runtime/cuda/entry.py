@@ -19,14 +19,15 @@ class Gpu:
     Event = stream.CudaEvent
 
     View = memory.View
-    allocate = staticmethod(memory.allocate)
     allocate_pinned = staticmethod(memory.allocate_pinned)
 
     add = staticmethod(transfer.add)
+    add_steps = staticmethod(transfer.add_steps)
     assign = staticmethod(transfer.assign)
+    assign_steps = staticmethod(transfer.assign_steps)
     copy = staticmethod(transfer.copy)
+    copy_steps = staticmethod(transfer.copy_steps)
     download = staticmethod(transfer.download)
-    download_view = staticmethod(transfer.download_view)
 
     imported = staticmethod(exchange.imported)
     let_wait = staticmethod(exchange.let_wait)

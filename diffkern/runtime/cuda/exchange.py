@@ -17,7 +17,7 @@ from diffkern.runtime.convert import component_shape, element_of, stored_type
 from diffkern.runtime.cuda.context import CudaDevice, devices
 from diffkern.runtime.cuda.memory import View, foreign
 from diffkern.runtime.cuda.stream import CudaStream
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import get_cuda_device
 
 __all__ = ["imported", "let_wait", "over_address", "wait_for"]
 
@@ -140,6 +140,4 @@ def _device_of(value: Any, address: int) -> CudaDevice:
         ordinal = getattr(where, name, None) if ordinal is None else ordinal
     if isinstance(ordinal, int) and 0 <= ordinal < len(known):
         return known[ordinal]
-    found = placed("cuda")
-    assert found is not None
-    return found
+    return get_cuda_device()

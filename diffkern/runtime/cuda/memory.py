@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.forks import free_in_child
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.gpu import gpu
+from diffkern.runtime.memory import HostMemory, Memory
 
 if TYPE_CHECKING:
+    from diffkern.runtime.array import array
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.cuda.stream import CudaStream
+    from diffkern.runtime.native.replay import Steps
 
 __all__ = ["DeviceMemory", "Pinned", "PinnedMemory", "View", "allocate", "allocate_pinned", "foreign"]
 
@@ -140,6 +143,39 @@ class DeviceMemory(Memory):
         self.users: list[CudaStream] = []
         self._owned = owner is None and nbytes > 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether others may write to it unseen; of other libraries' memory nothing is known."""
+        return not self.foreign and super().is_open
+
+    def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return a copy of elements in host memory, after all work of the device on any stream."""
+        return gpu().download(self.gpu, data)
+
+    def copy(self, goal: array, source: array) -> None:
+        """Copy the elements of one array to another."""
+        gpu().copy(goal, source)
+
+    def assign(self, goal: array, values: np.ndarray[Any, Any]) -> None:
+        """Set the elements of an array to values of the host, which are broadcast to its shape."""
+        gpu().assign(self.gpu, goal, values)
+
+    def add(self, goal: array, source: array) -> None:
+        """Add the elements of one array to those of another."""
+        gpu().add(self.gpu, goal, source)
+
+    def copy_steps(self, goal: array, source: array) -> Steps | None:
+        """Return a copy within the device in native code."""
+        return gpu().copy_steps(self.gpu, goal, source)
+
+    def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+        """Return an assignment of one element in native code."""
+        return gpu().assign_steps(self.gpu, goal, values)
+
+    def add_steps(self, goal: array, source: array) -> Steps | None:
+        """Return a sum in native code."""
+        return gpu().add_steps(goal, source)
+
     def use(self, stream: CudaStream) -> None:
         """Note that a stream works with it: it begins after the memory is there, which stays until it ends."""
         if stream is not self.home and stream not in self.users:
@@ -153,13 +189,16 @@ class DeviceMemory(Memory):
             self.gpu.release(self.address, self.home, self.users)
 
 
-def allocate(device: CudaDevice, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[View, DeviceMemory]:
+def allocate(
+    device: CudaDevice, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool
+) -> tuple[np.ndarray[Any, Any], DeviceMemory]:
     """Return a new contiguous array on a device, and its memory."""
     nbytes = dtype.itemsize
     for extent in shape:
         nbytes *= extent
     address, home = device.allocate(nbytes, zero)
-    return View.over(address, shape, dtype, None), DeviceMemory(device, address, nbytes, home, zero)
+    view: Any = View.over(address, shape, dtype, None)
+    return view, DeviceMemory(device, address, nbytes, home, zero)
 
 
 _known: weakref.WeakValueDictionary[tuple[int, int, int], DeviceMemory] = weakref.WeakValueDictionary()
@@ -194,7 +233,7 @@ class Pinned:
             self._device.release_host(self.address)
 
 
-class PinnedMemory(Memory):
+class PinnedMemory(HostMemory):
     """A block of pinned host memory."""
 
     __slots__ = ()

@@ -19,12 +19,13 @@ from diffkern.manifest import Manifest
 from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
-from diffkern.runtime.cuda.memory import View, allocate
+from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
-from diffkern.runtime.cuda.transfer import download_view
+from diffkern.runtime.cuda.transfer import download
 from diffkern.runtime.grid_checks import check_alone, check_axes
-from diffkern.runtime.native.replay import Step
+from diffkern.runtime.native.device import DeviceStep, launch_step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.program import Executable, Geometry
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
 
@@ -86,7 +87,7 @@ class CudaExecutable(Executable):
                     self._allow_shared()
                 limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
         except CudaError as error:
-            raise self._named(error) from None
+            raise error.under(self.title) from None
         self._threads = min([limit, *(manifest.launch_bounds or ())[:1]])
         self.tiled = manifest.tiled
         self._adds_up = self.sites > 0 or any(c.kind == "reduce" for c in manifest.conflicts.values())
@@ -106,10 +107,6 @@ class CudaExecutable(Executable):
             )
         driver = self.gpu.driver
         driver.set_function_attribute(self.address, FunctionAttribute.MAX_DYNAMIC_SHARED, self._shared)
-
-    def _named(self, error: CudaError) -> CudaError:
-        text = f"{self.title}: {error.message}"
-        return CudaError(text, remedy=error.remedy, call=error.call, code=error.code)
 
     # -- geometry ----------------------------------------------------------------------------------------------------
 
@@ -178,9 +175,9 @@ class CudaExecutable(Executable):
 
     # -- which program -----------------------------------------------------------------------------------------------
 
-    def check(self, arguments: bytes | memoryview) -> None:
-        """Raise a LaunchError if the code does not take these arguments for what they are."""
-        self._rules.check(self._rules.fields(arguments))
+    def check(self, pack: Callable[[], bytes]) -> None:
+        """Raise a LaunchError if the code does not take arguments for what they are."""
+        self._rules.check(self._rules.fields(pack()))
 
     def chosen(self, arguments: bytes | memoryview) -> CudaExecutable:
         """Return the program for these arguments: another one if an array that is written overlaps another array.
@@ -215,12 +212,16 @@ class CudaExecutable(Executable):
             raise LaunchError(f"{self.title}: block_dim is at most {self._threads} here, not {threads}")
         device = self.gpu
         device.recent.append(self.title)
-        stream = current_stream(device)
-        try:
-            with device.active:
-                device.driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, block)  # type: ignore[arg-type]
-        except CudaError as error:
-            raise self._named(error) from None
+        stream, port = current_stream(device), device.port
+        if port is not None:
+            port.launch((self.address, blocks, threads, self._shared, stream.cuda_stream), bytes(block), self.title)
+        else:
+            try:
+                with device.active:
+                    driver = device.driver
+                    driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, bytes(block))
+            except CudaError as error:
+                raise error.under(self.title) from None
         if device.followers:
             device.follow(stream)
 
@@ -229,9 +230,18 @@ class CudaExecutable(Executable):
         (block,) = arguments
         self.run(geometry, block)
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> list[Step] | None:
-        """Return None: a GPU's launch is no native step of the CPU."""
-        return None
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
+        """Return the launch in native code, None where the driver is called by way of Python."""
+        n, threads, _, blocks = geometry
+        if self.gpu.port is None:
+            return None
+        return self.chosen(arguments)._step(blocks, threads, self.block(geometry, arguments)) if n else []
+
+    def _step(self, blocks: int, threads: int, block: bytearray) -> list[DeviceStep] | None:
+        port = self.gpu.port
+        if port is None or threads > self._threads:  # the launch says so
+            return None
+        return [launch_step(port, self.address, blocks, threads, self._shared, block, self.title)]
 
     def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
         """Return the argument block for a launch that repeats."""
@@ -243,6 +253,10 @@ class CheckedCudaExecutable(CudaExecutable):
 
     __slots__ = ()
 
+    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
+        """Return None: what it found is looked at after each launch."""
+        return None
+
     def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
         """Return nothing: every launch has a record of its own."""
         return bytearray()
@@ -253,7 +267,7 @@ class CheckedCudaExecutable(CudaExecutable):
         Raises
         ------
         KernelRuntimeError
-            If a thread made a mistake.
+            If a thread caused an error.
         """
         program = self.chosen(arguments)
         if program is not self:
@@ -284,11 +298,11 @@ class CheckedCudaExecutable(CudaExecutable):
                     at, addresses.ctypes.data, addresses.nbytes, current_stream(device).cuda_stream
                 )
         self.enqueue(blocks, threads, struct.pack("q", memory.address) + header[8:] + arguments)
-        found = download_view(device, record)
+        found = download(device, record)
         if found[abi.RECORD_CODE]:
             raise error_of(self.manifest, [int(field) for field in found], dims)
 
-    def _zeros(self, count: int) -> tuple[View, Any] | None:
+    def _zeros(self, count: int) -> tuple[Any, Any] | None:
         return allocate(self.gpu, (count,), np.dtype(np.int64), True) if count else None
 
 

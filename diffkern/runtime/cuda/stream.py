@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from diffkern.runtime.device import placed
+from diffkern.runtime.device import gpu_named
 from diffkern.runtime.scope import put
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Event, Stream
@@ -34,7 +34,7 @@ class CudaStream(Stream):
     def __init__(
         self, device: Any = None, priority: int = 0, *, non_blocking: bool = False, cuda_stream: int | None = None
     ) -> None:
-        place = placed(device)
+        place = gpu_named(device)
         if place is None:
             raise ValueError(f"a CUDA stream needs a CUDA device, not {device!r}")
         self._device = place
@@ -141,7 +141,7 @@ class CudaEvent(Event):
     _mark: Any
 
     def __init__(self, device: Any = None, enable_timing: bool = False) -> None:
-        place = placed(device)
+        place = gpu_named(device)
         if place is None:
             raise ValueError(f"a CUDA event needs a CUDA device, not {device!r}")
         self._device = place

@@ -8,6 +8,7 @@ call returns; those of pinned memory go on beside the program, and whatever look
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from diffkern.runtime.cuda.elementwise import elementwise
 from diffkern.runtime.cuda.memory import DeviceMemory, View
 from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
 from diffkern.runtime.memory import overlaps
+from diffkern.runtime.native.device import copy_step, fill_step
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import on_its_way, settle_queues
 
-__all__ = ["add", "assign", "copy", "download", "download_view"]
+__all__ = ["add", "add_steps", "assign", "assign_steps", "copy", "copy_steps", "download"]
 
 _LITTLE = 1 << 12
 
@@ -34,19 +37,18 @@ def copy(goal: array, source: array) -> None:
     """Copy the elements of one array to another of the same type and shape."""
     if not goal.size:
         return
-    here, there = goal._memory.device, source._memory.device
-    if here is not None and there is not None:
-        if here is there:
-            _within(here, goal, source)
-        else:
-            _between(here, there, goal, source)
-    elif here is not None:
+    here, there = goal._memory, source._memory
+    if not isinstance(there, DeviceMemory):
+        assert isinstance(here, DeviceMemory)
         settle_queues()
-        _upload(here, goal, source._data, source._memory.is_pinned)
+        _upload(here.gpu, goal, source._data, there.is_pinned)
+    elif not isinstance(here, DeviceMemory):
+        settle_queues()
+        _download(there.gpu, goal, source)
+    elif here.gpu is there.gpu:
+        _within(here.gpu, goal, source)
     else:
-        assert there is not None
-        settle_queues()
-        _download(there, goal, source)
+        _between(here.gpu, there.gpu, goal, source)
 
 
 def _within(device: CudaDevice, goal: array, source: array) -> None:
@@ -60,6 +62,17 @@ def _within(device: CudaDevice, goal: array, source: array) -> None:
             device.driver.copy(goal._range[0], source._range[0], goal._data.nbytes, stream)
     else:
         _each(device, "copy", goal, source)
+
+
+def copy_steps(device: CudaDevice, goal: array, source: array) -> Steps | None:
+    """Return a copy within a device in native code, None if it has no such form."""
+    if goal._memory.device is not source._memory.device or device.port is None:
+        return None
+    if overlaps(goal._data, source._data):
+        return [] if goal._same_place(source) else None
+    if goal.is_contiguous and source.is_contiguous:
+        return [copy_step(device.port, goal._range[0], source._range[0], goal._data.nbytes)] if goal.size else []
+    return _each_in_steps("copy", goal, source)
 
 
 def _between(here: CudaDevice, there: CudaDevice, goal: array, source: array) -> None:
@@ -161,27 +174,52 @@ def _each(device: CudaDevice, name: str, goal: array, source: array) -> None:
     launch.execute()
 
 
-def add(goal: array, source: array) -> None:
+def _each_in_steps(name: str, goal: array, source: array) -> Steps | None:
+    """Return what :func:`_each` does in native code, None if it has no such form."""
+    if not goal.size:
+        return []
+    if not isinstance(goal._element, Struct):
+        return PackedLaunch(elementwise(name, goal.ndim), goal.shape, (goal, source)).steps()
+    pairs = zip(goal._leaves(), source._leaves(), strict=True)
+    return _joined([_each_in_steps(name, part, other) for part, other in pairs])
+
+
+def _joined(parts: Sequence[Steps | None]) -> Steps | None:
+    """Return the steps of all parts, None if one has no native form."""
+    every: list[Any] = []
+    for steps in parts:
+        if steps is None:
+            return None
+        every += steps
+    return every
+
+
+def add(device: CudaDevice, goal: array, source: array) -> None:
     """Add the elements of one array to those of another."""
-    device = goal._memory.device
-    assert device is not None
     if overlaps(goal._data, source._data) and not goal._same_place(source):
         source = _contiguous_copy(device, source)
     _each(device, "add", goal, source)
 
 
-def assign(goal: array, values: np.ndarray[Any, Any]) -> None:
+def add_steps(goal: array, source: array) -> Steps | None:
+    """Return a sum in native code, None if it has no such form."""
+    if isinstance(goal._element, Struct):
+        pairs = zip(goal._leaves(), source._leaves(), strict=True)
+        return _joined([add_steps(part, other) for part, other in pairs if part._smooth])
+    if overlaps(goal._data, source._data) and not goal._same_place(source):
+        return None
+    return _each_in_steps("add", goal, source)
+
+
+def assign(device: CudaDevice, goal: array, values: np.ndarray[Any, Any]) -> None:
     """Set the elements to values of the host, which are broadcast to the array's shape."""
-    device = goal._memory.device
-    assert device is not None
     if not goal.size:
         return
-    inner = component_shape(goal._element)
-    values = np.asarray(values, dtype=stored_type(goal._element))
-    if values.ndim > len(inner) and values.size != _count(inner):
-        _upload(device, goal, np.broadcast_to(values, goal._data.shape))
+    element = _one_element(goal, values)
+    if element is None:
+        _upload(device, goal, np.broadcast_to(np.asarray(values, stored_type(goal._element)), goal._data.shape))
         return
-    element = np.ascontiguousarray(np.broadcast_to(values.reshape(values.shape[values.ndim - len(inner) :]), inner))
+    inner = component_shape(goal._element)
     pattern = _short_pattern(element.tobytes())
     if goal.is_contiguous and pattern is not None:
         with device.active:
@@ -199,6 +237,26 @@ def assign(goal: array, values: np.ndarray[Any, Any]) -> None:
     device.keep(one)
 
 
+def assign_steps(device: CudaDevice, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+    """Return an assignment in native code, None if it has no such form."""
+    if not goal.size:
+        return []
+    element = _one_element(goal, values)
+    pattern = None if element is None else _short_pattern(element.tobytes())
+    if device.port is None or pattern is None or not goal.is_contiguous:
+        return None
+    return [fill_step(device.port, goal._range[0], pattern, goal._data.nbytes // len(pattern))]
+
+
+def _one_element(goal: array, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return the element that all of an array become, None if they differ."""
+    inner = component_shape(goal._element)
+    values = np.asarray(values, dtype=stored_type(goal._element))
+    if values.ndim > len(inner) and values.size != _count(inner):
+        return None
+    return np.ascontiguousarray(np.broadcast_to(values.reshape(values.shape[values.ndim - len(inner) :]), inner))
+
+
 def _count(shape: tuple[int, ...]) -> int:
     return int(np.prod(shape, dtype=np.int64))
 
@@ -214,15 +272,8 @@ def _short_pattern(element: bytes) -> bytes | None:
 # -- looking at contents -----------------------------------------------------------------------------------------------
 
 
-def download(source: array) -> np.ndarray[Any, Any]:
-    """Return the elements as a new NumPy array, after all work of the array's device on any stream."""
-    device = source._memory.device
-    assert device is not None
-    return download_view(device, source._data)  # type: ignore[arg-type]
-
-
-def download_view(device: CudaDevice, view: View) -> np.ndarray[Any, Any]:
-    """Return the elements of a view, after all work of its device on any stream."""
+def download(device: CudaDevice, view: Any) -> np.ndarray[Any, Any]:
+    """Return the elements of a view as a new NumPy array, after all work of its device on any stream."""
     out = np.empty(view.shape, view.dtype)
     if not out.size:
         return out

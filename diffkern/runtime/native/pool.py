@@ -38,6 +38,7 @@ _SPIN_NS = 50_000
 _BUILT_INS = (
     "dk_replay_call", "dk_replay_run", "dk_copy_bytes", "dk_clear_bytes", "dk_add_f32", "dk_add_f64",
     "dk_set_param", "dk_scope_setup", "dk_scope_put", "dk_scope_enter", "dk_scope_leave", "dk_digest_bytes",
+    "dk_device_run", "dk_device_launch",
 )  # fmt: skip
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
@@ -207,7 +208,7 @@ def method_of(owner: type, definition: _MethodDef) -> Any:
 
 def _load_native() -> dict[str, int]:
     folder = Path(__file__).parent
-    parts = ("module", "pool", "replay", "setter", "scope", "digest")
+    parts = ("module", "pool", "replay", "device", "setter", "scope", "digest")
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
     return load_native(_text, [folder / f"{part}_ir.py" for part in parts], names, EXTERNAL_NAMES)
 

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import time
 import weakref
 from array import array as words
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from diffkern.runtime.native import pool
 from diffkern.runtime.state import attention
 
 if TYPE_CHECKING:
+    from diffkern.runtime.native.device import DeviceStep
     from diffkern.runtime.native.loader import Code
 
-__all__ = ["PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Step", "address_of", "function_address"]
+__all__ = [
+    "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Stamp", "Step", "Steps", "address_of",
+    "function_address", "next_stamp",
+]  # fmt: skip
 
 # Reasons for a call to go to Python.
 PYTHON = 1  # a step has no native form
@@ -32,8 +37,11 @@ RELEASED = 2
 STREAM = 4  # a stream of its own
 STALE = 8  # a step has changed
 NO_POOL = 16  # the thread pool is not native
+DEVICE = 32  # no reason by itself: the steps are a device's
 
 _FLAGS, _RUNNING, _ATTENTION, _COUNTERS, _COUNTER_ADDRESSES, _STEPS, _STEP_ADDRESS, _TIMES = range(8)
+_PORT, _NAMES, _STAMP, _EXPECTED = range(8, 12)
+_RECENT = 4  # names that a device keeps
 
 
 class Step(NamedTuple):
@@ -65,40 +73,104 @@ class Step(NamedTuple):
     chunks: int = 0
     code: Code | None = None
 
+    def row(self) -> tuple[int, ...]:
+        """Return its words."""
+        place = self.function, address_of(self.block), len(self.block)
+        return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks
+
+
+Steps = list[Step] | list["DeviceStep"]
+"""The native form of something: on the CPU, or on one GPU."""
+
+
+class Stamp:
+    """A word that is another one after every change of what it stands for. Native code adds 1 to it."""
+
+    __slots__ = ("word",)
+
+    def __init__(self) -> None:
+        self.word = words("q", (next_stamp(),))
+
+    @property
+    def address(self) -> int:
+        """Where it stands."""
+        return self.word.buffer_info()[0]
+
+    @property
+    def value(self) -> int:
+        """What it is now."""
+        return self.word[0]
+
+
+_stamps = itertools.count(1)
+
+
+def next_stamp() -> int:
+    """Return a value that no stamp has had, whatever native code has added to one."""
+    return next(_stamps) << 32
+
 
 # All plans, for the child of a fork.
 _plans: weakref.WeakSet[Plan] = weakref.WeakSet()
 
 
 class Plan:
-    """The memory of one plan. It has to outlive the calls, so the built-in keeps it."""
+    """The memory of one plan. It has to outlive the calls, so the built-in keeps it.
+
+    Parameters
+    ----------
+    steps : sequence of Step or of DeviceStep
+        What it does; of a GPU's steps all are the same one's.
+    counters : sequence
+        What it raises with each call.
+    flags : int
+        Reasons for calls to go to Python.
+    stamp : Stamp, optional
+        What has to be the one that it is now, or calls go to Python.
+
+    Attributes
+    ----------
+    noted : tuple of str
+        What a device notes of the steps when they begin.
+    """
 
     __slots__ = (
         "__weakref__",
         "_coming",
         "_counters",
+        "_given",
         "_kept",
         "_steps",
         "_times",
         "is_native",
+        "noted",
         "words",
     )
 
-    def __init__(self, steps: Sequence[Step], counters: Sequence[ctypes.c_int64], flags: int) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step] | Sequence[DeviceStep],
+        counters: Sequence[ctypes.c_int64],
+        flags: int,
+        stamp: Stamp | None = None,
+    ) -> None:
         functions = pool.functions()
         if not functions:
             flags |= NO_POOL
-        self._kept: tuple[Any, ...] = (steps, counters)
         self._counters = words("q", [ctypes.addressof(counter) for counter in counters])
-        self._steps = words("q")
-        for step in steps:
-            self._steps.extend((step.function, address_of(step.block), len(step.block), step.n, step.chunk))
-            self._steps.extend((step.colours, step.partials, step.finish, step.chunks))
+        self._steps = words("q", itertools.chain.from_iterable(step.row() for step in steps))
         where = self._counters.buffer_info()[0], self._steps.buffer_info()[0]
         self.is_native = bool(functions)
         self._coming: deque[Callable[[], bool]] = deque()
         self.words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
         self._times = words("q", bytes(8 * (len(steps) + 1)))
+        self._given, self.noted = steps, _noted(steps)
+        self._kept: tuple[Any, ...] = (counters, self.noted, stamp)
+        port = getattr(steps[0], "port", None) if steps else None
+        if port is not None:
+            self.words[_FLAGS] |= DEVICE
+        watched = (0, 0) if stamp is None else (stamp.address, stamp.value)
+        self.words.extend((0 if port is None else port.address, id(self.noted) if self.noted else 0, *watched))
         _plans.add(self)
 
     def call(self, python: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,7 +179,7 @@ class Plan:
             return python
         flags = pool.METH_FASTCALL | pool.METH_KEYWORDS
         definition = pool.method(b"launch", pool.functions()["dk_replay_call"], flags)
-        return pool.built_in(definition, (self.words.buffer_info()[0], python, self))
+        return pool.built_in(definition, (self.words.buffer_info()[0], python, self, self._failed))
 
     @property
     def flags(self) -> int:
@@ -147,7 +219,7 @@ class Plan:
         taken = words("q", other.words)
         taken[_RUNNING], taken[_TIMES] = self.words[_RUNNING], self.words[_TIMES]
         self.flag(STALE)
-        self._kept = (other._kept, other)
+        self._given, self.noted, self._kept = other._given, other.noted, (other._kept, other)
         self._counters, self._steps, self._times = other._counters, other._steps, other._times
         self.words[:] = taken
 
@@ -172,6 +244,31 @@ class Plan:
         finally:
             self.words[_TIMES] = 0
         return list(self._times) if timed else []
+
+    def run_on(self, stream: int) -> None:
+        """Do the steps of a device on one of its streams, whatever the flags.
+
+        Raises
+        ------
+        CudaError
+            If the driver refuses one of them. Those behind it were not begun.
+        """
+        steps: Sequence[DeviceStep] = self._given  # type: ignore[assignment]  # of a plan for a device
+        if steps:
+            status = steps[0].port.run(self.words.buffer_info()[0], stream)
+            if status:
+                self._failed(status)
+
+    def _failed(self, status: int) -> NoReturn:
+        """Raise what a step of a device failed with."""
+        step: DeviceStep = self._given[status >> 40]  # type: ignore[assignment]  # of a plan for a device
+        raise step.port.failure(status, step.kind, step.title)
+
+
+def _noted(steps: Sequence[Step] | Sequence[DeviceStep]) -> tuple[str, ...]:
+    """Return what a device notes of steps when they begin."""
+    names = [noted for step in steps if (noted := getattr(step, "noted", ""))]
+    return tuple(names[-_RECENT:])
 
 
 def function_address(name: str) -> int:

@@ -14,27 +14,34 @@ from typing import Any
 
 from diffkern import abi
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Word
+from diffkern.runtime.native.device_ir import PLAN_PORT
 from diffkern.runtime.native.pool_ir import Looks
 
 __all__ = ["add_replay"]
 
-# A plan: 0 flags, not 0 sends every call to Python; 1 running: calls in progress; 2 address of the process' attention
-# word; 3 number of counters; 4 addresses of the counters: changes of the memory that the plan writes; 5 number of
-# steps; 6 address of the steps; 7 address where times are stored, one more than steps, or 0.
+# A plan: 0 flags, not 0 sends every call to Python, or to a device; 1 running: calls in progress; 2 address of the
+# process' attention word; 3 number of counters; 4 addresses of the counters: changes of the memory that the plan
+# writes; 5 number of steps; 6 address of the steps; 7 address where times are stored, one more than steps, or 0. Of
+# steps on a device also: 8 address of its port; 9 a tuple of names for the port to note, or 0; 10 the address of a
+# word, or 0, and 11 what has to stand there.
 _FLAGS, _RUNNING, _ATTENTION, _COUNTERS, _WHERE, _COUNT, _STEPS, _TIMES = range(0, 64, 8)
+_NAMES, _STAMP, _EXPECTED = 72, 80, 88
+_IS_DEVICE = 32
+# A port: how many streams wait for the next launch, and Python's function that takes names.
+_FOLLOWERS, _NOTE = 80, 88
 # A step: fn, block, bytes of the block, n, chunk, colours, partial sums, finish, chunks.
 _STEP_WORDS = 9
 _SIZE, _N, _FINISH, _CHUNKS = 16, 24, 56, 64
 _WATCH_WORDS = 2
 
 
-def add_replay(m: Module) -> None:
-    """Add the functions; they call the pool's."""
+def add_replay(m: Module, device_steps: Any) -> None:
+    """Add the functions; they call the pool's, and for steps on a device those of ``device_ir``."""
     if sys.version_info < (3, 11):
         _vectorcall(m)
     steps = _steps(m, _step(m))
     _run(m, steps)
-    _call(m, steps)
+    _call(m, steps, _call_device(m, device_steps))
     _copy(m)
     _clear(m)
     _add(m, "dk_add_f32", FLOAT, 4)
@@ -112,20 +119,63 @@ def _run(m: Module, steps: Any) -> None:
     _leave(c, status)
 
 
-def _call(m: Module, steps: Any) -> None:
-    """A method with METH_FASTCALL and METH_KEYWORDS."""
-    made, c = m.routine("dk_replay_call", 4, is_exported=True)
-    itself, arguments, count, names = made.args
-    plan = _plan(c, itself)
-    state = c.b.or_(c.atomic_load(plan, _FLAGS), c.atomic_load(c.load(plan, _ATTENTION)))
-    with c.when(c.compare("!=", c.b.or_(state, c.b.or_(count, names)), 0)):
-        slow = c.invoke("PyTuple_GetItem", itself, 1)
-        c.leave(c.invoke("PyObject_Vectorcall", slow, arguments, count, names))
+def _call_device(m: Module, steps: Any) -> Any:
+    """``call_device(plan, itself)``: a call of a plan whose steps are on a device; Python's None, or 0.
+
+    -1 if it is not for native code, and nothing was done.
+    """
+    made, c = m.routine("dk_call_device", 2)
+    plan, itself = made.args
+    port, stamp = c.load(plan, PLAN_PORT), c.load(plan, _STAMP)
+    with c.when(c.compare("!=", c.load(port, _FOLLOWERS), 0)):
+        c.leave(-1)
+    with c.when(c.compare("!=", stamp, 0)), c.when(c.compare("!=", c.load(stamp), c.load(plan, _EXPECTED))):
+        c.leave(-1)
+    running = _begin(c, plan)
+    names = c.load(plan, _NAMES)
+    with c.when(c.compare("!=", names, 0)):
+        c.invoke("Py_DecRef", c.invoke("PyObject_CallOneArg", c.load(port, _NOTE), names))
+    watch = c.words(_WATCH_WORDS)
+    c.invoke("dk_let_python_run", watch)
+    status = c.invoke(steps, plan, 0, watch)
+    c.atomic("sub", running, 1, "release")
+    c.invoke("dk_come_back", watch)
+    with c.when(c.compare(">", status, 0)):
+        arguments = c.words(1)
+        number = c.invoke("PyLong_FromLong", status)
+        c.store(number, arguments)
+        answer = c.invoke("PyObject_Vectorcall", c.invoke("PyTuple_GetItem", itself, 3), arguments, 1, 0)
+        c.invoke("Py_DecRef", number)
+        c.leave(answer)
+    _leave(c, status)
+    return made
+
+
+def _begin(c: Code, plan: Word) -> Word:
+    """Count a call and the changes that it makes; return where calls are counted."""
     running = c.add(plan, _RUNNING)
     c.atomic("add", running, 1, "acquire")
     where = c.load(plan, _WHERE)
     with c.loop(c.load(plan, _COUNTERS)) as k:
         c.atomic("add", c.load(where, c.mul(k, 8)), 1)
+    return running
+
+
+def _call(m: Module, steps: Any, call_device: Any) -> None:
+    """A method with METH_FASTCALL and METH_KEYWORDS."""
+    made, c = m.routine("dk_replay_call", 4, is_exported=True)
+    itself, arguments, count, names = made.args
+    plan = _plan(c, itself)
+    state = c.b.or_(c.atomic_load(plan, _FLAGS), c.atomic_load(c.load(plan, _ATTENTION)))
+    given = c.b.or_(count, names)
+    with c.when(c.compare("!=", c.b.or_(state, given), 0)):
+        with c.when(c.compare("==", c.b.or_(c.b.xor(state, c.word(_IS_DEVICE)), given), 0)):
+            answer = c.invoke(call_device, plan, itself)
+            with c.when(c.compare("!=", answer, -1)):
+                c.leave(answer)
+        slow = c.invoke("PyTuple_GetItem", itself, 1)
+        c.leave(c.invoke("PyObject_Vectorcall", slow, arguments, count, names))
+    running = _begin(c, plan)
     watch = c.words(_WATCH_WORDS)
     c.invoke("dk_let_python_run", watch)
     status = c.invoke(steps, plan, watch)

@@ -97,7 +97,7 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
 
 def _placement(fn: Function, checking: Checking) -> Placement:
     if checking is not Checking.NONE:
-        return Placement()  # the program says which thread made a mistake, so each does everything by itself
+        return Placement()  # the program says which thread caused an error, so each does everything by itself
     placement = place(fn)
     few = len(placement.reads) * len(placement.writes) <= _MOST_COMPARISONS
     return placement if few else place(fn, loads=False)
@@ -128,7 +128,9 @@ class _Frame(Frame):
         super().__init__(module, fn, facts, builder, pointer, ScalarEmitter(builder, module, flags))
 
     def body(self) -> BodyEmitter:
-        return BodyEmitter(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
+        body = BodyEmitter(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
+        body.extent_along = self.extent
+        return body
 
     def partial(self, chunk: Any, sites: int, site: int) -> Any:
         """Pointer to the partial sum of a site of a chunk."""
@@ -249,10 +251,7 @@ class _Chunk(_Frame, KernelFrame):
 
     def of_block(self, t: Any) -> dict[str, Any]:
         """What a kernel whose threads are blocks may ask for; the last extent of the launch is the block's length."""
-        b = self.builder
-        extents = [b.trunc(self.header(abi.DIMS + 8 * k), I32) for k in range(abi.MAX_DIMS)]
-        names = {"block": t, "block_index": b.trunc(t, I32), "block_dim": extents[-1]}
-        return names | {f"extent{k}": extents[k] for k in range(abi.MAX_DIMS - 1)}
+        return {"block": t, "block_index": self.builder.trunc(t, I32), "block_dim": self.extent(abi.MAX_DIMS - 1)}
 
     def note_component(self, index: Any, start: Any, repeat: Any, r: Any) -> None:
         """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""

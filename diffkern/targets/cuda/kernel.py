@@ -179,7 +179,7 @@ class _Kernel(KernelFrame):
 
     def body(self) -> CudaBody:
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
-        body.quiet, body.lines = self.quiet, self.lines
+        body.quiet, body.lines, body.extent_along = self.quiet, self.lines, self.extent
         body.arch, body.threads, body.products = self.arch, self.block_dim or 0, self.products
         return body
 

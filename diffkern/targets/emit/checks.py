@@ -1,6 +1,6 @@
 """What debug programs look for while they run, as LLVM; ``diffkern.abi`` describes the record they report in.
 
-In: an op, the values it works on, the position in the builder. Out: code that reports a mistake, if it is the first of
+In: an op, the values it works on, the position in the builder. Out: code that reports an error, if it is the first of
 the launch, and for an access whether it may happen. Every place that can report has a number, in the order of emission.
 """
 
@@ -24,7 +24,7 @@ _REPORT = "dk_report"
 
 
 class Checking(enum.Enum):
-    """Which mistakes a program looks for."""
+    """Which errors a program looks for."""
 
     NONE = "none"
     MEMORY = "memory"  # indices, and two threads that store to one element
@@ -99,7 +99,7 @@ class Checks:
             self._report_zero(step, abi.ZERO_STEP, op)
 
     def none_found(self) -> Any:
-        """Whether no thread has found a mistake so far."""
+        """Whether no thread has found an error so far."""
         b = self.builder
         return b.icmp_unsigned("==", b.load_atomic(self.record, "monotonic", 8, typ=I64), i64(0))
 

@@ -67,6 +67,10 @@ class Frame:
         b = self.builder
         return b.load(b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8), typ=I64)
 
+    def extent(self, axis: int) -> Any:
+        """An extent of the launch, as an int32."""
+        return self.builder.trunc(self.header(abi.DIMS + 8 * axis), ir.IntType(32))
+
     def by_value(self, t: Element, offset: int) -> tuple[Any, ...]:
         """The components of a parameter by value."""
         b = self.builder

@@ -57,6 +57,10 @@ class StackRef:
         return b.gep(start, [flat], inbounds=True, source_etype=memory_type(scalar_of(t)))
 
 
+def _no_launch(axis: int) -> Any:
+    raise CompileError(f"extent {axis} of a launch is asked for where there is none")
+
+
 @dataclass(slots=True)
 class BodyEmitter:
     """Emits the ops of one thread at the builder's position.
@@ -70,7 +74,7 @@ class BodyEmitter:
     stacks
         One block of memory per nesting level of loop stacks.
     checks
-        What looks for mistakes at run time; None in release programs.
+        What looks for errors at run time; None in release programs.
     scratch
         The buffers of the thread; None where tiles lie in arrays of the block.
     vector_bytes
@@ -79,6 +83,8 @@ class BodyEmitter:
         In a kernel whose threads work in blocks: what the indices of the block are, by op.
     moved
         Ops that are emitted elsewhere, ahead of the code of the thread.
+    extent_along
+        Emits an extent of the launch, as an int32.
     """
 
     builder: Builder
@@ -96,6 +102,7 @@ class BodyEmitter:
     vector_bytes: int = 16
     launch: dict[str, Any] = field(default_factory=dict)
     moved: frozenset[Op] = frozenset()
+    extent_along: Callable[[int], Any] = _no_launch
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -161,7 +168,7 @@ class BodyEmitter:
             emit(op)
 
     def checked(self, op: Op, checks: Checks, emit: Callable[[Op], None]) -> None:
-        """Emit an access that is skipped where it is a mistake; what it would have read is 0 then."""
+        """Emit an access that is skipped where it is an error; what it would have read is 0 then."""
         b = self.builder
         indices = [self.index(v) for v in Access(op).index]
         allowed = checks.access(op, self.arrays[Access(op).array], indices)
@@ -202,8 +209,10 @@ class BodyEmitter:
         self.values[op.result] = (self.tid[op.attrs["axis"]],)
 
     def block_index(self, op: Op) -> None:
-        name = op.name if op.name != "extent" else f"extent{op.attrs['axis']}"
-        self.values[op.result] = (self.launch[name],)
+        self.values[op.result] = (self.launch[op.name],)
+
+    def extent(self, op: Op) -> None:
+        self.values[op.result] = (self.extent_along(op.attrs["axis"]),)
 
     def shared_new(self, op: Op) -> None:
         """Memory of the block, which is one thread here."""
@@ -467,7 +476,8 @@ _SPELLED: Mapping[str, str] = {
     "construct": "construct",
     "extract": "extract",
     "tid": "thread_index",
-    **dict.fromkeys(("block_dim", "block_index", "block_thread", "extent"), "block_index"),
+    **dict.fromkeys(("block_dim", "block_index", "block_thread"), "block_index"),
+    "extent": "extent",
     "shared_new": "shared_new",
     "barrier": "barrier",
     "lane_left": "lane_left",

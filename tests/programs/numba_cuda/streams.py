@@ -32,4 +32,4 @@ def main():
             stream.synchronize()
     end.record()
     end.synchronize()
-    return result, np.array(start.elapsed_time(end) >= 0)
+    return result, np.array(np.isfinite(start.elapsed_time(end)))

@@ -19,7 +19,7 @@ from diffkern.runtime.cuda.driver import LEGACY_STREAM, STICKY, failure
 
 from .work import Graph, Node, Rank, Timeline, Work, youngest_first
 
-__all__ = ["Block", "FakeBase", "Function", "Launched", "call"]
+__all__ = ["ERRORS", "Block", "FakeBase", "Function", "Launched", "call", "text_of"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -44,7 +44,7 @@ _NAMES = {
     "graph_destroy": "cuGraphDestroy", "graph_exec_destroy": "cuGraphExecDestroy",
     "conditional_handle": "cuGraphConditionalHandleCreate", "conditional_body": "cuGraphAddNode",
 }  # fmt: skip
-_ERRORS = {
+ERRORS = {
     1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 201: "CUDA_ERROR_INVALID_CONTEXT",
     209: "CUDA_ERROR_NO_BINARY_FOR_GPU", 400: "CUDA_ERROR_INVALID_HANDLE", 500: "CUDA_ERROR_NOT_FOUND",
     700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED",
@@ -84,6 +84,11 @@ class Block:
 
     def poison(self, value: int) -> None:
         ctypes.memset(self.address, value, self.nbytes)
+
+
+def text_of(code: int) -> str:
+    """Return what an error says."""
+    return STICKY.get(code, "the fake driver was told to fail, or the call was wrong")
 
 
 def call(method: Callable[Concatenate[_Self, _P], _T]) -> Callable[Concatenate[_Self, _P], _T]:
@@ -170,8 +175,7 @@ class FakeBase:
             raise self._failure(name, code)
 
     def _failure(self, name: str, code: int) -> Exception:
-        text = STICKY.get(code, "the fake driver was told to fail, or the call was wrong")
-        return failure(_NAMES.get(name, name), code, _ERRORS.get(code, "CUDA_ERROR"), text)
+        return failure(_NAMES.get(name, name), code, ERRORS.get(code, "CUDA_ERROR"), text_of(code))
 
     def _handle(self) -> int:
         self._handles += 16

@@ -24,6 +24,7 @@ from diffkern.runtime.native.loader import load_object
 
 from .base import Function, Launched, call
 from .memory import FakeMemory
+from .native import FakeEntries
 from .streams import FakeStreams
 
 __all__ = ["FakeDriver", "Launched", "fake_cuda"]
@@ -34,7 +35,7 @@ _OTHERS = 8
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
-class FakeDriver(FakeStreams, FakeMemory):
+class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
     """A driver for tests.
 
     Parameters
@@ -55,7 +56,15 @@ class FakeDriver(FakeStreams, FakeMemory):
         All calls, in order.
     launches : list of Launched
         All launches that were not captured, and those of graphs when they ran.
+    entries : EntryPoints or None
+        Its functions for native code; None has all calls made by way of Python.
     """
+
+    def __init__(
+        self, devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+    ) -> None:
+        super().__init__(devices, target, conditional, seed)
+        FakeEntries.__init__(self)
 
     # -- devices and contexts ----------------------------------------------------------------------------------------
 

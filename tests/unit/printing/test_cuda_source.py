@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from block_corpus import BLOCKS
 from conftest import require
-from grad.build import lower
+from grad.build import values
 from grad.corpus import CASES
 from support.simulated import cuda_source
 
-from diffkern import pipeline
+import diffkern as dk
 from diffkern.compilation import Compilation
-from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.ir.types import Array, Scalar, Type, is_differentiable, scalar_of, value_type
+from diffkern.ir.types import Array, Scalar, Type, scalar_of, value_type
 from diffkern.kernel import Kernel
-from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.options import Variant
 from diffkern.printing import prims
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name
@@ -55,16 +54,20 @@ COMPILED = (
 )
 
 
+def compilation(name: str, direction: str) -> Compilation:
+    """A case on its way to a program for a GPU."""
+    case = CASES[name]
+    types = Kernel(case.function).argument_types(*values(case))
+    active = None if direction == "forward" else frozenset(range(len(types)))
+    return Compilation(case.function, types, Variant(target="sm_90", active=active), **case.options)
+
+
 def forward(name: str) -> Function:
-    return pipeline.optimise(clone_function(lower(CASES[name])))
+    return compilation(name, "forward").fn
 
 
 def adjoint(name: str) -> Function:
-    fn = lower(CASES[name])
-    active = [k for k, p in enumerate(fn.params) if is_differentiable(p.type)]
-    d = pipeline.differentiate(pipeline.prepare(fn), active, **CASES[name].options)
-    finalize_updates(d.fn, d.buffers, d.conflicts)
-    return d.fn
+    return compilation(name, "adjoint").fn
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -153,7 +156,7 @@ def test_every_primitive_has_a_device_function() -> None:
         "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
         "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",
     }  # fmt: skip
-    modules = {"annotations", "builtins", "math", "np", "Any", "Callable", "Iterator"}
+    modules = {"annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "launched_over"}
     for name in vars(prims):
         if name.startswith(("_", "atomic_")) or name in elsewhere | composites | modules:
             continue
@@ -179,3 +182,54 @@ def test_a_kernel_prints_either_flavour() -> None:
     assert "cuda" not in kernel.source(*given).replace("cuda_", "")
     with pytest.raises(ValueError, match="'cpu' or 'cuda', not 'sm_90'"):
         kernel.source(*given, target="sm_90")  # type: ignore[arg-type]
+
+
+def test_subscripts_say_whether_they_may_count_from_the_end() -> None:
+    def indices(x: dk.array(dtype=float), y: dk.array(dtype=float), q: dk.array(dtype=int), n: int):  # type: ignore[valid-type]
+        i, j = dk.tid()
+        y[i - j] = x[-i] + x[i - 2] + x[i * j]
+        m = i
+        for k in range(n):
+            m = m - j
+            y[m] += x[k]
+        q[i] = i
+
+    text = Kernel(indices).source(target="cuda")
+    # numba takes the difference of two unsigned integers for one that is not negative.
+    assert "y[int64(i - j)] = x[int64(-i)] + x[i - 2] + x[i * j]" in text
+    assert "cuda.atomic.add(y, m, x[at(k)])" in text
+    # In one variable with signed integers of 32 bits an unsigned one would make it 64 bits wide.
+    assert "m = int32(i)" in text
+    assert "m = int32(m - j)" in text
+
+
+def test_a_kernel_that_does_not_ask_for_its_index_counts_its_threads() -> None:
+    def count(n: dk.array(dtype=int)):  # type: ignore[valid-type]
+        dk.atomic_add(n, 0, 1)
+
+    text = Kernel(count).source(target="cuda")
+    assert "while thread < dim[0] * dim[1] * dim[2] * dim[3]:" in text
+    assert "thread += cuda.gridsize(1)" in text
+
+
+def test_what_a_user_assigns_to_an_index_is_another_variable() -> None:
+    def shifted(x: dk.array(dtype=float)):  # type: ignore[valid-type]
+        i = dk.tid()
+        i = i + 1
+        x[i] = 1.0
+
+    text = Kernel(shifted).source(target="cuda")
+    assert "x[at(i + 1)] = float32(1.0)" in text or "i_1 = int32(i + 1)" in text
+    assert "i = index(i + cuda.gridsize(1))" in text
+
+
+def test_floats_are_subtracted_by_addition() -> None:
+    """numba-cuda would compare and swap."""
+    assert "cuda.atomic.sub" not in cuda_source(forward("composites.spring_forces"))
+
+
+def test_the_adjoint_is_printed_with_the_memory_of_a_gpu() -> None:
+    kernel = Kernel(CASES["loops.product"].function)
+    given = tuple(CASES["loops.product"].make().values())
+    assert "cuda.local.array(128, float32)" in kernel.adjoint_source(*given, target="cuda")
+    assert "cuda.local" not in kernel.source(*given, target="cuda")

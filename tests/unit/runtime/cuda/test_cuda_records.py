@@ -169,7 +169,7 @@ def test_sequences(driver):
     sequence.replay(timed=True)
     assert x.list() == [128.0] * 4
     assert y.list() == [7.0] * 4
-    assert [row["native"] for row in sequence.table()] == [False] * 3
+    assert [row["native"] for row in sequence.table()] == [True] * 3
     assert all(row["seconds"] > 0 for row in sequence.table())
     stream = dk.Stream(G)
     driver.launches.clear()

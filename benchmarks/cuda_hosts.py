@@ -1,0 +1,160 @@
+"""Measure what the host does for a launch on a GPU, with a driver that costs nothing; no GPU is needed.
+
+In: nothing but the command line. Out: a table of processor times of one call, the least of many short readings, and a
+JSON file if asked for. The driver is ``stub_driver``'s, behind NVIDIA's Python package: each of its functions succeeds
+at once and nothing runs, so that what is measured is diffkern's part, and the package's where that is in between. A
+GPU's driver takes some microseconds more. Warp does not start without a GPU, so it cannot be compared with here;
+``gpu.py`` does that where there is one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import record_kernels
+import stub_driver
+from harness import Row, Target, exit_status, machine, options, print_machine, save_json
+
+DEVICE = "cuda:0"
+LONG = 1000
+TARGETS = {
+    "record.launch": Target(at_most=1.2e-6),
+    "adjoint record.launch": Target(at_most=1.2e-6),
+    "graph of 10 launches": Target(at_most=4e-6),
+    f"graph of {LONG} launches": Target(at_most=4e-6),
+    f"graph of {LONG} launches to {LONG} arrays": Target(at_most=4e-6),
+}
+
+
+def works(dk: Any, count: int) -> dict[str, Callable[[], Any]]:
+    """Return what is measured, of a kernel with some arrays and a number."""
+    kernel = record_kernels.make(dk)[count]
+    ones = np.ones(1, np.float32)
+
+    def made() -> Any:
+        return dk.array(ones, dtype=dk.float32, device=DEVICE, requires_grad=True)
+
+    x, y = [made() for _ in range(count - 1)], made()
+    inputs = [*x, 0.5]
+
+    def plain() -> None:
+        dk.launch(kernel, dim=1, inputs=inputs, outputs=[y])
+
+    def on_tape() -> None:
+        with dk.Tape():
+            dk.launch(kernel, dim=1, inputs=inputs, outputs=[y])
+
+    plain()
+    record = dk.launch(kernel, dim=1, inputs=inputs, outputs=[y], record_cmd=True)
+    reverse = record.adjoint()
+    device, stream = dk.get_device(DEVICE), dk.Stream(DEVICE)
+
+    def changed() -> None:
+        record.set_param_at_index(count - 1, 0.5)
+        record.launch()
+
+    def each_to_another() -> Callable[[], None]:
+        goals = [made() for _ in range(LONG)]
+        return lambda: [dk.launch(kernel, dim=1, inputs=inputs, outputs=[goal]) for goal in goals]
+
+    return {
+        "plain launch": plain,
+        "plain launch, in a ScopedDevice": within(lambda: dk.ScopedDevice(device), plain),
+        "plain launch, in a ScopedStream": within(lambda: dk.ScopedStream(stream), plain),
+        "launch on a tape": on_tape,
+        "record.launch": record.launch,
+        "record.launch, in a ScopedDevice": within(lambda: dk.ScopedDevice(device), record.launch),
+        "record.launch, in a ScopedStream": within(lambda: dk.ScopedStream(stream), record.launch),
+        "record.launch(stream)": lambda: record.launch(stream),
+        "adjoint record.launch": reverse.launch,
+        "record.launch after set_param": changed,
+        "set_param_at_index, number": lambda: record.set_param_at_index(count - 1, 0.5),
+        "set_param_at_index, array": lambda: record.set_param_at_index(0, x[0]),
+        f"sequence of {LONG} launches": recorded(dk, plain, LONG).replay,
+        "graph of 10 launches": recorded(dk, plain, 10).capture().launch,
+        f"graph of {LONG} launches": recorded(dk, plain, LONG).capture().launch,
+        f"graph of {LONG} launches to {LONG} arrays": recorded(dk, each_to_another(), 1).capture().launch,
+    }
+
+
+def within(scope: Callable[[], Any], run: Callable[[], Any]) -> Callable[[int], None]:
+    """Return what calls something so many times inside a ``with`` block."""
+
+    def several(calls: int) -> None:
+        with scope():
+            repeat(run, calls)
+
+    several.repeats = True  # type: ignore[attr-defined]
+    return several
+
+
+def recorded(dk: Any, run: Callable[[], Any], times: int) -> Any:
+    """Return a sequence of what a function does."""
+    with dk.record(run=False) as sequence:
+        for _ in range(times):
+            run()
+    return sequence
+
+
+def repeat(run: Callable[[], Any], calls: int) -> None:
+    """Call something so many times."""
+    for _ in range(calls):
+        run()
+
+
+def reading(run: Callable[..., Any], calls: int) -> float:
+    """Return the processor time of one call."""
+    repeats = getattr(run, "repeats", False)
+    start = time.thread_time_ns()
+    if repeats:
+        run(calls)
+    else:
+        repeat(run, calls)
+    return (time.thread_time_ns() - start) * 1e-9 / calls
+
+
+def measure(run: Callable[..., Any], readings: int) -> float:
+    """Return the least processor time of one call."""
+    once = reading(run, 3)
+    calls = max(3, min(300, int(1e-3 / once)))
+    return min(reading(run, calls) for _ in range(readings))
+
+
+def main() -> int:
+    """Run the chosen cases and print the table."""
+    arguments = options(str(__doc__).partition("\n")[0]).parse_args()
+    readings = 20 if arguments.quick else 200
+    stub_driver.install()
+    dk: Any = importlib.import_module("diffkern")
+    facts = {**machine(), "target": dk.get_device(DEVICE).target, "driver": "a stub: nothing runs, no GPU"}
+    print_machine(facts)
+    rows: list[Row] = []
+    for count in (3, 8):
+        for case, run in works(dk, count).items():
+            label = f"{case}, {count} arrays"
+            if arguments.only in label:
+                rows.append(_row(label, measure(run, readings), TARGETS.get(case, Target()), readings))
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        print(f"{row.name:{width}}  {row.top_s * 1e6:9.2f} us  {_bound(row.target):9}  {row.verdict}".rstrip())
+    if arguments.json:
+        save_json(arguments.json, facts, rows)
+    return exit_status(rows, arguments.strict)
+
+
+def _row(name: str, seconds: float, target: Target, readings: int) -> Row:
+    """Return a row whose ratio is the time itself, which is what its target bounds."""
+    return Row(name, "diffkern", "-", top_s=seconds, ratio_median=seconds, pairs=readings, target=target)
+
+
+def _bound(target: Target) -> str:
+    return "" if target.at_most is None else f"<= {target.at_most * 1e6:g} us"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""``@cuda.jit``: kernels and device functions in the spelling of ``numba.cuda``, and their launches.
+
+In: a Python function; blocks and threads in numba's order of axes. Out: a :class:`CudaKernel`. A launch of it is one of
+an ordinary kernel over a grid (:mod:`diffkern.launch_layout`), so that tapes, records, JAX and PyTorch take it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from diffkern.callers import shortened
+from diffkern.cuda.signatures import is_signature, parse_signature
+from diffkern.cuda.streams import native
+from diffkern.errors import KernelError, LaunchError, MisuseError
+from diffkern.ir.types import Scalar
+from diffkern.kernel import Kernel
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.func import Func, check_function
+from diffkern.lang.numba_cuda import TOGETHER
+from diffkern.launch_layout import Layout, lay_out
+from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant
+from diffkern.runtime.arguments import Parameter
+from diffkern.runtime.extents import whole_number
+from diffkern.runtime.packed import PackedLaunch, dispatch, run
+
+__all__ = ["CudaKernel", "Launcher", "jit"]
+
+_Triple = tuple[int, int, int]
+_Annotations = tuple[ArrayAnnotation | Scalar, ...] | None
+
+
+class _Number(Parameter):
+    """A parameter without annotation: Python's numbers have 64 bits, as in numba."""
+
+    __slots__ = ()
+
+    def convert(self, value: Any) -> Any:
+        """Return the type key of an argument that is no struct, its bytes in the block, and the array it is."""
+        kind = type(value)
+        if self.annotation is None and (kind is float or kind is int):
+            return super().convert(np.float64(value) if kind is float else _int64(self, value))
+        return super().convert(value)
+
+
+def _int64(parameter: Parameter, value: int) -> np.generic[Any]:
+    if not -(2**63) <= value < 2**64:
+        raise parameter.error(f"{value} does not fit an integer of 64 bits")
+    return np.int64(value) if value < 2**63 else np.uint64(value)
+
+
+class CudaKernel(Kernel):
+    """A kernel in numba's spelling; made by :func:`jit`.
+
+    ``kernel[blocks, threads](x, y)`` launches it. A launch over a grid of threads, as ``dk.launch`` makes it, has one
+    axis, x; for others take ``kernel[blocks, threads]`` apart (:class:`Launcher`).
+
+    Attributes
+    ----------
+    py_func : callable
+        The Python function.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        options: KernelOptions,
+        annotations: _Annotations = None,
+        layout: Layout | None = None,
+    ) -> None:
+        check_function(func, "@cuda.jit")
+        self.layout = layout or Layout()
+        self._annotations = annotations
+        self._laid_out: dict[Layout, CudaKernel] = {}
+        self._configured: dict[Any, Launcher] = {}
+        self._begin(func, options)
+
+    def __repr__(self) -> str:
+        return f"<cuda.jit kernel {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Raise: a kernel runs on a grid."""
+        raise MisuseError(f"a kernel needs blocks and threads: write {self.name}[blocks, threads](…)")
+
+    @property
+    def variant(self) -> Variant:
+        """Its forward program for the CPU, as the options and ``dk.config`` are."""
+        return replace(super().variant, layout=self.layout)
+
+    @property
+    def py_func(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self.func
+
+    def __getitem__(self, config: Any) -> Launcher:
+        """Return what launches the kernel: ``kernel[blocks, threads]``; a stream and bytes may follow."""
+        try:
+            return self._configured[config]
+        except (KeyError, TypeError):
+            pass
+        try:
+            return self._remember(
+                config, self.configure(*config) if isinstance(config, tuple) else self.configure(config, 0)
+            )
+        except KernelError as error:
+            raise shortened(error)  # noqa: B904 - the same error
+
+    def _remember(self, config: Any, launcher: Launcher) -> Launcher:
+        try:
+            self._configured[config] = launcher
+        except TypeError:  # a list among the extents
+            pass
+        return launcher
+
+    def configure(self, blocks: Any, threads: Any, stream: Any = 0, sharedmem: Any = 0, *others: Any) -> Launcher:
+        """Return what launches the kernel.
+
+        Parameters
+        ----------
+        blocks, threads : int or tuple of int
+            Blocks of the grid and threads of a block, along x, y and z.
+        stream : Stream, optional
+            Where to run; the current stream by default.
+        sharedmem : int, optional
+            Bytes of dynamic shared memory.
+        """
+        if others:
+            raise LaunchError(
+                f"kernel {self.name!r}: a launch has blocks, threads, a stream and bytes of shared memory"
+            )
+        grid, block = _extents(self.name, "blocks", blocks), _extents(self.name, "threads", threads)
+        count = block[0] * block[1] * block[2]
+        if not 1 <= count <= MAX_BLOCK_DIM:
+            raise LaunchError(
+                f"kernel {self.name!r}: a block has 1 to {MAX_BLOCK_DIM} threads, not {count}",
+                remedy=f"write {self.name}[blocks, threads](…), with the number of blocks first",
+            )
+        shared = whole_number(sharedmem)
+        if shared is None or shared < 0:
+            raise LaunchError(
+                f"kernel {self.name!r}: the size of shared memory is a number of bytes, not {sharedmem!r}"
+            )
+        return Launcher(self, grid, block, native(stream), shared)
+
+    def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Launcher:
+        """Return what launches the kernel with at least `ntasks` threads along x, `tpb` of them in a block."""
+        threads = tpb or 256
+        return self.configure(-(-ntasks // threads), threads, stream, sharedmem)
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters."""
+        known = super().parameters
+        given: Sequence[Any] = [p.annotation for p in known] if self._annotations is None else self._annotations
+        if len(given) != len(known):
+            raise MisuseError(f"the signature of {self.name} has {len(given)} parameters, the function {len(known)}")
+        return tuple(
+            _Number(self.name, p.index, p.name, annotation, p.default)
+            for p, annotation in zip(known, given, strict=True)
+        )
+
+    def laid_out(self, blocks: _Triple, threads: _Triple, shared: int = 0) -> tuple[CudaKernel, tuple[int, ...]]:
+        """Return the kernel for launches of a layout, and the dimensions of this one."""
+        from diffkern.frontend.canonical import built_ins
+
+        used = built_ins(self.func)
+        layout, dims = lay_out(
+            blocks, threads, not TOGETHER.isdisjoint(used), shared if "cuda.shared.array" in used else 0
+        )
+        if layout == self.layout:
+            return self, dims
+        found = self._laid_out.get(layout)
+        if found is None:
+            options = replace(self.options, block_dim=layout.block_dim)
+            found = self._laid_out[layout] = CudaKernel(self.func, options, self._annotations, layout)
+        return found, dims
+
+
+class Configuration(NamedTuple):
+    """A launch of a kernel in numba's spelling, as one of an ordinary kernel.
+
+    Attributes
+    ----------
+    kernel
+        The kernel, for launches of this layout.
+    dim
+        The dimensions of the launch.
+    """
+
+    kernel: CudaKernel
+    dim: tuple[int, ...]
+
+
+class Launcher:
+    """What ``kernel[blocks, threads]`` is: called with the arguments, it launches the kernel.
+
+    Attributes
+    ----------
+    blocks, threads : tuple of int
+        Blocks of the grid and threads of a block along x, y and z.
+    """
+
+    def __init__(self, kernel: CudaKernel, blocks: _Triple, threads: _Triple, stream: Any, shared: int) -> None:
+        self._kernel, self._stream, self._shared = kernel, stream, shared
+        self.blocks, self.threads = blocks, threads
+
+    def __repr__(self) -> str:
+        return f"<{self._kernel.name}[{self.blocks}, {self.threads}]>"
+
+    def configuration(self) -> Configuration:
+        """Return kernel and dimensions by which ``dk.launch``, records, JAX and PyTorch make the same launch."""
+        return Configuration(*self._kernel.laid_out(self.blocks, self.threads, self._shared))
+
+    @property
+    def kernel(self) -> CudaKernel:
+        """The kernel that ``dk.launch`` and others take for such launches, with :attr:`dim`."""
+        return self.configuration().kernel
+
+    @property
+    def dim(self) -> tuple[int, ...]:
+        """The dimensions of the launch, for ``dk.launch`` and others."""
+        return self.configuration().dim
+
+    def __call__(self, *args: Any) -> None:
+        """Launch the kernel. NumPy's arrays are changed in place."""
+        try:
+            kernel, dim = self.configuration()
+            if self._stream is None:
+                run(kernel, dim, args)
+            else:
+                dispatch(PackedLaunch(kernel, dim, args), True, self._stream)
+        except KernelError as error:
+            raise shortened(error)  # noqa: B904 - the same error
+
+
+def _extents(kernel: str, what: str, given: Any) -> _Triple:
+    """Return one to three extents as three."""
+    items = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    extents = [whole_number(n) for n in items]
+    if not 1 <= len(items) <= 3 or any(n is None or n < 0 for n in extents):
+        raise LaunchError(f"kernel {kernel!r}: {what} are one to three numbers along x, y and z, not {given!r}")
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z  # type: ignore[return-value]
+
+
+_ACCEPTED = frozenset({"inline", "forceinline", "cache", "opt", "lto", "extensions", "link", "shared_memory_carveout"})
+"""Options of numba that change nothing here."""
+
+_REFUSED = {
+    "link": "diffkern compiles the kernel alone: write what is linked as a Python function with device=True",
+    "extensions": "give the arrays to dk.array, or convert them before the launch",
+}
+
+
+def jit(
+    func_or_sig: Any = None,
+    device: bool = False,
+    *,
+    debug: bool | None = None,
+    lineinfo: bool | None = None,
+    fastmath: bool | None = None,
+    max_registers: int | None = None,
+    launch_bounds: int | tuple[int, ...] | None = None,
+    **others: Any,
+) -> Any:
+    """Make a kernel, or a device function, of a function: ``@cuda.jit``, with or without signature and options.
+
+    Parameters
+    ----------
+    func_or_sig : callable, str, tuple or list, optional
+        The function; or a signature such as ``"void(float32[:], int32)"``, whose types the arguments then must have.
+    device : bool, optional
+        Whether it is a function for kernels to call; the signature of such a function says nothing.
+    debug : bool, optional
+        Whether indices, integer divisions and stores are checked while the kernel runs (``mode="debug"``).
+    lineinfo : bool, optional
+        Whether a GPU's machine code says which source line each instruction is of.
+    fastmath : bool, optional
+        Whether arithmetic may be reassociated and elementary functions be less exact.
+    max_registers : int, optional
+        The most registers of a thread.
+    launch_bounds : int or tuple of int, optional
+        The most threads of a block, or these and the fewest blocks of a multiprocessor.
+    **others
+        ``inline``, ``forceinline``, ``cache``, ``opt`` and ``lto`` are accepted and change nothing.
+
+    Returns
+    -------
+    CudaKernel or Func
+        A function for kernels with ``device=True``, else a kernel.
+    """
+    for name, value in others.items():
+        if name not in _ACCEPTED:
+            raise MisuseError(f"cuda.jit has no option {name!r}")
+        if value and name in _REFUSED:
+            raise MisuseError(f"cuda.jit does not take {name}", remedy=_REFUSED[name])
+    annotations = parse_signature(func_or_sig) if is_signature(func_or_sig) else None
+    bounds = tuple(launch_bounds) if isinstance(launch_bounds, (tuple, list)) else launch_bounds
+    options = KernelOptions(
+        mode="debug" if debug else None, lineinfo=lineinfo, fast_math=fastmath or None, launch_bounds=bounds,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+    def make(func: Callable[..., Any]) -> CudaKernel | Func:
+        return Func(func) if device else CudaKernel(func, options, annotations)
+
+    return make(func_or_sig) if callable(func_or_sig) and not is_signature(func_or_sig) else make

@@ -1,0 +1,122 @@
+"""The names of ``numba.cuda`` that a kernel may use: threads, blocks, memory of a block, atomics.
+
+In: nothing. Out: one object for each name, in :data:`LANGUAGE`, which ``diffkern.cuda`` exports; and :func:`ours`,
+which says which of them an object of numba stands for. Numba itself is never imported: its objects are known by module
+and name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+from diffkern.lang.func import Func
+from diffkern.lang.intrinsics import Intrinsic
+
+__all__ = ["LANGUAGE", "TOGETHER", "Special", "member", "ours"]
+
+
+class Special:
+    """A value that a kernel reads by name, without a call, such as ``cuda.threadIdx.x``.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+_CALLS: Final[Mapping[str, tuple[str, str]]] = {
+    "grid": ("ndim", "The thread's position in the whole grid: x, (x, y) or (x, y, z)."),
+    "gridsize": ("ndim", "The number of threads of the whole grid along x, x and y, or x, y and z."),
+    "syncthreads": ("", "Wait until all threads of the block are here; what they wrote is seen afterwards."),
+    "shared.array": ("shape, dtype", "An array that the threads of a block share; shape 0 is dynamic shared memory."),
+    "local.array": ("shape, dtype", "An array of the thread's own; its contents are undefined."),
+    "atomic.add": ("array, index, value", "Add to an element at once; returns the old value."),
+    "atomic.sub": ("array, index, value", "Subtract from an element at once; returns the old value."),
+    "atomic.min": ("array, index, value", "Take the minimum with an element at once; returns the old value."),
+    "atomic.max": ("array, index, value", "Take the maximum with an element at once; returns the old value."),
+    "atomic.exch": ("array, index, value", "Replace an element at once; returns the old value."),
+    "atomic.and_": ("array, index, value", "Combine the bits of an element by and at once; returns the old value."),
+    "atomic.or_": ("array, index, value", "Combine the bits of an element by or at once; returns the old value."),
+    "atomic.xor": ("array, index, value", "Combine the bits of an element by xor at once; returns the old value."),
+}
+
+
+def _namespace(name: str, members: Mapping[str, Any]) -> type:
+    return type(name, (), {"__doc__": f"``cuda.{name}``", "__module__": "diffkern.cuda", **members})
+
+
+def _language() -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    inside: dict[str, dict[str, Any]] = {}
+    for name, (signature, doc) in _CALLS.items():
+        intrinsic = Intrinsic(f"cuda.{name}", signature, doc)
+        space, _, last = name.rpartition(".")
+        (inside.setdefault(space, {}) if space else made)[last] = intrinsic
+    for name in ("threadIdx", "blockIdx", "blockDim", "gridDim"):
+        inside[name] = {axis: Special(f"cuda.{name}.{axis}") for axis in "xyz"}
+    made.update({name: _namespace(name, members) for name, members in inside.items()})
+    return made
+
+
+LANGUAGE: Final[Mapping[str, Any]] = _language()
+"""The language, by the name after ``cuda.``."""
+
+TOGETHER: Final = frozenset({"cuda.syncthreads", "cuda.shared.array", "cuda.local.array"})
+"""Built-ins by which the threads of a block work together."""
+
+_MODULES: Final = frozenset({"numba.cuda", "numba.cuda.simulator", "numba_cuda.numba.cuda"})
+
+
+def _is_numba(obj: Any) -> bool:
+    module = getattr(obj, "__module__", None)
+    return isinstance(module, str) and module.partition(".")[0] in ("numba", "numba_cuda")
+
+
+def member(owner: Any, name: str) -> Any:
+    """Return what a name of numba's module is in the language; None if the owner is something else."""
+    if isinstance(owner, ModuleType) and owner.__name__ in _MODULES:
+        return LANGUAGE.get(name)
+    return None
+
+
+def ours(obj: Any) -> Any:
+    """Return what an object of numba stands for in the kernel language; any other object as it is.
+
+    A function compiled by numba stands for the Python function that it was made of.
+    """
+    if isinstance(obj, (FunctionType, ModuleType, str, int, float, tuple)) or not (
+        _is_numba(obj) or _is_numba(type(obj))
+    ):
+        return obj
+    function = getattr(obj, "py_func", None)
+    if isinstance(function, FunctionType):
+        return _func_of(obj, function)
+    if inspect.isclass(obj) or callable(obj):
+        path = getattr(obj, "__qualname__", getattr(obj, "__name__", ""))
+        if "cuda" in getattr(obj, "__module__", ""):
+            found: Any = LANGUAGE.get(path.partition(".")[0])
+            for part in path.split(".")[1:]:
+                found = getattr(found, part, None)
+            return obj if found is None else found
+    return obj
+
+
+_FUNC: Final = "__diffkern_func__"
+
+
+def _func_of(dispatcher: Any, function: FunctionType) -> Func:
+    """Return the function of a dispatcher for use in kernels, one object for each."""
+    found = function.__dict__.get(_FUNC)
+    if found is None or found.pyfunc is not function:
+        found = function.__dict__[_FUNC] = Func(function)
+    return found
