@@ -1,7 +1,7 @@
 """What numba has no say in: division in float32, and which loops are unrolled.
 
-In: an LLVM module that numba-cuda made of printed source. Out: the same module, changed. Float32 is divided as the other
-compiler does it; NVIDIA's correctly rounded form takes ten times the instructions. No loop is unrolled here: the
+In: an LLVM module that numba-cuda made of printed source. Out: the same module, changed. Float32 is divided as the
+other compiler does it; NVIDIA's correctly rounded form takes ten times the instructions. No loop is unrolled here: the
 assembler does that, by 4.
 """
 
@@ -28,9 +28,9 @@ def finish(module: Any) -> None:
                 if instruction.opname == "fdiv" and instruction.type == F32:
                     _divide(block, instruction)
             end = block.terminator
-            if isinstance(end, (ir.Branch, ir.ConditionalBranch)) and "llvm.loop" not in end.metadata:
-                if any(place[b] <= k for b in end.operands if isinstance(b, ir.Block)):
-                    not_unrolled(module, end)
+            goes_back = any(place[b] <= k for b in getattr(end, "operands", ()) if isinstance(b, ir.Block))
+            if goes_back and "llvm.loop" not in end.metadata:
+                not_unrolled(module, end)
 
 
 def _divide(block: Any, instruction: Any) -> None:

@@ -1,15 +1,15 @@
 """What printed source calls, in the forms that the hardware has: numba's intrinsics and device functions.
 
 In: numba-cuda, and the licence for floating point. Out: for names of primitives, which the source imports or defines,
-what is compiled in their place. They mean the same. Functions of numbers are emitted by the code that emits them for LLVM,
-so that both compilers give the same results; what a warp or a block does together goes by shuffles, which numba's
+what is compiled in their place. They mean the same. Functions of numbers are emitted by the code that emits them for
+LLVM, so that both compilers give the same results; what a warp or a block does together goes by shuffles, which numba's
 simulator does not have and source that is to run in it cannot say.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from diffkern.ir.nodes import Op, Value
@@ -126,27 +126,30 @@ def _word(found: Any, t: Any) -> Any:
 def _block_sum(found: Any, t: Any) -> Any:
     """The sum of a value over the threads of a block, in its first thread."""
     cuda, int32, word = found.cuda, found.types.int32, _word(found, t)
+    inlined = cuda.jit(device=True, forceinline=True)
 
-    @cuda.jit(device=True, forceinline=True)
     def joined(value: Any, distance: Any, lane: Any, lanes: Any) -> Any:
         other = t(cuda.shfl_down_sync(_EVERYONE, word(value), distance))
         return t(value + other) if lane + distance < lanes else value
 
-    @cuda.jit(device=True, forceinline=True)
+    join = inlined(joined)
+
     def warp_sum(value: Any, lane: Any, lanes: Any) -> Any:
-        value = joined(joined(value, 16, lane, lanes), 8, lane, lanes)
-        value = joined(joined(value, 4, lane, lanes), 2, lane, lanes)
-        return joined(value, 1, lane, lanes)
+        value = join(join(value, 16, lane, lanes), 8, lane, lanes)
+        value = join(join(value, 4, lane, lanes), 2, lane, lanes)
+        return join(value, 1, lane, lanes)
+
+    of_warp = inlined(warp_sum)
 
     def block_sum(partials, value):  # type: ignore[no-untyped-def]
         sums = cuda.shared.array(WARP, t)
         me, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         lane = me & (WARP - 1)
-        value = warp_sum(value, lane, threads - (me & -WARP))
+        value = of_warp(value, lane, threads - (me & -WARP))
         if lane == 0:
             sums[me >> 5] = value
         cuda.syncthreads()
-        value = warp_sum(sums[lane], lane, (threads + WARP - 1) >> 5)
+        value = of_warp(sums[lane], lane, (threads + WARP - 1) >> 5)
         cuda.syncthreads()
         return value
 
