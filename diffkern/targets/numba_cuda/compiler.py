@@ -53,7 +53,8 @@ class NumbaCudaTarget(CudaArchitecture):
             modules = self.modules(printed, settings)
             text = "\n".join(modules)
             code = toolchain.lto_code(modules, symbol, COMPILED_FOR, fuse=not printed.fn.unfused)
-            ptx = without_old_values(toolchain.link([code], self.name, symbol, fuse=not printed.fn.unfused))
+            linked = toolchain.link([code], self.name, symbol, fuse=not printed.fn.unfused)
+            ptx = without_old_values(linked)
             return text, ptx, toolchain.assemble(ptx, self.name, symbol, lineinfo=settings.lineinfo)
 
         text, ptx, cubin = interruptible(machine_code)

@@ -17,6 +17,7 @@ from diffkern.ir.types import FLOAT32, FLOAT64
 from diffkern.ops.table import all_ops, lookup
 from diffkern.targets.cuda.math import CudaScalars
 from diffkern.targets.cuda.registers import WARP
+from diffkern.targets.emit.checkpoint import next_function
 
 __all__ = ["forms"]
 
@@ -44,6 +45,8 @@ def forms(found: Any, flags: tuple[str, ...], given: Mapping[str, Any]) -> dict[
         What the names are in the source's module.
     """
     made = {name: _number(found, name, flags, given[name]) for name in _functions() if name in given}
+    if "next_checkpoint" in given:
+        made["next_checkpoint"] = _next_checkpoint(found)
     return made | {name: stub for name, stub in _of_warps(found).items() if name in given}
 
 
@@ -84,6 +87,21 @@ def _number(found: Any, name: str, flags: tuple[str, ...], usual: Any) -> Any:
         return (lambda x: own(x)) if isinstance(x, types.Float) else (lambda x: usual(x))  # noqa: PLW0108
 
     return _numbers.setdefault((name, flags), _overloaded(found, stub, chosen))
+
+
+@functools.lru_cache(maxsize=1)
+def _next_checkpoint(found: Any) -> Any:
+    """The schedule of snapshots, which stays out of line."""
+    types = found.types
+
+    def generate(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
+        wide = [context.cast(builder, a, t, types.int64) for a, t in zip(args, signature.args, strict=True)]
+        return builder.call(next_function(builder.module), wide)
+
+    def typed(context: Any, cur: Any, it: Any, free: Any) -> Any:
+        return found.typing.signature(types.int64, cur, it, free), generate
+
+    return found.extending.intrinsic(typed)
 
 
 def _overloaded(found: Any, stub: Any, chosen: Any) -> Any:
