@@ -378,7 +378,7 @@ class Kernel(ByPath):
         if family is None:
             known = " or ".join(repr(f.name) for f in platforms.FAMILIES)
             raise MisuseError(f"source is printed for target {known}, not {target!r}")
-        threads = self.block_dim if family.platform.gpu else None
+        threads = self.block_dim if family.platform.counts_threads else None
         variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
         return Compilation(self.func, types, variant)
 

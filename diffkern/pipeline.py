@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from diffkern.ad.adjoint import Swept
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.reverse import reverse
 from diffkern.analysis.blocks import check_adjoint, check_blocks
@@ -61,38 +62,29 @@ WRITTEN_TO_PRIMAL = (
 ONE_THREAD = (Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one),)
 """For targets on which a block that works on tiles is one thread."""
 
-OPTIMISE = (
-    Pass("fold", PRIMAL, PRIMAL, fold),
-    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
-    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
-    Pass("dce", PRIMAL, PRIMAL, eliminate),
-)
+FOLD = Pass("fold", PRIMAL, PRIMAL, fold)
+UNROLL = Pass("unroll", PRIMAL, PRIMAL, unroll)
+CSE = Pass("cse", PRIMAL, PRIMAL, eliminate_common)
+CSE_LOADS = Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True))
+RANGES = Pass("ranges", PRIMAL, PRIMAL, clear_wraps)
+HOIST = Pass("hoist", PRIMAL, PRIMAL, hoist_integers)
+PROMOTE = Pass("promote", PRIMAL, PRIMAL, promote)
+DCE = Pass("dce", PRIMAL, PRIMAL, eliminate)
+SINK = Pass("sink", PRIMAL, NORMAL, sink_singular)  # last: sharing would undo it
+GUARD = Pass("guard", NORMAL, NORMAL, guard_singular)
+DCE_NORMAL = Pass("dce", NORMAL, NORMAL, eliminate)
 
-NORMALISE = (
-    Pass("fold", PRIMAL, PRIMAL, fold),
-    Pass("unroll", PRIMAL, PRIMAL, unroll),
-    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
-    Pass("ranges", PRIMAL, PRIMAL, clear_wraps),
-    Pass("hoist", PRIMAL, PRIMAL, hoist_integers),
-    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
-    Pass("promote", PRIMAL, PRIMAL, promote),
-    Pass("dce", PRIMAL, PRIMAL, eliminate),
-    Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True)),
-    Pass("dce", PRIMAL, PRIMAL, eliminate),
-    Pass("sink", PRIMAL, NORMAL, sink_singular),  # last: sharing would undo it
-    Pass("dce", NORMAL, NORMAL, eliminate),
-)
-
-NORMALISE_MAP = (
-    Pass("fold", PRIMAL, PRIMAL, fold),
-    Pass("unroll", PRIMAL, PRIMAL, unroll),
-    Pass("cse", PRIMAL, PRIMAL, eliminate_common),
-    Pass("dce", PRIMAL, PRIMAL, eliminate),
-    Pass("sink", PRIMAL, NORMAL, sink_singular),
-    Pass("guard", NORMAL, NORMAL, guard_singular),
-    Pass("dce", NORMAL, NORMAL, eliminate),
-)
+OPTIMISE = (FOLD, CSE, RANGES, DCE)
+NORMALISE = (FOLD, UNROLL, CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
+NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, GUARD, DCE_NORMAL)
 """For the function of a map of tiles."""
+
+
+def behind(swept: Swept) -> tuple[Callable[[Function], Function], ...]:
+    """What tidies up behind a sweep, in place; until then the function is of no stage."""
+    shared = (swept.remove_dead_replays, eliminate, swept.merge_barriers, swept.allocate)
+    return (*(shared if swept.memory is not None else ()), eliminate)
+
 
 CLEAN = (
     Pass("fold", ADJOINT, ADJOINT, fold),
@@ -135,7 +127,10 @@ def differentiate(
     target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
+    swept = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
+    for step in behind(swept):
+        step(swept.fn)
+    adjoint = swept.adjoint()
     run(CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     check_adjoint(adjoint.fn, target.shared_bytes)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)

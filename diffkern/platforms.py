@@ -16,7 +16,7 @@ import platform
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -124,15 +124,21 @@ class Platform(ABC):
         As it is given: ``native``, ``sm_90``.
     family : Family
         Whose compiler makes them.
-    gpu : bool
-        Whether a GPU's driver runs the programs; else this process does.
+    tells_overlaps : bool
+        Whether launches in which no array that is written overlaps another one have programs of their own.
+    counts_threads : bool
+        Whether a program may depend on the number of threads of a block.
+    moves_arrays : bool
+        Whether it takes programs to copy arrays that are not contiguous.
     object_name : str
         The name of the file with the machine code.
     """
 
     name: str
     family: Family
-    gpu: ClassVar[bool]
+    tells_overlaps: ClassVar[bool]
+    counts_threads: ClassVar[bool]
+    moves_arrays: ClassVar[bool]
     object_name: ClassVar[str]
 
     @abstractmethod
@@ -149,6 +155,14 @@ class Platform(ABC):
             Whether they are for machines that may have other compilers, or none.
         """
 
+    @abstractmethod
+    def symbol(self, name: str, digest: str) -> str:
+        """Return what a program's function is called, of what a person calls it and of its key."""
+
+    @abstractmethod
+    def may_run(self, runnable: Collection[str]) -> bool:
+        """Return whether a program for it may run on a machine whose processor runs those of some platforms."""
+
     def runs(self) -> list[str]:
         """Return the platforms whose shipped programs this one runs too, best first; none where the host decides."""
         return []
@@ -157,7 +171,7 @@ class Platform(ABC):
 class Processor(Platform):
     """A processor, or a level of processors on this operating system."""
 
-    gpu = False
+    tells_overlaps = counts_threads = moves_arrays = False
     object_name = "kernel.o"
 
     def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
@@ -167,16 +181,30 @@ class Processor(Platform):
         own = [("platform", _system(machine).encode()), ("target", self.name.encode())]
         return own if shipped else own + compilers()
 
+    def symbol(self, name: str, digest: str) -> str:
+        return f"dk_{digest[:32]}"
+
+    def may_run(self, runnable: Collection[str]) -> bool:
+        return self.name in runnable
+
 
 class Architecture(Platform):
     """An architecture of GPUs, whose name ends with the digits of its version."""
 
-    gpu = True
+    tells_overlaps = counts_threads = moves_arrays = True
     object_name = "kernel.cubin"
 
     def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
         more = [("shipped", b"for machines with any compilers")] if shipped else compilers()
         return [("target", self.name.encode()), *more]
+
+    def symbol(self, name: str, digest: str) -> str:
+        """Return a name that says which kernel it is, because profilers show it."""
+        return re.sub("[^0-9A-Za-z_]", "_", name) + f"_{digest[:16]}"
+
+    def may_run(self, runnable: Collection[str]) -> bool:
+        """Return True: which GPU a launch is on is known when it is made."""
+        return True
 
     def runs(self) -> list[str]:
         """Return the architectures with the same major version and a minor one that is no greater."""

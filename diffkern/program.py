@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from diffkern import abi
-from diffkern.ad.reverse import Adjoint
+from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import overwritten_whole

@@ -58,3 +58,8 @@ class Cotangents:
     def remaining(self) -> list[Value]:
         """Values that still have a cotangent, in order of their first contribution."""
         return list(dict.fromkeys([*self._whole, *self._parts]))
+
+
+def ct_name(v: Value) -> str:
+    """Return the name of a value's cotangent."""
+    return f"ct_{v.name}" if v.name else ""

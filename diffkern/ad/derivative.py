@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diffkern.ad.reverse import Adjoint
+from diffkern.ad.adjoint import Adjoint
 from diffkern.ir.nodes import Function, Value
 from diffkern.manifest import Conflict
 

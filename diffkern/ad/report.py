@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from diffkern.ad.reverse import Adjoint
+from diffkern.ad.adjoint import Adjoint
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Stack
 from diffkern.manifest import Conflict

@@ -1,8 +1,8 @@
 """Reverse mode: from a kernel's IR to the IR of its adjoint.
 
-In: a normalised function and the parameters whose gradients are wanted. Out: a function of the same thread grid with
-the parameters ``original..., saved..., cotangents...`` that adds to the cotangents of the inputs what the cotangents
-of the outputs imply, and consumes (reads and zeroes) the cotangents of overwritten elements.
+In: a normalised function and the parameters whose gradients are wanted. Out, when it is tidied up: a function of the
+same thread grid with the parameters ``original..., saved..., cotangents...`` that adds to the cotangents of the inputs
+what the cotangents of the outputs imply, and consumes (reads and zeroes) the cotangents of overwritten elements.
 
 The sweep visits each region's ops backwards. Statement forms that survive normalisation and are handled here: pure ops
 (rule table), loads, stores, atomics, ``if``, ``for``, ``while``. Everything that cannot be proved right raises
@@ -12,68 +12,49 @@ The sweep visits each region's ops backwards. Statement forms that survive norma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from diffkern.ad.activity import Activity, HiddenPaths
+from diffkern.ad.adjoint import Swept
 from diffkern.ad.block_replay import BlockReplay, LiveReplay
 from diffkern.ad.blocks import BlockMemory, BlockPlan
-from diffkern.ad.cotangents import Cotangents
-from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, trip_count
-from diffkern.ad.replay import Replay, ReplayContext, plain_form, reading, used_poison
+from diffkern.ad.cotangents import Cotangents, ct_name
+from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
+from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop
+from diffkern.ad.memory import check_memory, reverse_extremum
+from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
-from diffkern.ad.tiles import reverse_extract, reverse_map, reverse_sort
+from diffkern.ad.tiles import (
+    reverse_atomic,
+    reverse_extract,
+    reverse_load,
+    reverse_map,
+    reverse_sort,
+    reverse_store,
+)
 from diffkern.analysis.blocks import has_barrier, is_simt
-from diffkern.analysis.dependence import Source, classify_loads
+from diffkern.analysis.dependence import classify_loads
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import INT32, Array, Kind, Scalar, Tile, is_differentiable, is_shared, value_type
-from diffkern.ir.views import Access, For, If, While, is_loop, loop
+from diffkern.ir.types import Array, Tile, is_shared, value_type
+from diffkern.ir.views import Access, If, is_loop, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
-from diffkern.opt.dce import eliminate
-from diffkern.opt.replays import merge_barriers, remove_dead_replays
 
 Env = dict[Value, Value]
+_BY_TILES = {"tile_load": reverse_load, "tile_store": reverse_store, "tile_atomic": reverse_atomic}
 Normalise = Callable[[Function], Function]
 
 MAP_LEVEL = 1000
 """Loop stacks in the function of a map have levels of their own: those of the loops around it are alive meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Adjoint:
-    """The adjoint of a kernel.
-
-    Attributes
-    ----------
-    fn
-        Parameters: the primal's, then one array per entry of ``saved``, then one per entry of ``cotangents``.
-    saved
-        Indices of the primal parameters whose entry contents the adjoint takes as an extra array.
-    final
-        Indices of the array parameters whose contents after the forward launch it reads.
-    cotangents
-        Indices of the active parameters: an array's cotangent has its shape, a by-value parameter's is an array of
-        one element.
-    """
-
-    fn: Function
-    saved: tuple[int, ...]
-    final: tuple[int, ...]
-    cotangents: tuple[int, ...]
-
-    @property
-    def buffers(self) -> tuple[Value, ...]:
-        """The cotangent parameters."""
-        return self.fn.params[len(self.fn.params) - len(self.cotangents) :]
-
-
-def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Adjoint:
+def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Swept:
     """Differentiate a normalised function with respect to its parameters ``active``.
 
     Parameters
@@ -86,6 +67,11 @@ def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_
         How much memory its loops may take.
     normalise_map : callable
         Prepares the function of a map of tiles for differentiation, in place.
+
+    Returns
+    -------
+    Swept
+        To be tidied up; then its ``adjoint`` is what was wanted.
 
     Raises
     ------
@@ -149,8 +135,8 @@ class _Reverse:
         env.update(self.memory.instance(scope))
         LiveReplay(self.b, env, self.context, self.memory, sweep=True).ops(region.ops)
 
-    def run(self) -> Adjoint:
-        self.check_memory()
+    def run(self) -> Swept:
+        check_memory(self.fn, self.roots, self.ct_params, self.activity, self.context.facts)
         env: Env = dict(self.params)
         self.replay_scope(env, None)
         cts = Cotangents(self.b)
@@ -161,14 +147,18 @@ class _Reverse:
                 ct = cts.take(p)
                 if ct is not None:
                     self.b.op("accumulate", self.ct_params[p], self.b.i32(0), ct, wrap=(False,), mode="plain")
-        return self.finish()
+        params = [self.params[p] for p in self.fn.params]
+        everything = (*params, *self.saved.values(), *self.ct_params.values())
+        out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
+        prologue = [] if self.memory is None else self.memory.prologue()
+        return Swept(out, params, self.saved, self.cotangents, self.context, self.memory, prologue)
 
     def elements(self) -> Region:
         """The adjoint of the function of a map: from parameters and cotangents of the yields to cotangents."""
         env: Env = dict(self.params)
         Replay(self.b, env, self.context).ops(self.fn.body.ops)
         cts = Cotangents(self.b)
-        seeds = [Value(y.type, _ct_name(y)) for y in self.fn.body.yields]
+        seeds = [Value(y.type, ct_name(y)) for y in self.fn.body.yields]
         for y, seed in zip(self.fn.body.yields, seeds, strict=True):
             if self.activity.active(y):
                 cts.add(y, seed)
@@ -179,75 +169,6 @@ class _Reverse:
         pairs = zip(self.active_params, found, strict=True)
         region.yields = tuple(ct if ct is not None else self.b.zero(p.type) for p, ct in pairs)
         return region
-
-    def finish(self) -> Adjoint:
-        params = [self.params[p] for p in self.fn.params]
-        everything = (*params, *self.saved.values(), *self.ct_params.values())
-        out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
-        if self.memory is not None:
-            self.finish_memory(out, self.memory)
-        eliminate(out)
-        error = used_poison(out.body, self.context)
-        if error is not None:
-            raise error
-        read = {Access(op).array for op in walk(out.body) if op.name in LOADS}
-        saved = tuple(k for k, p in enumerate(params) if p in self.saved and self.saved[p] in read)
-        final = tuple(k for k, p in enumerate(params) if p in read)
-        kept = tuple(self.saved[params[k]] for k in saved)
-        out.params = (*params, *kept, *(self.ct_params[p] for p in self.active_params))
-        return Adjoint(out, saved, final, self.cotangents)
-
-    def finish_memory(self, out: Function, memory: BlockMemory) -> None:
-        """Allocate the shared arrays of the adjoint and remove dead replays."""
-        prologue = memory.prologue()
-        remove_dead_replays(out.body, memory.tracked)
-        eliminate(out)
-        merge_barriers(out.body, memory.tracked)
-        out.body.ops[:0] = prologue
-
-    def check_memory(self) -> None:
-        """Refuse what the sweep through memory cannot get right, whatever the values are."""
-        self.check_atomics()
-        hidden = HiddenPaths(self.fn, self.roots)
-        for op in walk(self.fn.body):
-            if op.name not in LOADS | ATOMICS or not is_differentiable(op.result.type):
-                continue
-            array, fact = Access(op).array, self.context.facts.get(op)
-            if fact is not None and fact.source is Source.RACING and op.result in self.activity.useful:
-                line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
-                raise AutodiffError(
-                    f"{reading(op, fact)}, which another thread of the same launch may write{line}",
-                    loc=op.loc,
-                    remedy="read from a copy of the array, or split the kernel in two launches"
-                    + plain_form(fact.store),
-                )
-            sees_stores = fact is None or fact.source is not Source.ENTRY
-            if array not in self.ct_params and sees_stores and hidden.through(op):
-                raise AutodiffError(
-                    f"{array.name} carries active values inside the kernel but has no gradient",
-                    loc=op.loc,
-                    remedy=f"make {array.name} an array with requires_grad=True",
-                )
-
-    def check_atomics(self) -> None:
-        """Refuse arrays updated in ways whose order decides about the result."""
-        updates: dict[Value, set[str]] = {}
-        for op in walk(self.fn.body):
-            if op.name in STORES | ATOMICS and Access(op).array in self.ct_params:
-                kind = op.attrs.get("kind", "store")
-                updates.setdefault(Access(op).array, set()).add("add" if kind == "sub" else kind)
-        for op in walk(self.fn.body):
-            if op.name not in ATOMICS or is_shared(Access(op).array.type):
-                continue  # barriers keep those of a shared array in order
-            array = Access(op).array
-            if len(updates.get(array, ())) > 1:
-                name, stored = array.name, "store" in updates[array]
-                mixed = "stored to and updated atomically" if stored else "updated by atomics of different kinds"
-                raise AutodiffError(
-                    f"{name} is {mixed} in one kernel",
-                    loc=op.loc,
-                    remedy="do the two in separate launches" + plain_form(op),
-                )
 
     # -- regions -----------------------------------------------------------------------------------------------------
 
@@ -260,7 +181,6 @@ class _Reverse:
     def op(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
         special: dict[str, Callable[[Op, Env, Cotangents], None]] = {
             "load": self.load, "store": self.store, "atomic": self.atomic,
-            "tile_load": self.tile_load, "tile_store": self.tile_store, "tile_atomic": self.tile_atomic,
             "tile_map": self.tile_map,
             "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
             "tile_extract": lambda op, env, cts: reverse_extract(op, env, cts, self.activity),
@@ -269,10 +189,12 @@ class _Reverse:
             special[op.name](op, env, cts)
         elif op.name == "if":
             self.branch(op, env, cts, level)
+        elif op.name in _BY_TILES:
+            _BY_TILES[op.name](self.b, op, env, cts, self.activity, self.ct_params)
         elif op.name == "for":
-            self.for_(op, env, cts, level)
+            self.loop(op, env, cts, level, for_shape(self.b, op, env, self.constants))
         elif op.name == "while":
-            self.while_(op, env, cts, level)
+            self.loop(op, env, cts, level, while_shape(op, env, self.context.counters[op]))
         elif op.name == "barrier":
             self.barrier()
         elif lookup(op.name).diff is Diff.RULE:
@@ -324,7 +246,7 @@ class _Reverse:
         index = [env[v] for v in Access(op).index]
         if self.activity.active(value):
             self.check_one_writer(op)
-            ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=_ct_name(value))
+            ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=ct_name(value))
             cts.add(value, ct)
         zero = self.b.zero(value.type)
         self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
@@ -358,78 +280,18 @@ class _Reverse:
         wrap = Access(op).wrap
         active = self.activity.active(value)
         if kind in ("min", "max"):
-            ct = self.extremum(op, env, buffer, index)  # a constant may win too: the old content then gets nothing
+            array = self.params[Access(op).array]
+            # A constant may win too: the old content then gets nothing.
+            ct = reverse_extremum(self.b, op, env[value], array, self.saved[array], buffer, index)
             if active:
                 cts.add(value, ct)
             return
         if not active:
             return
-        ct = self.b.one("load", buffer, *index, wrap=wrap, hint=_ct_name(value))
+        ct = self.b.one("load", buffer, *index, wrap=wrap, hint=ct_name(value))
         cts.add(value, ct if kind == "add" else self.b.neg(ct))
 
-    def extremum(self, op: Op, env: Env, buffer: Value, index: list[Value]) -> Value:
-        """The winner takes the element's cotangent, the old content first in a tie, and leaves zero for the rest."""
-        b, wrap = self.b, Access(op).wrap
-        if is_shared(Access(op).array.type):
-            raise AutodiffError(
-                f"atomic_{op.attrs['kind']} on a shared array has no derivative", loc=op.loc,
-                remedy="compare the elements one with another, as in a reduction by halves, or use a global array",
-            )  # fmt: skip
-        array = self.params[Access(op).array]
-        value = env[Access(op).value]
-        if value.type != array.type.dtype:  # type: ignore[union-attr]
-            raise AutodiffError(
-                f"atomic_{op.attrs['kind']} of {array.type.dtype} has no derivative: the element is rounded, "  # type: ignore[union-attr]
-                "so that it is not known which thread's value it is",
-                loc=op.loc, remedy=f"make {array.name} an array of float32",
-            )  # fmt: skip
-        if not isinstance(value.type, Scalar):
-            raise AutodiffError(
-                f"atomic_{op.attrs['kind']} of {value.type} has no derivative", loc=op.loc,
-                remedy="use one array of scalars per component",
-            )  # fmt: skip
-        final = b.one("load", array, *index, wrap=wrap)
-        entry = b.one("load", self.saved[array], *index, wrap=wrap)
-        wins = b.one("and", b.one("eq", value, final), b.one("ne", entry, final))
-        taken, left = Region(), Region()
-        with b.into(taken):
-            zero = b.zero(value.type)
-            taken.yields = (b.one("atomic", buffer, *index, zero, kind="exch", wrap=wrap),)
-        with b.into(left):
-            left.yields = (b.zero(value.type),)
-        (ct,) = b.if_(wins, taken, left, (_ct_name(Access(op).value),))
-        return ct
-
     # -- tiles -------------------------------------------------------------------------------------------------------
-
-    def tile_load(self, op: Op, env: Env, cts: Cotangents) -> None:
-        ct = cts.take(op.result)
-        buffer = self.ct_params.get(Access(op).array)
-        if ct is not None and buffer is not None:
-            self.b.op("tile_accumulate", buffer, *(env[v] for v in Access(op).index), ct, mode="plain")
-
-    def tile_store(self, op: Op, env: Env, cts: Cotangents) -> None:
-        buffer, value = self.ct_params.get(Access(op).array), Access(op).value
-        if buffer is None:
-            return
-        offset = [env[v] for v in Access(op).index]
-        if self.activity.active(value):
-            cts.add(value, self.tile_cotangent(buffer, offset, value))
-        self.b.op("tile_store", buffer, *offset, self.b.zero(value.type))
-
-    def tile_atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
-        if cts.take(op.result) is not None:
-            raise AutodiffError(
-                "the tile returned by tile_atomic_add is used in a differentiated path", loc=op.loc,
-                remedy="it depends on the order of blocks and has no gradient; use the array in a later launch",
-            )  # fmt: skip
-        buffer, value = self.ct_params.get(Access(op).array), Access(op).value
-        if buffer is not None and self.activity.active(value):
-            cts.add(value, self.tile_cotangent(buffer, [env[v] for v in Access(op).index], value))
-
-    def tile_cotangent(self, buffer: Value, offset: Sequence[Value], value: Value) -> Value:
-        assert isinstance(value.type, Tile)
-        return self.b.one("tile_load", buffer, *offset, shape=value.type.shape, hint=_ct_name(value))
 
     def tile_map(self, op: Op, env: Env, cts: Cotangents) -> None:
         def reverse_body(fn: Function, active: list[int]) -> Region:
@@ -462,7 +324,7 @@ class _Reverse:
         for region, found in built:
             with self.b.into(region):
                 region.yields = tuple(found[v] if v in found else self.b.zero(v.type) for v in targets)
-        names = [_ct_name(v) for v in targets]
+        names = [ct_name(v) for v in targets]
         results = self.b.if_(env[If(op).condition], built[0][0], built[1][0], names)
         for v, ct in zip(targets, results, strict=True):
             cts.add(v, ct)
@@ -486,38 +348,7 @@ class _Reverse:
             for inner in walk(sub)
         )
 
-    def for_(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
-        b, loop = self.b, For(op)
-        lo, hi, step = (env[v] for v in loop.bounds)
-        constant_step = self.constants.get(loop.step)
-
-        def index(it: Value) -> Value:
-            offset = it if constant_step == 1 else b.mul(it, step)
-            return offset if self.constants.get(loop.start) == 0 else b.add(lo, offset)
-
-        def bind(it: Value, state: Sequence[Value]) -> list[Value]:
-            value = index(it)
-            value.name = value.name or loop.index.name
-            return [value, *state]
-
-        def trips() -> Value:
-            return trip_count(b, op, lo, hi, step, constant_step if isinstance(constant_step, int) else None)
-
-        counter = lo.type
-        assert isinstance(counter, Scalar)
-        if counter.kind is not Kind.INT:
-            raise AutodiffError(
-                "the adjoint of a loop over unsigned integers is not available", loc=op.loc,
-                remedy="use int() bounds in range()",
-            )  # fmt: skip
-        self.loop(op, env, cts, level, _LoopShape(counter, loop.init, loop.carried, bind, trips))
-
-    def while_(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
-        loop, key = While(op), self.context.counters[op]
-        shape = _LoopShape(INT32, loop.init, loop.carried, lambda it, state: list(state), lambda: env[key])
-        self.loop(op, env, cts, level, shape)
-
-    def loop(self, op: Op, env: Env, cts: Cotangents, level: int, shape: _LoopShape) -> None:
+    def loop(self, op: Op, env: Env, cts: Cotangents, level: int, shape: LoopShape) -> None:
         b, body = self.b, loop(op).body
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not self.touches_cotangents(op):
@@ -528,7 +359,7 @@ class _Reverse:
         chain = [k for k, p in enumerate(shape.params) if self.activity.active(p)]
         outside = [v for v in free_values(body) if self.activity.active(v)]
         entry = [seeds[k] or b.zero(shape.params[k].type) for k in chain] + [b.zero(v.type) for v in outside]
-        names = [_ct_name(shape.params[k]) for k in chain] + [_ct_name(v) for v in outside]
+        names = [ct_name(shape.params[k]) for k in chain] + [ct_name(v) for v in outside]
         for k, (r, seed) in enumerate(zip(op.results, seeds, strict=True)):
             if seed is not None and k not in chain:
                 raise AssertionError(f"{r!r} has a cotangent but its loop variable is not active")
@@ -570,7 +401,7 @@ class _Reverse:
             cts.add(v, ct)
 
     def carry_over(
-        self, shape: _LoopShape, chain: list[int], outside: list[Value], inner: Cotangents, carried: Sequence[Value]
+        self, shape: LoopShape, chain: list[int], outside: list[Value], inner: Cotangents, carried: Sequence[Value]
     ) -> tuple[Value, ...]:
         """What the reversed loop yields: cotangents of the state before the iteration, and the growing sums."""
         out = []
@@ -583,17 +414,6 @@ class _Reverse:
         return tuple(out)
 
 
-@dataclass(slots=True)
-class _LoopShape:
-    """What distinguishes ``for`` from ``while``: how iterations are counted and how the body's parameters are bound."""
-
-    counter: Scalar
-    init: Sequence[Value]
-    params: Sequence[Value]
-    bind: Callable[[Value, Sequence[Value]], Sequence[Value]]
-    trips: Callable[[], Value]
-
-
 def _cotangent_type(p: Value) -> Array:
     """Cotangents of arrays have the array's type; those of by-value parameters are arrays of one element."""
     if isinstance(p.type, Array):
@@ -601,13 +421,9 @@ def _cotangent_type(p: Value) -> Array:
     return Array(value_type(p.type), 1, "C")  # type: ignore[arg-type]
 
 
-def _ct_name(v: Value) -> str:
-    return f"ct_{v.name}" if v.name else ""
-
-
 def _name(ct: Value, v: Value) -> None:
     if not ct.name and v.name:
-        ct.name = _ct_name(v)
+        ct.name = ct_name(v)
 
 
 def _loop_depth(region: Region) -> int:

@@ -1,4 +1,4 @@
-"""The reverse sweep through maps, sorts and element reads of tiles.
+"""The reverse sweep through accesses to memory by tiles, through maps, sorts and element reads of tiles.
 
 A map's adjoint is a map: its function is differentiated like a kernel's body, from the cotangents of what it yields to
 those of its parameters. A value that is the same for all elements gets the sum over them.
@@ -6,16 +6,17 @@ those of its parameters. A value that is the same for all elements gets the sum 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from diffkern.ad.activity import Activity
-from diffkern.ad.cotangents import Cotangents
+from diffkern.ad.cotangents import Cotangents, ct_name
 from diffkern.ad.rules.tile import total
+from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Tile
-from diffkern.ir.views import Part
+from diffkern.ir.views import Access, Part
 from diffkern.opt.dce import eliminate_region
 
 Env = dict[Value, Value]
@@ -48,7 +49,7 @@ def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activit
     body.params = (*body.params[:skip], *(body.params[skip + k] for k in kept))
     sources = [v for v, w in zip(op.operands, want, strict=True) if w]
     dtypes = tuple(v.type.dtype if isinstance(v.type, Tile) else v.type for v in sources)
-    names = [f"ct_{v.name}" if v.name else "" for v in sources]
+    names = [ct_name(v) for v in sources]
     found = b.op(
         "tile_map", *(operands[k] for k in kept), names=names,
         shape=shape, dtypes=dtypes, body=body, indexed=op.attrs["indexed"],
@@ -76,3 +77,39 @@ def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> No
         cts.add(tile, cts.b.one("tile_fill", ct, type=tile.type, threads=threads))
     else:
         cts.add_at(tile, [env[v] for v in Part(op).index], ct)
+
+
+def reverse_load(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
+    """Accumulate the cotangent of a tile that was loaded."""
+    ct = cts.take(op.result)
+    buffer = cotangents.get(Access(op).array)
+    if ct is not None and buffer is not None:
+        b.op("tile_accumulate", buffer, *(env[v] for v in Access(op).index), ct, mode="plain")
+
+
+def reverse_store(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
+    """Take the cotangents of the elements and zero them."""
+    buffer, value = cotangents.get(Access(op).array), Access(op).value
+    if buffer is None:
+        return
+    offset = [env[v] for v in Access(op).index]
+    if activity.active(value):
+        cts.add(value, _cotangent(b, buffer, offset, value))
+    b.op("tile_store", buffer, *offset, b.zero(value.type))
+
+
+def reverse_atomic(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
+    """Send the cotangents of the elements to what was added to them."""
+    if cts.take(op.result) is not None:
+        raise AutodiffError(
+            "the tile returned by tile_atomic_add is used in a differentiated path", loc=op.loc,
+            remedy="it depends on the order of blocks and has no gradient; use the array in a later launch",
+        )  # fmt: skip
+    buffer, value = cotangents.get(Access(op).array), Access(op).value
+    if buffer is not None and activity.active(value):
+        cts.add(value, _cotangent(b, buffer, [env[v] for v in Access(op).index], value))
+
+
+def _cotangent(b: Builder, buffer: Value, offset: Sequence[Value], value: Value) -> Value:
+    assert isinstance(value.type, Tile)
+    return b.one("tile_load", buffer, *offset, shape=value.type.shape, hint=ct_name(value))

@@ -183,8 +183,8 @@ def _compile_one(
     known = kernel.argument_types(*types)
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
     wish = kernel.enable_mathdx_gemm if library is None else library
-    gpu = platform_named(target).gpu
-    may_alias = bool(options.pop("may_alias", False)) or not gpu
+    platform = platform_named(target)
+    may_alias = bool(options.pop("may_alias", False)) or not platform.tells_overlaps
     own = replace(kernel.options, **options)
     usual = kernel.variant
     variant = replace(
@@ -193,7 +193,9 @@ def _compile_one(
 
     def made(chosen: frozenset[int] | None) -> Compiled:
         specialization = Specialization(kernel.func, known, replace(variant, active=chosen))
-        return compile_for(specialization.for_block(threads, wish) if gpu else specialization, target)
+        return compile_for(
+            specialization.for_block(threads, wish) if platform.counts_threads else specialization, target
+        )
 
     if not adjoint:
         return made(None)
@@ -333,9 +335,8 @@ def _make_products(work: Sequence[Work], processes: int | None, progress: bool |
     """Make the matrix products of tiles that the programs want, all together, which keeps the processors busy."""
     wanted: list[Any] = []
     for one in work:
-        if platform_named(one.target).gpu:
-            with contextlib.suppress(KernelError):  # told when the program is made
-                wanted += one.specialization.products(one.target)
+        with contextlib.suppress(KernelError):  # told when the program is made
+            wanted += one.specialization.products(one.target)
     if wanted:
         from diffkern.build.products import obtain
 

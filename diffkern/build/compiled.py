@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.manifest import Entry
-from diffkern.platforms import NATIVE, platform_named
+from diffkern.platforms import NATIVE, Architecture, Platform, Processor, platform_named
 
 if TYPE_CHECKING:
     from diffkern.targets.cuda.sass import Code
@@ -26,7 +27,7 @@ _SPILL = re.compile(r"\b(\d+)-byte (?:Folded )?Spill\b")
 _VECTOR_REGISTER = re.compile(r"%[xyz]mm(\d+)|\b[vqds](\d+)\b")
 
 
-class Compiled:
+class Compiled(ABC):
     """A compiled program: one kernel, in one direction, for one target. Made by ``dk.compile(kernel, target=…)``.
 
     Attributes
@@ -66,14 +67,14 @@ class Compiled:
         return f"<{type(self).__name__} {direction} of {self.kernel} for {self.target}>"
 
     @property
+    @abstractmethod
     def registers(self) -> int:
         """Registers that a thread takes; on a CPU, how many different vector registers the code names."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def spill_bytes(self) -> int:
         """Bytes of values that did not fit into registers."""
-        raise NotImplementedError
 
     @property
     def shared_bytes(self) -> int:
@@ -81,9 +82,9 @@ class Compiled:
         return 0
 
     @property
+    @abstractmethod
     def instructions(self) -> dict[str, int]:
         """How many instructions there are of each mnemonic, the most frequent first."""
-        raise NotImplementedError
 
     @property
     def cubin(self) -> bytes:
@@ -199,6 +200,9 @@ class CompiledForGPU(Compiled):
         return self.manifest.resources.shared_bytes
 
 
+_KINDS: dict[type[Platform], type[Compiled]] = {Processor: CompiledForCPU, Architecture: CompiledForGPU}
+
+
 def compile_for(specialization: Specialization, target: str) -> Compiled:
     """Return a specialization's program for a target, from the cache or compiled.
 
@@ -210,5 +214,4 @@ def compile_for(specialization: Specialization, target: str) -> Compiled:
     started = time.perf_counter()
     entry = load_entry(specialization, target)
     seconds = time.perf_counter() - started
-    made = CompiledForGPU if platform_named(target).gpu else CompiledForCPU
-    return made(specialization, target, entry, seconds)
+    return _KINDS[type(platform_named(target))](specialization, target, entry, seconds)

@@ -8,7 +8,7 @@ so that the other machine needs no compiler.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -108,11 +108,11 @@ def compile_ahead(
         found = specializations(kernel, types, adjoint, names.get(kernel))
         wanted += found
         for s, target in product(found, chosen):
-            if platform_named(target).gpu:
+            if platform_named(target).counts_threads:
                 s = s.for_block(block_dim or kernel.block_dim, kernel.enable_mathdx_gemm)
             pairs += [(variant, target) for variant in _variants(s, target, programs)]
     if programs != "least":
-        pairs += [(one, target) for target in chosen if platform_named(target).gpu for one in _moving(wanted)]
+        pairs += [(one, target) for target in chosen if platform_named(target).moves_arrays for one in _moving(wanted)]
     work = [_shipped(variant, target, store) for variant, target in pairs]
     make(work, processes, progress)
     for one in work:
@@ -123,7 +123,7 @@ def compile_ahead(
 
 def _variants(wanted: Specialization, target: str, programs: Programs) -> list[Specialization]:
     """Return the programs for a target that launches may run in the place of one, the usual one first."""
-    found = [wanted.for_arrays_apart(), wanted] if platform_named(target).gpu else [wanted]
+    found = [wanted.for_arrays_apart(), wanted] if platform_named(target).tells_overlaps else [wanted]
     if programs == "least":
         return found[:1]
     return found if wanted.variant.active is None else [*found, *(one.with_atomics() for one in found)]
@@ -181,8 +181,10 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     if not place.is_dir():
         raise FileNotFoundError(f"there is no directory {place}")
     found = [a for a in artifacts(place) if "types" in a.ingredients]
-    usable = [target for target in runnable_targets() if any(a.target == target for a in found)]
-    usable += sorted({a.target for a in found if _is_for_gpus(a)}, key=lambda name: (len(name), name))
+    here = runnable_targets()
+    usable = [target for target in here if any(a.target == target for a in found)]
+    others = {a.target for a in found if _may_run(a, here)}.difference(here)
+    usable += sorted(others, key=lambda name: (len(name), name))
     if not usable:
         has = ", ".join(sorted({a.target for a in found})) or "nothing"
         raise CompileError(
@@ -205,9 +207,9 @@ def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -
     return found
 
 
-def _is_for_gpus(artifact: Artifact) -> bool:
+def _may_run(artifact: Artifact, here: Collection[str]) -> bool:
     try:
-        return platform_named(artifact.target).gpu
+        return platform_named(artifact.target).may_run(here)
     except LookupError:  # of another version of diffkern, which has more targets
         return False
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import threading
 import time
@@ -154,7 +153,7 @@ class Specialization:
 
     def title_for(self, target: str) -> str:
         """What it is, with what tells it from the other programs of the kernel for the target."""
-        more = [", arrays may overlap"] if platform_named(target).gpu and self.variant.may_alias else []
+        more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [", with atomics"] if self.variant.accumulate == "atomic" else []
         return self.title + "".join(more)
 
@@ -264,15 +263,16 @@ def build_entry(
         If it cannot be compiled or differentiated.
     """
     started = time.perf_counter()
-    symbol = _symbol(specialization, artifact_key(fields, target, shipped), target)
+    platform, called = platform_named(target), f"{specialization.pyfunc.__name__}_{specialization.direction}"
+    symbol = platform.symbol(called, artifact_key(fields, target, shipped))
     program = specialization.compilation(NATIVE if target == HOST else target).build(symbol, obtain_products)
     title = specialization.title_for(target)
     manifest = replace(program.manifest, title=title, target=target)
     ingredients = _readable(_with_target(fields, target, shipped))
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
-    name = platform_named(target).object_name
-    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, program.files)
+    name, files = platform.object_name, program.files
+    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, files)
 
 
 def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
@@ -284,14 +284,6 @@ def _with_target(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool
     chosen = dict(fields)[_COMPILER].decode()
     own = [field for field in fields if field[0] != _COMPILER]
     return [*own, *_target_fields(target, shipped, chosen)]
-
-
-def _symbol(specialization: Specialization, name: str, target: str) -> str:
-    """The function's name. On a GPU it says which kernel it is, because profilers show it."""
-    if not platform_named(target).gpu:
-        return f"dk_{name[:32]}"
-    readable = re.sub("[^0-9A-Za-z_]", "_", specialization.pyfunc.__name__)
-    return f"{readable}_{specialization.direction}_{name[:16]}"
 
 
 def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:

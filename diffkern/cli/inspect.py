@@ -140,7 +140,7 @@ def _passes(kernel: Kernel, types: Sequence[object], options: argparse.Namespace
         kernel.variant,
         target=target,
         active=kernel.positions([p.name for p in kernel.parameters], known) if options.adjoint else None,
-        block_dim=kernel.block_dim if platform_named(target).gpu else None,
+        block_dim=kernel.block_dim if platform_named(target).counts_threads else None,
         may_alias=options.may_alias,
     )
     seen = _Watcher(options.after)

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import pickle
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 __all__ = ["ByPath", "is_found"]
 
 
-class ByPath:
+class ByPath(ABC):
     """What is pickled by import path. A subclass says of which function it is."""
 
     __slots__ = ()
 
-    def _function(self) -> Callable[..., Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _function(self) -> Callable[..., Any]: ...
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         function = self._function()

@@ -18,11 +18,12 @@ from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.copies import Copies
 from diffkern.runtime.device import CPU, Device
+from diffkern.runtime.grid import Grid
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Copy
 from diffkern.runtime.packed import Launchable, PackedLaunch
-from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import type_of_key
@@ -82,7 +83,7 @@ class AdjointLaunch:
         shared = check_aliases(kernel, launch, cotangents)
         self.plan = self._plan(shared)
         try:
-            self.geometry: Geometry = self.executable.prepared(self.plan.cut, launch.blocks)
+            self.grid = self.executable.grid_of(self.plan.cut, launch.blocks)
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
         if not self._copies(cotangents):
@@ -102,7 +103,7 @@ class AdjointLaunch:
         """Return the argument block of a GPU's launch; empty on the CPU, and where cotangents have to be copied."""
         if self._copies(self.cotangents):
             return bytearray()
-        return self.executable.block(self.geometry, self._pack(self.cotangents))
+        return self.executable.block(self.grid, self._pack(self.cotangents))
 
     def _copies(self, cotangents: Mapping[int, array]) -> bool:
         """Whether a cotangent has to be contiguous and is not."""
@@ -127,7 +128,7 @@ class AdjointLaunch:
         """Return the adjoint in native code, or None where it needs copies of cotangents."""
         if self.plan.private or self._copies(self.cotangents):
             return None
-        return self.executable.steps(self.geometry, self._pack(self.cotangents), self.plan.colours)
+        return self.executable.steps(self.grid, self._pack(self.cotangents), self.plan.colours)
 
     def execute(self) -> None:
         """Run the adjoint once."""
@@ -135,7 +136,7 @@ class AdjointLaunch:
         if any(ct._type.layout == "A" for ct in given.values()):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
-        run_adjoint(self.executable, self.geometry, self.plan, given, lambda own: self._pack(given, own))
+        run_adjoint(self.executable, self.grid, self.plan, given, lambda own: self._pack(given, own))
         for index, ct in self.cotangents.items():
             if given[index] is not ct:
                 Copy(ct, given[index]).execute()
@@ -157,7 +158,7 @@ class AdjointLaunch:
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = _NOTHING) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
         parts = []
-        for role, index in self.executable.layout:
+        for role, index in self.executable.layout.entries:
             if role == "param":
                 held = self.contents.get(index)
                 parts.append(self.launch.parts[index] if held is None else held._packed)
@@ -217,7 +218,7 @@ def choose(
 
 def run_adjoint(
     executable: Executable,
-    geometry: Geometry,
+    grid: Grid,
     plan: Plan,
     cotangents: Mapping[int, array],
     pack: Callable[[Mapping[int, bytes]], bytes],
@@ -226,7 +227,7 @@ def run_adjoint(
 
     Parameters
     ----------
-    executable, geometry, plan
+    executable, grid, plan
         The program, and how it is cut.
     cotangents : mapping of int to array
         At least those that the plan has copies of.
@@ -235,12 +236,12 @@ def run_adjoint(
     """
     if not plan.private:
         if plan.cut.n:
-            executable.run_blocks(geometry, [pack(_NOTHING)], plan.colours)
+            executable.run_blocks(grid, [pack(_NOTHING)], plan.colours)
         return
     count = plan.cut.chunks - 1
     copies = {k: Copies(cotangents[k], count) for k in plan.private}
     own = ({k: copy.packed[group] for k, copy in copies.items()} for group in range(count))
-    executable.run_blocks(geometry, [pack(_NOTHING), *map(pack, own)], plan.colours)
+    executable.run_blocks(grid, [pack(_NOTHING), *map(pack, own)], plan.colours)
     for copy in copies.values():
         copy.add_up()
 

@@ -8,7 +8,6 @@ Every change made here raises the version and is told to the current tape.
 from __future__ import annotations
 
 import builtins
-import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -19,6 +18,7 @@ from diffkern.ir.types import FLOAT32, Array, scalar_of
 from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
+from diffkern.runtime.block import pack_array
 from diffkern.runtime.convert import MAX_NDIM, as_numpy, as_shape, component_shape, convert, in_place, stored_type
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.exposed import Exposed
@@ -43,7 +43,6 @@ else:
 __all__ = ["array", "clone", "copy", "new", "wrap"]
 
 _LONG = 2**31
-_PACK = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(MAX_NDIM + 1)]
 
 
 class array(Exposed, Copied, Generic[_Element, _Axes]):
@@ -429,7 +428,7 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
         made._key = key_of_long(made._key)
     made._key = memory.device.keyed(made._key)
     address = data.ctypes.data
-    made._packed = _PACK[ndim](address, *made.shape, *data.strides[:ndim])
+    made._packed = pack_array(address, made.shape, data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)
     return made
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from diffkern import abi
 from diffkern.errors import KernelRuntimeError
 from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Checks, Manifest, Site
+from diffkern.runtime.block import with_status
+from diffkern.runtime.grid import Grid
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.program import Executable
 
 __all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
 
@@ -29,16 +32,16 @@ class CheckedExecutable(Executable):
 
     __slots__ = ()
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return None: what it finds has to be looked at after each launch."""
         return None
 
-    def run(self, geometry: Geometry, arguments: bytes) -> None:
+    def run(self, grid: Grid, arguments: bytes) -> None:
         """Run all threads of a launch."""
-        if geometry[0]:
-            self.run_blocks(geometry, [arguments], colours=1)
+        if grid.n:
+            self.run_blocks(grid, [arguments], colours=1)
 
-    def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
+    def run_blocks(self, grid: Grid, arguments: list[bytes], colours: int) -> None:
         """Run with a fresh record.
 
         Raises
@@ -46,17 +49,12 @@ class CheckedExecutable(Executable):
         KernelRuntimeError
             If a thread caused an error.
         """
-        n, chunk, header, chunks = geometry
-        dims = struct.unpack_from(f"{abi.MAX_DIMS}q", header, abi.DIMS)
-        if self.blockwise:
-            dims = dims[:-1]  # the last is the number of threads of a block
-        buffers = self._stamps(arguments[0], dims)
+        buffers = self._stamps(arguments[0], grid.dims)
         record = np.zeros(abi.RECORD_STAMPS + len(buffers), np.int64)
         record[abi.RECORD_STAMPS :] = [0 if b is None else b.ctypes.data for b in buffers]
-        header = struct.pack("q", record.ctypes.data) + header[struct.calcsize("q") :]
-        super().run_blocks((n, chunk, header, chunks), arguments, colours)
+        super().run_blocks(replace(grid, header=with_status(grid.header, record.ctypes.data)), arguments, colours)
         if record[abi.RECORD_CODE]:
-            raise error_of(self.manifest, [int(field) for field in record], dims)
+            raise error_of(self.manifest, [int(field) for field in record], grid.dims)
 
     def _stamps(self, arguments: bytes, dims: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
         """A stamp per element of each array in which two threads of this launch could store to one element."""

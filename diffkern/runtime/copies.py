@@ -6,20 +6,18 @@ how they are passed to a kernel; then their sum is added to the cotangent, in or
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, scalar_of
 from diffkern.runtime.array import _make, array
+from diffkern.runtime.block import pack_address, tail_of
 from diffkern.runtime.memory import allocate
 from diffkern.runtime.operation import accumulate
 
 __all__ = ["Copies"]
 
 _LINE = 64
-_address = struct.Struct("q")
 
 
 class Copies:
@@ -46,8 +44,8 @@ class Copies:
         self._parts = buffer[:, : like.nbytes].view(like.dtype).reshape(count, *like.shape)
         self.packed: list[bytes] = []
         if count:
-            start, extents = buffer.ctypes.data, self._copy(0)._packed[_address.size :]
-            self.packed = [_address.pack(start + k * step) + extents for k in range(count)]
+            start, tail = buffer.ctypes.data, tail_of(self._copy(0)._packed)
+            self.packed = [pack_address(start + k * step) + tail for k in range(count)]
 
     def _copy(self, k: int) -> array:
         return _make(self._parts[k], self._ct._element, self._memory, True)

@@ -8,14 +8,14 @@ NumPy gets a copy.
 from __future__ import annotations
 
 import builtins
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array
 from diffkern.runtime import dlpack
+from diffkern.runtime.block import address_of
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import Memory, lend
 from diffkern.runtime.stream import settle
@@ -60,13 +60,15 @@ class Exposed:
         """Where the array lies."""
         return self._memory.device
 
-    def _host(self) -> np.ndarray[Any, Any]:
-        """Return the elements in host memory: in place, or copied from a GPU."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # an abstract class would make every isinstance() of an array slow
 
-    def _copied(self) -> Exposed:
-        """Return a copy in new memory."""
-        raise NotImplementedError
+        def _host(self) -> np.ndarray[Any, Any]:
+            """Return the elements in host memory: in place, or copied from a GPU."""
+            ...
+
+        def _copied(self) -> Exposed:
+            """Return a copy in new memory."""
+            ...
 
     # -- NumPy -------------------------------------------------------------------------------------------------------
 
@@ -86,7 +88,7 @@ class Exposed:
         low, high = self._range
         raw = np.asarray(_Bytes(low, high, data))
         lend(memory, raw)
-        offset = int.from_bytes(self._packed[:8], sys.byteorder) - low
+        offset = address_of(self._packed) - low
         view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, raw, offset, data.strides)
         return view
 

@@ -6,9 +6,9 @@ gets another form.
 
 from __future__ import annotations
 
-from diffkern.abi import HEADER_SIZE
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
+from diffkern.runtime.block import arguments_of
 from diffkern.runtime.device import CPU
 from diffkern.runtime.native.replay import PYTHON, Plan
 from diffkern.runtime.operation import memories
@@ -53,20 +53,5 @@ class Form:
         self.block = self.steps[0].block if self.steps else operation.block()
         self.program: Executable = operation.executable
         if self.block and self.device is not CPU:
-            self.program = self.program.chosen(bytes(self.block[HEADER_SIZE:]))
-        self.offsets = self._found(operation.executable) if self.block else {}
-
-    def _found(self, executable: Executable) -> dict[int, int]:
-        parts, adjoint = self.launch.parts, self.adjoint
-        cotangents = {} if adjoint is None else adjoint.cotangents
-        saved = {} if adjoint is None else adjoint.saved
-        contents = {} if adjoint is None else adjoint.contents
-        offsets: dict[int, int] = {}
-        offset = len(self.block)
-        for role, index in reversed(executable.layout):
-            if role == "param":
-                offset -= len(parts[index] if index not in contents else contents[index]._packed)
-                offsets[index] = offset
-            else:
-                offset -= len((cotangents if role == "cotangent" else saved)[index]._packed)
-        return offsets
+            self.program = self.program.chosen(arguments_of(self.block))
+        self.offsets = operation.executable.layout.offsets if self.block else {}

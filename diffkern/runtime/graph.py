@@ -8,30 +8,23 @@ records in it can be changed: a CUDA graph is brought up to date by its next lau
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from diffkern.errors import CudaError, LaunchError
+from diffkern.errors import LaunchError
 from diffkern.ir.types import INT32
 from diffkern.runtime.array import array
+from diffkern.runtime.captured import Captured
 from diffkern.runtime.device import CPU, Device, get_device
-from diffkern.runtime.hazards import waits
-from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import Operation, memories, perform
+from diffkern.runtime.operation import Operation, perform
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.sequence import Item, Recorder
 from diffkern.runtime.sequence import Sequence as Recorded
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import Stream, on_its_way, settle_queues
+from diffkern.runtime.stream import Stream
 from diffkern.runtime.uncopied import Uncopied
-
-if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
-    from diffkern.runtime.cuda.driver import Driver
-    from diffkern.runtime.cuda.stream import CudaStream
 
 __all__ = [
     "Conditional", "Graph", "ScopedCapture", "capture_begin", "capture_end", "capture_if", "capture_launch",
@@ -44,170 +37,43 @@ _SIDES = "a part of a graph that runs under a condition"
 class Graph(Uncopied):
     """What was captured. Made by :class:`ScopedCapture`, :func:`capture_end` and ``sequence.capture()``.
 
+    ``graph.launch(stream=None)`` runs it: on the stream given here, or the current one of its device. Inside a
+    :class:`Tape` or a recording its steps are taken instead, one by one.
+
     Attributes
     ----------
     sequence : Sequence
         The same steps; their parameters can be set by name, and the graph follows.
     """
 
+    __slots__ = ("__weakref__", "_captured", "_device", "launch", "sequence")
+
+    launch: Callable[..., None]
+
     def __init__(self, sequence: Recorded) -> None:
         self.sequence = sequence
-        self._items = list(sequence._program.items)
-        self._device = _device_of(self._items)
-        self._kept: list[Any] = []
-        self._executable = 0
-        self._nodes = 0
-        self._state: list[tuple[Item, Any]] = []
-        self._written: list[Memory] = []
-        self._pinned = False
-        self._has_run = False
-        self._streams: list[CudaStream] = []
-        if self._device is not None:
-            with self._device.active:
-                self._build(self._device)
+        self._device = _device_of(sequence._program.items)
+        device: Any = self._device
+        self._captured = captured = None if device is CPU else Captured(sequence, device)
+        self.launch = sequence.replay if captured is None else captured.plan.call(captured.run)
 
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return self._device or CPU
+        return self._device
 
     @property
     def nodes(self) -> int:
         """Number of its nodes, on the CPU of its steps."""
-        return self._nodes if self._device is not None else len(self._items)
-
-    def launch(self, stream: Stream | None = None) -> None:
-        """Run it: on a stream, the current one of its device by default.
-
-        Inside a tape or a recording its steps are taken instead, one by one.
-        """
-        device = self._device
-        if device is None or current.tape is not None or current.recorder is not None:
-            self.sequence.replay(stream)
-            return
-        if stream is not None and stream.device is not device:
-            raise LaunchError(f"the graph runs on {device}, and the stream is {stream!r}")
-        if not self._is_current():
-            with device.active:
-                self._build(device)
-        settle_queues()
-        chosen: Any = device.stream if stream is None else stream
-        for memory in self._written:
-            memory.version += 1
-        self._has_run = True
-        if not chosen.is_default and chosen not in self._streams:
-            self._streams.append(chosen)
-            for memory in self._memories():
-                memory.use(chosen)
-        device.recent.append("a graph of " + ", ".join(dict.fromkeys(item.operation.label for item in self._items[:4])))
-        with device.active:
-            device.driver.graph_launch(self._executable, chosen.cuda_stream)
-        if self._pinned:
-            on_its_way(chosen.record_event())
-
-    def _is_current(self) -> bool:
-        """Whether no parameter was set since the graph was built."""
-        return all(_state_of(item) == state for item, state in self._state)
-
-    def _build(self, device: CudaDevice) -> None:
-        """Capture the steps, and make the graph of them or give it their parameters."""
-        kept: list[Any] = [item.operation for item in self._items]
-        stream = device.new_stream()
-        device.capture_started(kept)
-        driver = device.driver
-        try:
-            driver.capture_begin(stream.cuda_stream)
-            try:
-                stream.enqueue(lambda: self._execute(driver, stream.cuda_stream))
-            except BaseException:
-                _abandon(device, stream)
-                raise
-            graph = driver.capture_end(stream.cuda_stream)
-        finally:
-            device.capture_ended()
-        try:
-            self._let_go()
-            if not self._executable or not driver.graph_update(self._executable, graph):
-                self._destroy()
-                self._executable = driver.graph_instantiate(graph)
-            self._nodes = driver.graph_nodes(graph)
-        finally:
-            driver.graph_destroy(graph)
-        self._kept, self._streams = kept, []
-        self._state = [(item, _copied(_state_of(item))) for item in self._items if item.prepared is not None]
-        self._written = memories(a for item in self._items for a in item.operation.writes())
-        self._pinned = any(a.pinned for item in self._items for a in _arrays(item.operation))
-
-    def _execute(self, driver: Driver, stream: int) -> None:
-        """Give the steps to a stream that captures, each behind those that it has to wait for and no others."""
-        operations = [item.operation for item in self._items]
-        ends: list[tuple[int, ...]] = []
-        for operation, needed in zip(operations, waits([(o.reads(), o.writes()) for o in operations]), strict=True):
-            try:
-                driver.capture_behind(stream, sorted({node for step in needed for node in ends[step]}))
-                operation.execute()
-                ends.append(driver.capture_tail(stream))  # which fails where the step has ended the capture
-            except CudaError as error:
-                text = f"step {len(ends)} of a graph ({operation.label}): {error.message}"
-                raise CudaError(text, remedy=error.remedy, call=error.call, code=error.code) from None
-
-    def _memories(self) -> list[Any]:
-        """Return the memory on the device that it works with, that of its own included."""
-        held = [part for thing in self._kept for part in (thing if isinstance(thing, tuple) else (thing,))]
-        every = [a for thing in held for a in ([thing] if isinstance(thing, array) else _arrays(thing))]
-        return [memory for memory in memories(every) if not memory.is_host]
-
-    def _let_go(self) -> None:
-        """Wait for launches on their way that still copy from memory of the host which only this graph holds."""
-        device = self._device
-        if self._has_run and device is not None and any(isinstance(thing, tuple) for thing in self._kept):
-            if device.is_capturing:
-                device.keep(self._kept)  # nothing can be waited for now
-            else:
-                device.synchronize()
-        self._has_run = False
-
-    def _destroy(self) -> None:
-        if self._executable and self._device is not None:
-            self._device.destroy("graph_exec_destroy", self._executable)
-            self._executable = 0
-
-    def __del__(self) -> None:
-        if hasattr(self, "_executable"):
-            if self._device is not None and not self._device.closed:
-                with contextlib.suppress(CudaError):  # a wait tells of errors of whatever ran before
-                    self._let_go()
-            self._destroy()
+        return len(self.sequence) if self._captured is None else self._captured.nodes
 
     def __repr__(self) -> str:
-        return f"<dk.Graph of {len(self._items)} steps on {self.device}>"
+        return f"<dk.Graph of {len(self.sequence)} steps on {self.device}>"
 
 
-def _abandon(device: CudaDevice, stream: CudaStream) -> None:
-    """End a capture that failed; what it has is of no use."""
-    # The driver may have ended it by itself; the error that did so is on its way.
-    with contextlib.suppress(CudaError):
-        device.driver.graph_destroy(device.driver.capture_end(stream.cuda_stream))
-
-
-def _state_of(item: Item) -> Any:
-    prepared = item.prepared
-    assert prepared is not None
-    return prepared._form.block or prepared.launch.parts
-
-
-def _copied(state: Any) -> Any:
-    return bytes(state) if isinstance(state, bytearray) else list(state)
-
-
-def _arrays(thing: Any) -> list[array]:
-    """Return the arrays that an operation works with; of anything else none."""
-    return [*thing.reads(), *thing.writes()] if hasattr(thing, "reads") else []
-
-
-def _device_of(items: Sequence[Item]) -> CudaDevice | None:
-    """Return the GPU that all steps run on, None if it is the CPU."""
-    first: Any = items[0].operation.device if items else CPU
+def _device_of(items: Sequence[Item]) -> Device:
+    """Return where all steps run."""
+    first = items[0].operation.device if items else CPU
     for position, item in enumerate(items):
         if item.operation.device is not first:
             raise LaunchError(
@@ -215,7 +81,7 @@ def _device_of(items: Sequence[Item]) -> CudaDevice | None:
                 f"{position} ({item.operation.label}) on {item.operation.device}",
                 remedy="capture the steps of each device apart, or replay the sequence",
             )
-    return None if first is CPU else first
+    return first
 
 
 # -- capturing ---------------------------------------------------------------------------------------------------------
@@ -277,7 +143,10 @@ def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
     """
     if not isinstance(graph, Graph):
         raise TypeError(f"a graph is needed here, not {graph!r}")
-    graph.launch(stream)
+    if stream is None:
+        graph.launch()
+    else:
+        graph.launch(stream)
 
 
 class ScopedCapture(Scope):

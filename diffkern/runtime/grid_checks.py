@@ -9,19 +9,18 @@ forward launch.
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern import abi
 from diffkern.errors import LaunchError
 from diffkern.manifest import Access, Linear, Manifest
+from diffkern.runtime.block import Layout
+from diffkern.runtime.grid import Grid
 
 __all__ = ["Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
 
 _CACHED = 256
 _INDEX_LIMIT = 2**31
-_DIMS = struct.Struct(f"{abi.MAX_DIMS}q")
 
 
 class OneThreadError(LaunchError):
@@ -109,70 +108,56 @@ class Extents:
     ----------
     manifest : Manifest
         The program's facts.
+    layout : Layout
+        Of its argument block.
 
     Attributes
     ----------
-    last : tuple of bytes
-        Header and arguments of the last launch that passed: the next one is mostly the same.
+    last : tuple of Grid and bytes
+        Grid and arguments of the last launch that passed: the next one is mostly the same.
     """
 
     __slots__ = ("_entries", "_names", "_passed", "_shapes", "_unpack", "last")
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, layout: Layout) -> None:
         self._entries = manifest.accesses
         self._names = [p.name for p in manifest.params]
-        # The arrays in question, each with its number of axes; what reads their extents, once there are arguments.
+        # The arrays in question, each with its number of axes.
         self._shapes = sorted({(k, ndim) for entry in self._entries for k, ndim in entry.shapes})
-        self._unpack: Callable[[bytes], tuple[int, ...]] | None = None
+        self._unpack = layout.shapes(self._shapes)
         self._passed: set[tuple[bytes, tuple[int, ...]]] = set()
-        self.last = b"", b""
+        self.last: tuple[Grid | None, bytes] = None, b""
 
-    def _unpacking(self, parts: Sequence[bytes]) -> Callable[[bytes], tuple[int, ...]]:
-        """Return what reads the extents from arguments that are as long as these."""
-        form, end, start = "=", 0, 0
-        ndims = dict(self._shapes)
-        for k, part in enumerate(parts):
-            if k in ndims:  # an address, the shape, the strides
-                form += f"{start + 8 - end}x{ndims[k]}q"
-                end = start + 8 + 8 * ndims[k]
-            start += len(part)
-        return struct.Struct(form).unpack_from
-
-    def check(self, kernel: str, header: bytes, parts: Sequence[bytes], arguments: bytes) -> None:
+    def check(self, kernel: str, grid: Grid, arguments: bytes) -> None:
         """Check a launch.
 
         Parameters
         ----------
         kernel : str
             The kernel's name.
-        header : bytes
-            The header of its argument block.
-        parts : sequence of bytes
-            Its parameters as they stand in the block.
+        grid : Grid
+            Its threads.
         arguments : bytes
-            The same in one.
+            Its packed parameters.
 
         Raises
         ------
         LaunchError
             If threads would leave an array.
         """
-        if self._unpack is None:
-            self._unpack = self._unpacking(parts)
         extents = self._unpack(arguments)
-        key = header, extents
+        key = grid.header, extents
         if key not in self._passed:
-            dims = _DIMS.unpack_from(header, abi.DIMS)
             left = iter(extents)
             shapes = {k: [next(left) for _ in range(ndim)] for k, ndim in self._shapes}
             try:
-                check_extents(self._entries, self._names, dims, shapes)
+                check_extents(self._entries, self._names, grid.dims, shapes)
             except LaunchError as error:
                 raise named(kernel, error) from None
             if len(self._passed) >= _CACHED:
                 self._passed.clear()
             self._passed.add(key)
-        self.last = header, arguments
+        self.last = grid, arguments
 
 
 def check_extents(

@@ -64,7 +64,7 @@ class Memory(ABC):
     """Whether the version also counts what its owner, another library, writes."""
 
     __slots__ = (
-        "__weakref__", "_counter", "_where", "address", "exposed", "foreign", "lent", "nbytes", "version",
+        "__weakref__", "_counter", "_shared", "_where", "address", "exposed", "foreign", "lent", "nbytes", "version",
         "zero_version",
     )  # fmt: skip
 
@@ -76,13 +76,20 @@ class Memory(ABC):
         self.exposed = self.foreign = foreign
         self.lent: set[int] | None = None
         self._counter: ctypes.c_int64 | None = None
+        # Where native code counts changes of this and of other memory at once; there is a counter as well then.
+        self._shared: tuple[ctypes.c_int64, ...] = ()
         # Its address, read by native code; 0 as long as there is none.
         self._where = 0
 
     @property
     def now(self) -> int:
         """The count of all changes."""
-        return self.version if self._counter is None else self.version + self._counter.value
+        if self._counter is None:
+            return self.version
+        now = self.version + self._counter.value
+        for shared in self._shared:
+            now += shared.value
+        return now
 
     @property
     def counter(self) -> ctypes.c_int64:
@@ -91,6 +98,18 @@ class Memory(ABC):
             self._counter = ctypes.c_int64(0)
             self._where = ctypes.addressof(self._counter)
         return self._counter
+
+    def count_with(self, shared: ctypes.c_int64) -> None:
+        """Count what a counter of several blocks counts from now on as changes of this one."""
+        assert self.counter is not None
+        before = shared.value
+        self._shared = (*self._shared, shared)
+        self.version -= before
+
+    def count_alone(self, shared: ctypes.c_int64) -> None:
+        """Keep the changes that a counter of several blocks has counted, and no longer count with it."""
+        self.version += shared.value
+        self._shared = tuple([each for each in self._shared if each is not shared])
 
     @property
     def is_zero(self) -> bool:

@@ -16,10 +16,11 @@ from diffkern.runtime.array import array
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.extents import several
 from diffkern.runtime.generation import Generation
+from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import perform
-from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, settle
@@ -104,7 +105,7 @@ class PackedLaunch:
     """
 
     __slots__ = (
-        "_leaves", "arrays", "blocks", "dim", "executable", "generation", "geometry", "kernel", "keys", "parts",
+        "_leaves", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel", "keys", "parts",
     )  # fmt: skip
 
     def __init__(
@@ -125,10 +126,10 @@ class PackedLaunch:
         if place is not None or (current.device is not None and self.executable.device is CPU):
             self._move_to(place or get_device(), place is not None)
         self.dim = several(dim)
-        self.geometry = _geometry(kernel, self.executable, self.dim, blocks)
-        check_shapes(kernel, self.executable, self.geometry, self.parts)
+        self.grid = _grid(kernel, self.executable, self.dim, blocks)
+        check_shapes(kernel, self.executable, self.grid, self.parts)
         check_writable(kernel, self.executable, self.arrays)
-        self.executable.check(lambda: b"".join(self.parts))
+        self.executable.check(lambda: self.arguments)
 
     def _move_to(self, place: Device, named: bool) -> None:
         """Run on a device, which arrays have to be on if it was named; a launch without arrays has no place else."""
@@ -189,23 +190,23 @@ class PackedLaunch:
         keys = (*self.keys[:index], key, *self.keys[index + 1 :])
         arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
         executable = self.executable if keys == self.keys else self._program(keys)
-        geometry = _geometry(self.kernel, executable, self.dim, self.blocks)
+        grid = _grid(self.kernel, executable, self.dim, self.blocks)
         check_writable(self.kernel, executable, arrays)
         executable.check(lambda: b"".join([*self.parts[: span.start], *packed, *self.parts[span.stop :]]))
-        self.keys, self.arrays, self.executable, self.geometry = keys, arrays, executable, geometry
+        self.keys, self.arrays, self.executable, self.grid = keys, arrays, executable, grid
         self._leaves = ()
         self.parts[span] = packed
 
     def check_shapes(self) -> None:
         """Raise if threads would leave an array where no condition guards the access."""
-        check_shapes(self.kernel, self.executable, self.geometry, self.parts)
+        check_shapes(self.kernel, self.executable, self.grid, self.parts)
 
     def resize(self, dim: Any) -> None:
         """Take other dimensions."""
         dim = several(dim)
-        geometry = _geometry(self.kernel, self.executable, dim, self.blocks)
-        check_shapes(self.kernel, self.executable, geometry, self.parts)
-        self.geometry, self.dim = geometry, dim
+        grid = _grid(self.kernel, self.executable, dim, self.blocks)
+        check_shapes(self.kernel, self.executable, grid, self.parts)
+        self.grid, self.dim = grid, dim
 
     @property
     def label(self) -> str:
@@ -217,9 +218,14 @@ class PackedLaunch:
         """Where it runs."""
         return self.executable.device
 
+    @property
+    def arguments(self) -> bytes:
+        """The packed parameters, as they stand behind the header."""
+        return b"".join(self.parts)
+
     def execute(self) -> None:
         """Run all threads."""
-        self.executable.run(self.geometry, b"".join(self.parts))
+        self.executable.run(self.grid, self.arguments)
 
     def touch(self) -> None:
         """Raise the versions of what is written."""
@@ -236,11 +242,11 @@ class PackedLaunch:
 
     def block(self) -> bytearray:
         """Return the argument block of a GPU's launch; empty on the CPU."""
-        return self.executable.block(self.geometry, b"".join(self.parts))
+        return self.executable.block(self.grid, self.arguments)
 
     def steps(self) -> Steps | None:
         """Return the launch in native code, or None if the program has to be watched while it runs."""
-        return self.executable.steps(self.geometry, b"".join(self.parts))
+        return self.executable.steps(self.grid, self.arguments)
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -274,15 +280,15 @@ def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = T
     programs = kernel.current().programs
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = programs.get(keys) or kernel.forward(keys)
-    geometry = executable.geometries.get(dim) if type(dim) is int else None
-    if geometry is None:
-        geometry = _geometry(kernel, executable, dim)
+    grid = executable.grids.get(dim) if type(dim) is int else None
+    if grid is None:
+        grid = _grid(kernel, executable, dim)
     arguments = b"".join(parts)
     extents = executable.extents
     if extents is not None:
         last = extents.last
-        if last[1] != arguments or last[0] is not geometry[2]:
-            extents.check(kernel.name, geometry[2], parts, arguments)
+        if last[1] != arguments or last[0] is not grid:
+            extents.check(kernel.name, grid, arguments)
     writes = executable.writes
     for index in writes:
         held = arrays[index]
@@ -291,7 +297,7 @@ def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = T
                 check_writable(kernel, executable, arrays)
             held._memory.version += 1
     try:
-        executable.run(geometry, arguments)
+        executable.run(grid, arguments)
     except LaunchError as error:
         if not isinstance(error, KernelRuntimeError):  # a GPU's program does not take the arguments: nothing has run
             for index in writes:
@@ -329,9 +335,9 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
             )
 
 
-def _geometry(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Any:
+def _grid(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Grid:
     try:
-        return executable.geometry(dim, blocks)
+        return executable.grid(dim, blocks)
     except ValueError as error:
         raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
     except OneThreadError as error:
@@ -341,7 +347,7 @@ def _geometry(kernel: Launchable, executable: Executable, dim: Any, blocks: Bloc
         raise named(kernel.name, error) from None
 
 
-def check_shapes(kernel: Launchable, executable: Executable, geometry: Geometry, parts: Sequence[bytes]) -> None:
+def check_shapes(kernel: Launchable, executable: Executable, grid: Grid, parts: Sequence[bytes]) -> None:
     """Raise if threads of the launch would leave an array where no condition guards the access."""
     if executable.extents is not None:
-        executable.extents.check(kernel.name, geometry[2], parts, b"".join(parts))
+        executable.extents.check(kernel.name, grid, b"".join(parts))

@@ -19,18 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.abi import HEADER_SIZE
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
+from diffkern.runtime.block import arguments_of
 from diffkern.runtime.device import CPU
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
-from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Steps
+from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import memories, perform
 from diffkern.runtime.packed import PackedLaunch, check_shapes, dispatch
@@ -86,6 +86,8 @@ class Prepared:
         # Sequences that contain it, and in a sequence the launches that share the arguments by value.
         self._users: list[weakref.ref[Any]] = []
         self.family: list[Prepared] = []
+        # Renewed in front of each change and behind it, so that neither an interrupt nor another thread comes between.
+        self._stamp: Stamp | None = None
         gradients: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
         self._form = Form(launch, adjoint, gradients, 0 if self.stream is None else STREAM)
         self.plan = self._form.plan
@@ -186,6 +188,16 @@ class Prepared:
         """Tell something that has a plan when this has another form."""
         self._users = [weakref.ref(living) for living in (*self._living(), user)]
 
+    def watched(self, stamp: Stamp) -> Stamp:
+        """Return what every change renews: the stamp that is given, unless there is one."""
+        if self._stamp is None:
+            self._stamp = stamp
+        return self._stamp
+
+    def _renew(self) -> None:
+        if self._stamp is not None:
+            self._stamp.renew()
+
     def _living(self) -> list[Any]:
         return [user for ref in self._users if (user := ref()) is not None]
 
@@ -235,10 +247,10 @@ class Prepared:
         if form.steps is not None:
             device.replay(self.plan, chosen)
             return
-        n, threads, _, blocks = operation.geometry
-        if n:
+        grid = operation.grid
+        if grid.n:
             program: Any = form.program
-            chosen.enqueue(lambda: program.enqueue(blocks, threads, form.block))
+            chosen.enqueue(lambda: program.enqueue(grid, form.block))
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -355,23 +367,25 @@ class Prepared:
         if self.fixed:
             raise _fixed()
         parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
-        check_shapes(launch.kernel, launch.executable, launch.geometry, parts)
+        check_shapes(launch.kernel, launch.executable, launch.grid, parts)
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
         if form.device is not CPU:
-            arguments = bytes(block[HEADER_SIZE:offset] + packed + block[behind:])
+            arguments = arguments_of(block[:offset] + packed + block[behind:])
             if self.executable.chosen(arguments) is not form.program:
                 self.change({index: (key, [packed], [held])}, {})
                 return
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._settle()
+        self._renew()
         # An interrupt comes between two calls; from here on there is none.
         if counter is not None and other:
             counters[counter] = address
         launch.arrays[leaf] = held
         launch.parts[leaf] = packed
         block[offset:behind] = packed
+        self._renew()
 
     def check(self, index: int, value: Any) -> None:
         """Raise if a parameter cannot take a value."""
@@ -409,14 +423,18 @@ class Prepared:
         """Change a value in the block, and in those of all that share it."""
         goals: list[Any] = [self._form.launch.parts]
         places: list[Any] = [leaf]
-        for member in self.family or (self,):
+        members = self.family or (self,)
+        for member in members:
             member._settle()
+            member._renew()
             offset = member._form.offsets.get(leaf)
             if offset is not None:
                 goals.append(member._form.block)
                 places.append(slice(offset, offset + len(packed)))
         # All in one call: an interrupt comes between two calls.
         deque(map(operator.setitem, goals, places, repeat(packed)), maxlen=0)
+        for member in members:
+            member._renew()
 
     def set_value(self, index: int, key: str, packed: bytes, value: Any) -> None:
         """Change a parameter by value."""
@@ -479,8 +497,10 @@ class Prepared:
         self._settle()
         self._forget_slots()
         self._tell_users()
+        self._renew()
         self.plan.flag(STALE)
         self._form = form
+        self._renew()
         self._complete()
         self._tell_users()  # those too that another thread has brought up to date meanwhile
 

@@ -7,17 +7,17 @@ threads of a launch on an argument block. It holds no arguments, so any number o
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffkern.abi import HEADER_FORMAT, HEADER_SIZE
 from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Manifest
+from diffkern.runtime.block import Layout, header, with_partials
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.device import CPU, Device
+from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step, Steps
@@ -26,18 +26,14 @@ from diffkern.runtime.schedule import USUAL, Blocks, Cut, Plan, cut, cut_blocks,
 if TYPE_CHECKING:
     from diffkern.runtime.native.loader import Code
 
-__all__ = ["Executable", "Geometry"]
+__all__ = ["Executable"]
 
-_header = struct.Struct(HEADER_FORMAT).pack
 # Where CPython keeps the contents of a bytes object: a block is passed to native code without a copy.
 _BYTES_OFFSET = bytes.__basicsize__ - 1
 # Where release programs would report an error; they have none to report. Debug programs get a word per launch.
 _status = ctypes.c_int64(0)
 _STATUS_ADDRESS = ctypes.addressof(_status)
 _CACHED_DIMS = 256
-
-Geometry = tuple[int, int, bytes, int]
-"""Threads, length of a chunk, header of the argument block, number of chunks."""
 
 
 class Executable:
@@ -69,16 +65,16 @@ class Executable:
         Those of both kinds.
     is_in_place : bool
         Whether one of them is both read and written.
-    layout : tuple of (str, int)
-        The argument block: role of each entry and the parameter it belongs to.
+    layout : Layout
+        Of its argument block.
     contiguous_cotangents : frozenset of int
         Parameters whose cotangent must be contiguous.
     device : Device
         Where it runs.
     block_dim : int
         Threads of a block where a launch does not say.
-    geometries : dict
-        How launches of a CPU's program are cut, by their dimensions: an integer, or a tuple of them.
+    grids : dict
+        The grids of launches of a CPU's program, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
     plans : dict
@@ -87,7 +83,7 @@ class Executable:
 
     __slots__ = (
         "__weakref__", "_derivative", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
-        "device", "extents", "finish", "geometries", "is_in_place", "layout", "manifest", "plans", "reads", "sites",
+        "device", "extents", "finish", "grids", "is_in_place", "layout", "manifest", "plans", "reads", "sites",
         "uses", "writes",
     )  # fmt: skip
 
@@ -105,14 +101,14 @@ class Executable:
         self.writes = manifest.writes
         self.uses = tuple(sorted({*self.reads, *self.writes}))
         self.is_in_place = not set(self.reads).isdisjoint(self.writes)
-        self.geometries: dict[Any, Geometry] = {}
-        self.layout: tuple[tuple[str, int], ...] = tuple((p.role, p.of) for p in manifest.params)
+        self.grids: dict[Any, Grid] = {}
+        self.layout = Layout(manifest)
         self.contiguous_cotangents = frozenset(
             p.of for p in manifest.params if p.role == "cotangent" and parse_array_type(p.type).layout == "C"
         )
         self._derivative: DerivativePlan | None = None
         self.plans: dict[Any, tuple[Executable, Plan]] = {}
-        self.extents = Extents(manifest) if manifest.accesses else None
+        self.extents = Extents(manifest, self.layout) if manifest.accesses else None
 
     @property
     def derivative(self) -> DerivativePlan:
@@ -125,8 +121,8 @@ class Executable:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
         return self.manifest.params[index].name
 
-    def geometry(self, dim: Any, blocks: Blocks = USUAL) -> Geometry:
-        """Return how a launch over `dim` is cut; the threads of a block count where they work together.
+    def grid(self, dim: Any, blocks: Blocks = USUAL) -> Grid:
+        """Return the grid of a launch over `dim`; the threads of a block count where they work together.
 
         Raises
         ------
@@ -136,15 +132,15 @@ class Executable:
             If it does not have the axes that the kernel asks for.
         """
         if self.blockwise:
-            return self.prepared(self._cut_of(dim, blocks))
+            return self.grid_of(self._cut_of(dim, blocks))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
         key = dim if type(dim) is int else normalize_dim(dim)
-        found = self.geometries.get(key)
+        found = self.grids.get(key)
         if found is None:
-            found = self.prepared(self._cut_of(dim))
-            if len(self.geometries) >= _CACHED_DIMS:
-                self.geometries.clear()
-            self.geometries[key] = found
+            found = self.grid_of(self._cut_of(dim))
+            if len(self.grids) >= _CACHED_DIMS:
+                self.grids.clear()
+            self.grids[key] = found
         return found
 
     def _cut_of(self, dim: Any, blocks: Blocks = USUAL) -> Cut:
@@ -166,9 +162,11 @@ class Executable:
         block_dim = blocks.block_dim or self.block_dim
         return cut_blocks(dims, self.manifest.tid_arity, block_dim, self.cost)
 
-    def prepared(self, c: Cut, blocks: Blocks = USUAL) -> Geometry:
-        """Return a cut with the header of its argument block; `blocks` is for GPUs."""
-        return c.n, c.chunk, _header(_STATUS_ADDRESS, *c.dims, c.chunk, 0), c.chunks
+    def grid_of(self, c: Cut, blocks: Blocks = USUAL) -> Grid:
+        """Return the grid of a cut; `blocks` is for GPUs."""
+        # Where threads work together the last extent is how many of them.
+        dims = c.dims[:-1] if self.blockwise else c.dims
+        return Grid(c.n, c.chunk, c.chunks, dims, header(c.dims, c.chunk, _STATUS_ADDRESS))
 
     def check(self, pack: Callable[[], bytes]) -> None:
         """Raise a LaunchError if the code does not take arguments for what they are; the CPU's takes all."""
@@ -183,43 +181,42 @@ class Executable:
             self.plans.clear()
         self.plans[key] = found
 
-    def run(self, geometry: Geometry, arguments: bytes) -> None:
+    def run(self, grid: Grid, arguments: bytes) -> None:
         """Run all threads of a launch; `arguments` are the packed parameters behind the header."""
-        n, chunk, header, _ = geometry
+        n = grid.n
         if n == 0:
             return
         if self.sites:
-            self.run_blocks(geometry, [arguments], colours=1)
+            self.run_blocks(grid, [arguments], colours=1)
             return
-        block = header + arguments
-        pool.entry(self.address, id(block) + _BYTES_OFFSET, 0, n, chunk, 0, 1)
+        block = grid.header + arguments
+        pool.entry(self.address, id(block) + _BYTES_OFFSET, 0, n, grid.size, 0, 1)
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return a run in native code, on one argument block, or None if it has to be watched."""
-        n, chunk, header, chunks = geometry
+        n, chunk, chunks = grid.n, grid.size, grid.count
         if n == 0:
             return []
-        block = bytearray(header + arguments)
+        block = bytearray(grid.header + arguments)
         if not self.sites:
             return [Step(self.address, block, n, chunk, colours, code=self.code)]
         return [Step(self.address, block, n, chunk, colours, chunks * self.sites, self.finish, chunks, self.code)]
 
-    def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
+    def block(self, grid: Grid, arguments: bytes) -> bytearray:
         """Return the argument block of a launch that repeats without native steps: here there is none."""
         return bytearray()
 
-    def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
+    def run_blocks(self, grid: Grid, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block for all chunks or one for each, all at once or in two colours."""
-        n, chunk, header, chunks = geometry
-        partials = None
+        head, partials = grid.header, None
         if self.sites:
-            partials = np.empty(chunks * self.sites, dtype=np.int64)
-            header = header[: HEADER_SIZE - 8] + struct.pack("q", partials.ctypes.data)
-        blocks = b"".join([header + packed for packed in arguments])
+            partials = np.empty(grid.count * self.sites, dtype=np.int64)
+            head = with_partials(head, partials.ctypes.data)
+        blocks = b"".join([head + packed for packed in arguments])
         address = id(blocks) + _BYTES_OFFSET
-        stride = len(header) + len(arguments[0]) if len(arguments) > 1 else 0
+        stride = len(head) + len(arguments[0]) if len(arguments) > 1 else 0
         for colour in range(colours):
-            pool.run(self.address, address, stride, n, chunk, colour, colours)
+            pool.run(self.address, address, stride, grid.n, grid.size, colour, colours)
         if partials is not None:
             # One chunk of its own: finish(block, 0, chunks).
-            pool.run(self.finish, address, 0, chunks, chunks)
+            pool.run(self.finish, address, 0, grid.count, grid.count)

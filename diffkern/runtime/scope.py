@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -84,7 +85,7 @@ class _First:
         return self.__get__(scope, type(scope))(*error)
 
 
-class Scope:
+class Scope(ABC):
     """Something that is current inside its ``with`` block.
 
     A subclass says in ``_begin`` under which name of ``current`` what becomes current, and what the block gets; it must
@@ -97,10 +98,10 @@ class Scope:
     __enter__ = _First("__enter__", _enter)
     __exit__ = _First("__exit__", _leave)
 
-    def _begin(self) -> tuple[str, Any, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _begin(self) -> tuple[str, Any, Any]: ...
 
-    def _end(
+    def _end(  # noqa: B027 - mostly there is nothing to do
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Do what is to be done behind the block."""

@@ -101,7 +101,7 @@ class Tape(Scope, Uncopied):
         step = None
         self._reached = self._reached or self._reaches(launch)
         active = self._active(launch)
-        if active and launch.geometry[0]:
+        if active and launch.grid.n:
             check_aliases(launch.kernel, launch, {})
             step = LaunchStep(launch, self._launches, active)
             if executable.is_in_place:

@@ -8,13 +8,11 @@ checked against each other: :class:`Compiled` (object code) and :class:`Interpre
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from diffkern.abi import HEADER_FORMAT
 from diffkern.analysis.blocks import is_simt
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
@@ -24,6 +22,7 @@ from diffkern.lang.structs import definition_of
 from diffkern.printing import executor
 from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array, wrap
+from diffkern.runtime.block import header, pack_array, with_partials
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_code
 from diffkern.runtime.schedule import check_whole_blocks
@@ -76,9 +75,9 @@ class Compiled:
         chunks = -(-n // size)
         partials = np.empty(chunks * max(self._sites, 1), np.int64)
         status = np.zeros(1, np.int64)
-        header = struct.pack(HEADER_FORMAT, status.ctypes.data, *dims, size, partials.ctypes.data)
+        head = with_partials(header(dims, size, status.ctypes.data), partials.ctypes.data)
         packed = b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
-        block = np.frombuffer(header + packed, np.uint8)
+        block = np.frombuffer(head + packed, np.uint8)
         pool.run(self._addresses[0], block.ctypes.data, 0, n, size)
         for finish in self._addresses[1:]:
             pool.run(finish, block.ctypes.data, 0, chunks, chunks)
@@ -110,8 +109,7 @@ def _pack(t: Type, value: Any) -> bytes:
         return pack_value(t, value)  # type: ignore[arg-type]
     assert isinstance(value, np.ndarray)
     assert value.dtype == _numpy(t.dtype), (t, value.dtype)
-    shape, strides = value.shape[: t.ndim], value.strides[: t.ndim]
-    return struct.pack(f"{1 + 2 * t.ndim}q", value.ctypes.data, *shape, *strides)
+    return pack_array(value.ctypes.data, value.shape[: t.ndim], value.strides[: t.ndim])
 
 
 def _is_stack(t: Type) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.ad import activity, cotangents, loops, replay, reverse
+from diffkern.ad import activity, cotangents, loop_shapes, loops, memory, replay, reverse
 from diffkern.ad.rules import RULES
 from diffkern.ad.rules import composite as composite_rules
 from diffkern.ad.rules import scalar as scalar_rules
@@ -39,7 +39,7 @@ FAULTS = [
           edit(reverse, "_Reverse.load", "[env[v] for v in Access(op).index]",
                "[self.b.i32(0) for v in Access(op).index]")),
     Fault("atomic_sub has the sign of atomic_add", edit(reverse, "_Reverse.atomic", 'kind == "add"', 'kind != "exch"')),
-    Fault("every equal thread wins an atomic maximum", edit(reverse, "_Reverse.extremum", '"ne"', '"eq"')),
+    Fault("every equal thread wins an atomic maximum", edit(memory, "reverse_extremum", '"ne"', '"eq"')),
     Fault("an overwritten input is read after the launch",
           edit(replay, "Replay.load", "self.context.saved[Access(op).array]", "self.env[Access(op).array]")),
     Fault("a lost value is read all the same",
@@ -57,7 +57,7 @@ FAULTS = [
     Fault("a loop's initial values get nothing",
           edit(reverse, "_Reverse.loop", "cts.add(shape.init[k], ct)", "pass")),
     Fault("the reversed loop counts one iteration too many",
-          edit(reverse, "_Reverse.for_", "value = index(it)", "value = index(b.add(it, b.const(1, it.type)))")),
+          edit(loop_shapes, "for_shape", "value = index(it)", "value = index(b.add(it, b.const(1, it.type)))")),
     Fault("the reversed loop forgets the last iteration",
           edit(loops, "emit_reverse_loop", "b.sub(loop.trips, one)", "b.sub(b.sub(loop.trips, one), one)")),
     Fault("a loop with a step counts its trips wrongly",

@@ -8,6 +8,7 @@ that a gradient is the same number each time. Tapes decide in the same way (:mod
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -51,9 +52,9 @@ class CopiesModule(FrameModule):
 
     add_up: Any
 
+    @abstractmethod
     def place(self, c: Code, context: Word, description: Word, index: Word, element: Word) -> tuple[Word, Word, Word]:
         """Address and bytes of a buffer's element of the batch, and the buffer."""
-        raise NotImplementedError
 
     def adding(self) -> Any:
         """``add_up(goal, source, bytes, item)``: add numbers of 4 or 8 bytes to others."""

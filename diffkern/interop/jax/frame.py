@@ -7,6 +7,7 @@ dims of its launches.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from llvmlite import ir
@@ -34,7 +35,7 @@ _API = ffi_api.OFFSETS["XLA_FFI_Api"]
 _ARGS, _RETS, _ATTRS = (ffi_api.OFFSETS[f"XLA_FFI_{n}"] for n in ("Args", "Rets", "Attrs"))
 
 
-class FrameModule(Module):
+class FrameModule(Module, ABC):
     """The module while it is made."""
 
     traits = 0
@@ -194,9 +195,9 @@ class FrameModule(Module):
     def begin(self, c: Code, frame: Word, context: Word) -> None:
         """Prepare for the call."""
 
+    @abstractmethod
     def run(self, c: Code, context: Word, description: Word, elements: Any, count: Word) -> None:
         """Run all elements of the batch."""
-        raise NotImplementedError
 
     def metadata(self, c: Code, frame: Word, null: Any) -> None:
         """Answer the question for version and traits."""

@@ -7,6 +7,7 @@ dims of outputs, method of ``vmap``), or after what was traced has changed its m
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ UNSET: Any = object()
 _MAX_COMPILED = 256
 
 
-class JaxFunction:
+class JaxFunction(ABC):
     """A function of JAX arrays."""
 
     def __init__(
@@ -66,10 +67,10 @@ class JaxFunction:
             raise
         return out
 
+    @abstractmethod
     def _has_changed(self) -> bool:
         """Whether what was traced means something else than it did: then it is of no use any more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
         """Return the outputs as JAX operations."""
-        raise NotImplementedError

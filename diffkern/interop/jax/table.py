@@ -16,8 +16,9 @@ from diffkern import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
 from diffkern.interop.jax.messages import messages
-from diffkern.ir.types import parse_array_type, parse_type, scalar_of
+from diffkern.ir.types import parse_array_type, scalar_of
 from diffkern.manifest import Manifest
+from diffkern.runtime.block import Layout
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import chunk_work
@@ -93,7 +94,8 @@ class Description:
             conflicts = DerivativePlan.of(manifest).conflicts((1,) * launch.dims)
             flags = layout.IS_ADJOINT | (layout.IS_GENERAL if conflicts.general else 0)
             reach = (*conflicts.reach, 0, 0, 0, 0)[: abi.MAX_DIMS]
-        fields, size = abi.layout([parse_type(p.type) for p in manifest.params])
+        block = Layout(manifest)
+        fields, size = block.fields, block.size
         stamps, texts, sites = self._checks(launch, manifest, fields)
         out = words("q", (layout.LAUNCH, 0, index))
         out.extend(_program(plain))

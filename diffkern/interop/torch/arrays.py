@@ -6,7 +6,6 @@ version of the array's memory, so that a tape notices what PyTorch changed in pl
 
 from __future__ import annotations
 
-import struct
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.runtime.array import _make, array
+from diffkern.runtime.block import pack_address, tail_of
 from diffkern.runtime.convert import MAX_NDIM, component_shape
 from diffkern.runtime.cuda.memory import DeviceMemory, View
 from diffkern.runtime.device import CPU
@@ -40,7 +40,6 @@ _layouts: dict[Any, _Layout] = {}
 # Arrays over tensors that were passed to launches, by the tensor's id. The weak reference takes the entry out.
 _passed: dict[int, _Passed] = {}
 _CACHED = 1024
-_address = struct.Struct("q").pack
 
 
 class TensorMemory(TensorVersion, HostMemory):
@@ -92,7 +91,7 @@ class _Layout(NamedTuple):
         made._grad = made._parent = made._view = None
         made.shape = self.shape
         made._type, made._key, made._smooth = self.type, self.key, self.smooth
-        made._packed = _address(address) + self.tail
+        made._packed = pack_address(address) + self.tail
         made._range = address + self.low, address + self.high
         return made
 
@@ -249,7 +248,7 @@ def _remember(key: Any, made: array, t: torch.Tensor) -> None:
     assert not isinstance(element, Struct)
     _layouts[key] = _Layout(
         element, data.dtype, made._type, made._key, made._smooth, made.shape,
-        tuple([s * data.itemsize for s in t.stride()]), data.ndim > t.ndim, made._packed[8:], low - address,
+        tuple([s * data.itemsize for s in t.stride()]), data.ndim > t.ndim, tail_of(made._packed), low - address,
         high - address, _gpu_of(made),
     )  # fmt: skip
 

@@ -25,10 +25,11 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.adjoint import choose, run_adjoint
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
+from diffkern.runtime.block import pack_address, tail_of
 from diffkern.runtime.convert import component_shape
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.packed import Accumulate, PackedLaunch
-from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import type_of_key
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Backward", "Forward", "home_of", "is_value", "result_type"]
 
-_address = struct.Struct("q").pack
-_NOWHERE = _address(0)
+_NOWHERE = pack_address(0)
 
 
 def is_value(parameter: Parameter, given: Any) -> bool:
@@ -109,9 +109,11 @@ class Forward:
         self.keys = launch.keys
         self.executable: Executable = launch.executable
         self.dims: tuple[int, ...] = launch.dims
-        self._geometry: Geometry = launch.geometry
+        self._grid = launch.grid
         # Of an array the bytes behind the address: shape and strides.
-        self.tails = [b"" if held is None else part[8:] for part, held in zip(launch.parts, launch.arrays, strict=True)]
+        self.tails = [
+            b"" if held is None else tail_of(part) for part, held in zip(launch.parts, launch.arrays, strict=True)
+        ]
         self.is_array = [held is not None for held in launch.arrays]
         self.types = [type_of_key(key) for key in self.keys]
         self._values = [(k, self._element(k)) for k in spec.inputs if not self.is_array[k]]
@@ -163,20 +165,20 @@ class Forward:
         values: dict[int, bytes] = {}
         device = self.device
         for k in self._inputs:
-            parts[k] = _address(args[k].data_ptr()) + parts[k]
+            parts[k] = pack_address(args[k].data_ptr()) + parts[k]
         for k, element in self._values:
             parts[k] = values[k] = self._packed(k, element, args[k])
         for k in self.in_outs:
             changed = args[k].detach().clone(memory_format=torch.contiguous_format)
-            parts[k] = _address(changed.data_ptr()) + parts[k]
+            parts[k] = pack_address(changed.data_ptr()) + parts[k]
             results.append(changed)
         for k, shape, dtype in self.made:
             make = torch.empty if k in self._empty else torch.zeros
             made = make(shape, dtype=dtype, device=device)
-            parts[k] = _address(made.data_ptr()) + parts[k]
+            parts[k] = pack_address(made.data_ptr()) + parts[k]
             results.append(made)
         block = b"".join(parts)
-        on_current_stream(self.gpu, lambda: self.executable.run(self._geometry, block))
+        on_current_stream(self.gpu, lambda: self.executable.run(self._grid, block))
         return tuple(results), values
 
     def values_of(self, args: Sequence[Any]) -> dict[int, bytes]:
@@ -257,14 +259,14 @@ class Backward:
             self._elements[k] = element
             self._dtypes[k], inner = result_type(element)
             self._shapes[k] = (*shape, *inner)
-            self._tails[k] = as_array(self._zeros(k), element)._packed[8:]
+            self._tails[k] = tail_of(as_array(self._zeros(k), element)._packed)
         sizes = {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
 
         def atomic() -> Executable:
             return forward.adjoint(active, "atomic")
 
         self._executable, self._plan = choose(self._plain, atomic, forward.dims, shapes, sizes)
-        self._geometry = self._executable.prepared(self._plan.cut)
+        self._grid = self._executable.grid_of(self._plan.cut)
         self._places = returned
 
     def _zeros(self, k: int) -> torch.Tensor:
@@ -310,7 +312,7 @@ class Backward:
                 def pack(own: Mapping[int, bytes]) -> bytes:
                     return self._pack(kept, zeros, values, cotangents, own)
 
-                run_adjoint(self._executable, self._geometry, self._plan, copied, pack)
+                run_adjoint(self._executable, self._grid, self._plan, copied, pack)
 
             on_current_stream(self._forward.gpu, execute)
         found: list[torch.Tensor | None] = []
@@ -332,19 +334,19 @@ class Backward:
     ) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
         forward, parts = self._forward, []
-        for role, k in self._executable.layout:
+        for role, k in self._executable.layout.entries:
             if role == "cotangent":
-                parts.append(own.get(k) or _address(cotangents[k].data_ptr()) + self._tails[k])
+                parts.append(own.get(k) or pack_address(cotangents[k].data_ptr()) + self._tails[k])
             elif role == "saved":
                 began = zeros.get(k)
                 held = kept[False, k] if began is None else began
-                parts.append(_address(held.data_ptr()) + forward.tails[k])
+                parts.append(pack_address(held.data_ptr()) + forward.tails[k])
             elif not forward.is_array[k]:
                 parts.append(values[k])
             elif k not in self._post:
                 parts.append(_NOWHERE + forward.tails[k])
             else:
-                parts.append(_address(kept[k in self._places, k].data_ptr()) + forward.tails[k])
+                parts.append(pack_address(kept[k in self._places, k].data_ptr()) + forward.tails[k])
         return b"".join(parts)
 
 

@@ -14,7 +14,7 @@ from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, Element, Stack, Tile, value_type
-from diffkern.lower.tiles.lowering import Lowering
+from diffkern.lower.tiles.lowering import LibraryCall, Lowering
 from diffkern.lower.tiles.together import Together
 from diffkern.lower.tiles.uses import Uses
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
@@ -136,10 +136,10 @@ class BlockLowering(Lowering):
 
         maker.grid((m, n), cell, ungrouped=True)
 
-    def has_library(self, product: TileProduct) -> bool:
-        return not self.m.depth and self.library(product)
+    def library_for(self, product: TileProduct) -> LibraryCall | None:
+        return self._call_library if not self.m.depth and self.library(product) else None
 
-    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
+    def _call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
         def call() -> None:
             self.b.op("buffer_product", c, a, b, **asdict(product), add=add)
 

@@ -43,8 +43,9 @@ def _matmul(low: Lowering, op: Op) -> None:
     wide = value_type(dtype)
     product = product_of(op)
     # Asked in any case: who insists on the library is told of a sum that it does not have.
-    by_library = low.has_library(dataclasses.replace(product, c=str(wide))) and _HELD[product.c] == wide
-    if by_library:
+    call = low.library_for(dataclasses.replace(product, c=str(wide)))
+    by_library = None if _HELD[product.c] != wide else call
+    if by_library is not None:
         left, borrowed_left, trans_a = _as_it_lies(low, a, _HELD[product.a], trans_a)
         right, borrowed_right, trans_b = _as_it_lies(low, b, _HELD[product.b], trans_b)
         product = dataclasses.replace(product, columns_a=trans_a, columns_b=trans_b)
@@ -62,7 +63,7 @@ def _matmul(low: Lowering, op: Op) -> None:
     if adds:
         low.copy(work, op.operands[2])
     if by_library:
-        low.call_library(work.buffer, *read, product, adds)
+        by_library(work.buffer, *read, product, adds)
     else:
         low.multiply(work.buffer, *read, {"m": m, "n": n, "k": k, "trans_a": trans_a, "add": adds})
     if work is not target:

@@ -23,6 +23,9 @@ from diffkern.ir.views import For, If, Slot, While, is_loop, loop
 from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
 
+LibraryCall = Callable[[Value, Value, Value, TileProduct, bool], None]
+"""Computes a product of two buffers in a third by a library, or adds it to that."""
+
 
 class Lowering(Cloner):
     """A cloner that turns tiles into buffers.
@@ -144,13 +147,9 @@ class Lowering(Cloner):
         """A product of matrices in buffers."""
         self.b.op("buffer_matmul", c, a, b, **attrs)
 
-    def has_library(self, product: TileProduct) -> bool:
-        """Whether a library computes a product, of factors as they lie; else it is one of rows, in one type."""
-        return False
-
-    def call_library(self, c: Value, a: Value, b: Value, product: TileProduct, add: bool) -> None:
-        """Compute a product by the library."""
-        raise NotImplementedError
+    def library_for(self, product: TileProduct) -> LibraryCall | None:
+        """Return what has a library compute a product of factors as they lie; without, they are rows, in one type."""
+        return None
 
     def void(self, _: object) -> None:
         """Nothing, of whatever."""

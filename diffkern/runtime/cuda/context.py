@@ -253,7 +253,6 @@ class CudaDevice(Device):
 
     def replay(self, plan: Plan, stream: CudaStream) -> None:
         """Give the steps of a plan to one of its streams."""
-        self.recent.extend(plan.noted)
         plan.run_on(stream.cuda_stream)
         if self.followers:
             self.follow(stream)

@@ -8,14 +8,13 @@ adjoints and arrays of other libraries are looked at in the same place.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diffkern import abi
 from diffkern.errors import LaunchError
 from diffkern.ir.types import Array, parse_type
 from diffkern.manifest import Manifest
+from diffkern.runtime.block import Layout
 
 __all__ = ["ArrayRules"]
 
@@ -41,27 +40,29 @@ class ArrayRules:
         The kernel's name, for messages.
     manifest : Manifest
         The program's facts.
+    layout : Layout
+        Of its argument block.
     """
 
     __slots__ = ("_arrays", "_kernel", "_pairs", "fields")
 
-    def __init__(self, kernel: str, manifest: Manifest) -> None:
+    def __init__(self, kernel: str, manifest: Manifest, layout: Layout) -> None:
         self._kernel = kernel
         self._arrays: list[_Array] = []
         writes = set(manifest.writes)
-        form, first = "=", 0
-        for entry in manifest.params:
+        found: list[tuple[int, int]] = []
+        first = 0
+        for index, entry in enumerate(manifest.params):
             t, role = parse_type(entry.type), entry.role
             if not isinstance(t, Array):
-                form += f"{abi.field_size(t)}x"
                 continue
+            found.append((index, t.ndim))
             label = repr(entry.name) if role == "param" else f"{entry.name!r} ({role})"
             written = role == "cotangent" or (role == "param" and entry.of in writes)
             align = entry.align or 1
             self._arrays.append(_Array(label, first, t.ndim, t.dtype.itemsize, align, t.layout == "C", written))
-            form += f"{1 + 2 * t.ndim}q"
             first += 1 + 2 * t.ndim
-        self.fields = struct.Struct(form).unpack_from
+        self.fields = layout.descriptions(found)
         """Unpacks what a block says of its arrays, behind the header."""
         places = range(len(self._arrays))
         each = [(i, j) for i in places for j in places[i + 1 :]]

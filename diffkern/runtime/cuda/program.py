@@ -7,7 +7,6 @@ copies as the kernel's parameters. Debug programs get a record in device memory,
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from diffkern import abi
 from diffkern.errors import CudaError, LaunchError
 from diffkern.manifest import Manifest
+from diffkern.runtime.block import header, with_status
 from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
@@ -23,15 +23,15 @@ from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download
+from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import check_alone, check_axes
 from diffkern.runtime.native.device import DeviceStep, launch_step
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.program import Executable, Geometry
+from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
 
 __all__ = ["CheckedCudaExecutable", "CudaExecutable", "executable"]
 
-_header = struct.Struct(abi.HEADER_FORMAT).pack
 _STATIC_SHARED = 48 << 10
 _WAVES = 8
 _CHOICES = 256
@@ -40,9 +40,6 @@ _MOST = 2**31
 
 class CudaExecutable(Executable):
     """A program on one GPU.
-
-    The parts of a :data:`Geometry` are here: threads of the launch (blocks, of a kernel of tiles), threads of a block,
-    header, blocks.
 
     Parameters
     ----------
@@ -91,9 +88,9 @@ class CudaExecutable(Executable):
         self._threads = min([limit, *(manifest.launch_bounds or ())[:1]])
         self.tiled = manifest.tiled
         self._adds_up = self.sites > 0 or any(c.kind == "reduce" for c in manifest.conflicts.values())
-        self._grids: dict[Any, Geometry] = {}
+        self._grids: dict[Any, Grid] = {}
         self._resident: dict[int, int] = {}
-        self._rules = ArrayRules(kernel or self.title, manifest)
+        self._rules = ArrayRules(kernel or self.title, manifest, self.layout)
         self._careful = careful
         self._choices: dict[tuple[int, ...], CudaExecutable] = {}
 
@@ -108,9 +105,9 @@ class CudaExecutable(Executable):
         driver = self.gpu.driver
         driver.set_function_attribute(self.address, FunctionAttribute.MAX_DYNAMIC_SHARED, self._shared)
 
-    # -- geometry ----------------------------------------------------------------------------------------------------
+    # -- grids -------------------------------------------------------------------------------------------------------
 
-    def geometry(self, dim: Any, blocks: Blocks = USUAL) -> Geometry:
+    def grid(self, dim: Any, blocks: Blocks = USUAL) -> Grid:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
         dims = normalize_dim(dim)
         check_axes(self.manifest.tid_arity, dims)
@@ -126,14 +123,14 @@ class CudaExecutable(Executable):
             self._grids[key] = found
         return found
 
-    def prepared(self, c: Cut, blocks: Blocks = USUAL) -> Geometry:
+    def grid_of(self, c: Cut, blocks: Blocks = USUAL) -> Grid:
         """Return the grid of the threads of a cut."""
         dims = c.dims[: max(self.manifest.tid_arity, 1)]
         if self.blockwise:
             check_whole_blocks(dims, self.manifest.tid_arity, blocks.block_dim or self.block_dim)
         return self._grid(c, blocks, dims)
 
-    def _grid(self, c: Cut, blocks: Blocks, dims: tuple[int, ...]) -> Geometry:
+    def _grid(self, c: Cut, blocks: Blocks, dims: tuple[int, ...]) -> Grid:
         threads = blocks.block_dim or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
         if self.manifest.block_dim_fixed and threads != self.block_dim:
             raise ValueError(
@@ -144,25 +141,21 @@ class CudaExecutable(Executable):
             raise ValueError(f"block_dim is a number of threads from 1 to {self._threads} here, not {threads}")
         if self.blockwise and -(-c.n // threads) > _MOST:
             raise ValueError("a GPU takes up to 2**31 blocks of threads that work together: launch several times")
-        header = _header(0, *c.dims, 0, 0)
-        if self.blockwise:
-            header = self._blockwise_header(c, threads, dims)
         # Blocks that work on tiles are what is launched; else it is threads.
-        grid = max(1, c.n if self.tiled else -(-c.n // threads))
+        count = max(1, c.n if self.tiled else -(-c.n // threads))
         if self._adds_up:
             # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
-            grid = min(grid, _WAVES * self._fitting(threads))
-        grid = min(grid, abi.CUDA_GRID_THREADS // threads - 1, blocks.max_blocks or grid)
-        return c.n, threads, header, grid
+            count = min(count, _WAVES * self._fitting(threads))
+        count = min(count, abi.CUDA_GRID_THREADS // threads - 1, blocks.max_blocks or count)
+        return Grid(c.n, threads, count, *self._header(c, threads, dims))
 
-    def _blockwise_header(self, c: Cut, threads: int, dims: tuple[int, ...]) -> bytes:
-        """Return the header of a launch of whole blocks."""
-        arity = self.manifest.tid_arity
-        if self.manifest.gpu is not None:
-            return _header(0, *c.dims, 0, 0)
+    def _header(self, c: Cut, threads: int, dims: tuple[int, ...]) -> tuple[tuple[int, ...], bytes]:
+        """Return the extents of a launch, and its header."""
+        if self.manifest.gpu is not None or not self.blockwise:
+            return c.dims, header(c.dims)
         # The CPU's program, for a driver that runs those: it counts blocks, and the last extent is their size.
-        blocks = cut_blocks(dims, arity, threads, self.cost)
-        return _header(0, *blocks.dims, threads, 0)
+        blocks = cut_blocks(dims, self.manifest.tid_arity, threads, self.cost)
+        return blocks.dims[:-1], header(blocks.dims, threads)
 
     def _fitting(self, threads: int) -> int:
         """How many blocks run on the GPU at once."""
@@ -199,53 +192,52 @@ class CudaExecutable(Executable):
 
     # -- running -----------------------------------------------------------------------------------------------------
 
-    def run(self, geometry: Geometry, arguments: bytes) -> None:
+    def run(self, grid: Grid, arguments: bytes) -> None:
         """Give a launch to the current stream of the device."""
-        n, threads, header, blocks = geometry
         program = self.chosen(arguments)
-        if n:
-            program.enqueue(blocks, threads, header + arguments)
+        if grid.n:
+            program.enqueue(grid, grid.header + arguments)
 
-    def enqueue(self, blocks: int, threads: int, block: bytes | bytearray) -> None:
+    def enqueue(self, grid: Grid, block: bytes | bytearray) -> None:
         """Give a launch to the current stream of the device; the driver copies the block."""
+        threads = grid.size
         if threads > self._threads:
             raise LaunchError(f"{self.title}: block_dim is at most {self._threads} here, not {threads}")
         device = self.gpu
         device.recent.append(self.title)
         stream, port = current_stream(device), device.port
         if port is not None:
-            port.launch((self.address, blocks, threads, self._shared, stream.cuda_stream), bytes(block), self.title)
+            port.launch((self.address, grid.count, threads, self._shared, stream.cuda_stream), bytes(block), self.title)
         else:
             try:
                 with device.active:
                     driver = device.driver
-                    driver.launch(self.address, blocks, threads, self._shared, stream.cuda_stream, bytes(block))
+                    driver.launch(self.address, grid.count, threads, self._shared, stream.cuda_stream, bytes(block))
             except CudaError as error:
                 raise error.under(self.title) from None
         if device.followers:
             device.follow(stream)
 
-    def run_blocks(self, geometry: Geometry, arguments: list[bytes], colours: int) -> None:
+    def run_blocks(self, grid: Grid, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block."""
         (block,) = arguments
-        self.run(geometry, block)
+        self.run(grid, block)
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return the launch in native code, None where the driver is called by way of Python."""
-        n, threads, _, blocks = geometry
         if self.gpu.port is None:
             return None
-        return self.chosen(arguments)._step(blocks, threads, self.block(geometry, arguments)) if n else []
+        return self.chosen(arguments)._step(grid, self.block(grid, arguments)) if grid.n else []
 
-    def _step(self, blocks: int, threads: int, block: bytearray) -> list[DeviceStep] | None:
+    def _step(self, grid: Grid, block: bytearray) -> list[DeviceStep] | None:
         port = self.gpu.port
-        if port is None or threads > self._threads:  # the launch says so
+        if port is None or grid.size > self._threads:  # the launch says so
             return None
-        return [launch_step(port, self.address, blocks, threads, self._shared, block, self.title)]
+        return [launch_step(port, self.address, grid.count, grid.size, self._shared, block, self.title)]
 
-    def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
+    def block(self, grid: Grid, arguments: bytes) -> bytearray:
         """Return the argument block for a launch that repeats."""
-        return bytearray(geometry[2] + arguments)
+        return bytearray(grid.header + arguments)
 
 
 class CheckedCudaExecutable(CudaExecutable):
@@ -253,15 +245,15 @@ class CheckedCudaExecutable(CudaExecutable):
 
     __slots__ = ()
 
-    def steps(self, geometry: Geometry, arguments: bytes, colours: int = 1) -> Steps | None:
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return None: what it found is looked at after each launch."""
         return None
 
-    def block(self, geometry: Geometry, arguments: bytes) -> bytearray:
+    def block(self, grid: Grid, arguments: bytes) -> bytearray:
         """Return nothing: every launch has a record of its own."""
         return bytearray()
 
-    def run(self, geometry: Geometry, arguments: bytes) -> None:
+    def run(self, grid: Grid, arguments: bytes) -> None:
         """Run with a fresh record, and wait.
 
         Raises
@@ -271,10 +263,9 @@ class CheckedCudaExecutable(CudaExecutable):
         """
         program = self.chosen(arguments)
         if program is not self:
-            program.run(geometry, arguments)
+            program.run(grid, arguments)
             return
-        n, threads, header, blocks = geometry
-        if not n:
+        if not grid.n:
             return
         device = self.gpu
         if device.is_capturing:
@@ -282,11 +273,8 @@ class CheckedCudaExecutable(CudaExecutable):
                 f"{self.title} is a debug program, whose record is looked at after each launch: it cannot be captured",
                 remedy="capture with dk.config.mode = 'release'",
             )
-        dims = struct.unpack_from(f"{abi.MAX_DIMS}q", header, abi.DIMS)
-        if header[abi.CHUNK : abi.PARTIALS] != bytes(8):
-            dims = dims[:-1]
         # Whatever is looked at below has to stay until the launch has ended.
-        stamps = [self._zeros(count) for count in stamp_counts(self.manifest, arguments, dims)]
+        stamps = [self._zeros(count) for count in stamp_counts(self.manifest, arguments, grid.dims)]
         record, memory = self._zeros(abi.RECORD_STAMPS + len(stamps)) or (None, None)
         assert record is not None
         assert memory is not None
@@ -297,10 +285,10 @@ class CheckedCudaExecutable(CudaExecutable):
                 device.driver.copy_to_device(
                     at, addresses.ctypes.data, addresses.nbytes, current_stream(device).cuda_stream
                 )
-        self.enqueue(blocks, threads, struct.pack("q", memory.address) + header[8:] + arguments)
+        self.enqueue(grid, with_status(grid.header, memory.address) + arguments)
         found = download(device, record)
         if found[abi.RECORD_CODE]:
-            raise error_of(self.manifest, [int(field) for field in found], dims)
+            raise error_of(self.manifest, [int(field) for field in found], grid.dims)
 
     def _zeros(self, count: int) -> tuple[Any, Any] | None:
         return allocate(self.gpu, (count,), np.dtype(np.int64), True) if count else None

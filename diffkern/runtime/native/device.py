@@ -87,12 +87,12 @@ class Port:
     stays : bool
         Whether it stays the current one where none was before.
     note : callable
-        Takes names of what is begun.
+        Takes names of what was begun.
     error : callable
         Makes an exception of the name of a function and the driver's code.
     """
 
-    __slots__ = ("_error", "_kept", "_launch", "_words", "address", "run")
+    __slots__ = ("_error", "_launch", "_words", "address", "note", "run")
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Port:
         note: Callable[[Sequence[str]], object],
         error: Callable[[str, int], CudaError],
     ) -> None:
-        self._kept = entries, note
+        self.note = note  # native code has its address
         self._error = error
         self._words = words("q", (context, stays, *entries, 0, id(note)))
         self.address = self._words.buffer_info()[0]

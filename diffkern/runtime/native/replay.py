@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Stamp", "Step", "Steps", "address_of",
-    "function_address", "next_stamp",
+    "function_address",
 ]  # fmt: skip
 
 # Reasons for a call to go to Python.
@@ -83,31 +83,30 @@ Steps = list[Step] | list["DeviceStep"]
 """The native form of something: on the CPU, or on one GPU."""
 
 
-class Stamp:
-    """A word that is another one after every change of what it stands for. Native code adds 1 to it."""
+_stamps = itertools.count(1)
 
-    __slots__ = ("word",)
+
+class Stamp:
+    """A word, read by native code, that has another value after every change of what it stands for."""
+
+    __slots__ = ("_word",)
 
     def __init__(self) -> None:
-        self.word = words("q", (next_stamp(),))
+        self._word = words("q", (next(_stamps),))
 
     @property
     def address(self) -> int:
         """Where it stands."""
-        return self.word.buffer_info()[0]
+        return self._word.buffer_info()[0]
 
     @property
     def value(self) -> int:
         """What it is now."""
-        return self.word[0]
+        return self._word[0]
 
-
-_stamps = itertools.count(1)
-
-
-def next_stamp() -> int:
-    """Return a value that no stamp has had, whatever native code has added to one."""
-    return next(_stamps) << 32
+    def renew(self) -> None:
+        """Give it a value that no stamp has had."""
+        self._word[0] = next(_stamps)
 
 
 # All plans, for the child of a fork.
@@ -125,13 +124,13 @@ class Plan:
         What it raises with each call.
     flags : int
         Reasons for calls to go to Python.
-    stamp : Stamp, optional
-        What has to be the one that it is now, or calls go to Python.
+    stamp : (Stamp, int), optional
+        What has to have a value, or calls go to Python.
 
     Attributes
     ----------
     noted : tuple of str
-        What a device notes of the steps when they begin.
+        What a device notes of the steps when they were begun.
     """
 
     __slots__ = (
@@ -152,7 +151,7 @@ class Plan:
         steps: Sequence[Step] | Sequence[DeviceStep],
         counters: Sequence[ctypes.c_int64],
         flags: int,
-        stamp: Stamp | None = None,
+        stamp: tuple[Stamp, int] | None = None,
     ) -> None:
         functions = pool.functions()
         if not functions:
@@ -169,7 +168,7 @@ class Plan:
         port = getattr(steps[0], "port", None) if steps else None
         if port is not None:
             self.words[_FLAGS] |= DEVICE
-        watched = (0, 0) if stamp is None else (stamp.address, stamp.value)
+        watched = (0, 0) if stamp is None else (stamp[0].address, stamp[1])
         self.words.extend((0 if port is None else port.address, id(self.noted) if self.noted else 0, *watched))
         _plans.add(self)
 
@@ -255,18 +254,22 @@ class Plan:
         """
         steps: Sequence[DeviceStep] = self._given  # type: ignore[assignment]  # of a plan for a device
         if steps:
-            status = steps[0].port.run(self.words.buffer_info()[0], stream)
+            port = steps[0].port
+            status = port.run(self.words.buffer_info()[0], stream)
             if status:
                 self._failed(status)
+            port.note(self.noted)
 
     def _failed(self, status: int) -> NoReturn:
         """Raise what a step of a device failed with."""
-        step: DeviceStep = self._given[status >> 40]  # type: ignore[assignment]  # of a plan for a device
+        begun: Sequence[DeviceStep] = self._given[: (status >> 40) + 1]  # type: ignore[assignment]  # as above
+        step = begun[-1]
+        step.port.note(_noted(begun))
         raise step.port.failure(status, step.kind, step.title)
 
 
 def _noted(steps: Sequence[Step] | Sequence[DeviceStep]) -> tuple[str, ...]:
-    """Return what a device notes of steps when they begin."""
+    """Return what a device notes of steps that were begun."""
     names = [noted for step in steps if (noted := getattr(step, "noted", ""))]
     return tuple(names[-_RECENT:])
 

@@ -132,9 +132,6 @@ def _call_device(m: Module, steps: Any) -> Any:
     with c.when(c.compare("!=", stamp, 0)), c.when(c.compare("!=", c.load(stamp), c.load(plan, _EXPECTED))):
         c.leave(-1)
     running = _begin(c, plan)
-    names = c.load(plan, _NAMES)
-    with c.when(c.compare("!=", names, 0)):
-        c.invoke("Py_DecRef", c.invoke("PyObject_CallOneArg", c.load(port, _NOTE), names))
     watch = c.words(_WATCH_WORDS)
     c.invoke("dk_let_python_run", watch)
     status = c.invoke(steps, plan, 0, watch)
@@ -147,6 +144,9 @@ def _call_device(m: Module, steps: Any) -> Any:
         answer = c.invoke("PyObject_Vectorcall", c.invoke("PyTuple_GetItem", itself, 3), arguments, 1, 0)
         c.invoke("Py_DecRef", number)
         c.leave(answer)
+    names = c.load(plan, _NAMES)
+    with c.when(c.all(c.compare("==", status, 0), c.compare("!=", names, 0))):
+        c.invoke("Py_DecRef", c.invoke("PyObject_CallOneArg", c.load(port, _NOTE), names))
     _leave(c, status)
     return made
 

@@ -329,7 +329,7 @@ def test_by_reference_programs_do_the_same():
     x, y = (np.linspace(-1, 2, 100, dtype=np.float32) for _ in range(2))
     a, out = np.array([1.5], np.float32), np.zeros(100, np.float32)
     packed = b"".join(struct.pack("3q", v.ctypes.data, v.size, 4) for v in (x, y, a, out))
-    executable.run(executable.geometry(100), packed)
+    executable.run(executable.grid(100), packed)
     np.testing.assert_allclose(out, np.sin(1.5 * x) * y, rtol=1e-5)
 
 

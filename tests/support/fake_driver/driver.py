@@ -49,6 +49,8 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         Whether graphs can have conditional nodes.
     seed : int, optional
         Lets any piece of work be the next that may run, by chance, instead of the youngest.
+    native : bool, optional
+        Whether native code may call it.
 
     Attributes
     ----------
@@ -61,10 +63,15 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
     """
 
     def __init__(
-        self, devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+        self,
+        devices: int = 1,
+        target: str = "native",
+        conditional: bool = True,
+        seed: int | None = None,
+        native: bool = True,
     ) -> None:
         super().__init__(devices, target, conditional, seed)
-        FakeEntries.__init__(self)
+        FakeEntries.__init__(self, native)
 
     # -- devices and contexts ----------------------------------------------------------------------------------------
 
@@ -218,10 +225,14 @@ def _executor(image: bytes, name: str) -> Callable[[bytes], None]:
 
 @contextlib.contextmanager
 def fake_cuda(
-    devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+    devices: int = 1,
+    target: str = "native",
+    conditional: bool = True,
+    seed: int | None = None,
+    native: bool = True,
 ) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
-    driver = FakeDriver(devices, target, conditional, seed)
+    driver = FakeDriver(devices, target, conditional, seed, native)
     before = context.use_driver(driver)
     try:
         yield driver

@@ -23,11 +23,11 @@ class FakeEntries:
 
     Attributes
     ----------
-    entries : EntryPoints
-        The addresses.
+    entries : EntryPoints or None
+        The addresses, None if native code is not to call it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, native: bool) -> None:
         self._raised: list[BaseException] = []
         self._callbacks = [
             self._callback(self._current_to, _WORD),
@@ -38,7 +38,7 @@ class FakeEntries:
             self._callback(self._driver.graph_launch, _WORD, _WORD),
         ]
         addresses = [ctypes.cast(callback, ctypes.c_void_p).value for callback in self._callbacks]
-        self.entries: EntryPoints | None = EntryPoints(*cast("list[int]", addresses))
+        self.entries: EntryPoints | None = EntryPoints(*cast("list[int]", addresses)) if native else None
 
     def error(self, call: str, code: int) -> CudaError:
         if code == _OTHER:

@@ -57,7 +57,7 @@ def test_compiled_kernels_are_in_the_cache_with_their_adjoints(cache, capsys):
 SEVERAL = """
 import numpy as np
 import diffkern as dk
-from diffkern.build import specialize
+from diffkern.build import ahead, specialize
 
 
 def make(c):

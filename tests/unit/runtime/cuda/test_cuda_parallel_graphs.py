@@ -18,7 +18,7 @@ N = 32
 
 def edges(driver, graph):
     """Return what each node of a graph waits for, by number."""
-    return [sorted(n.number for n in node.needs) for node in driver._executables[graph._executable].nodes]
+    return [sorted(n.number for n in node.needs) for node in driver._executables[graph._captured._executable].nodes]
 
 
 @dk.kernel
@@ -78,7 +78,7 @@ def test_gradients_of_independent_losses_are_branches(driver):
             dk.launch(total, N, inputs=[x, loss])
     ones = {loss: dk.ones(1, device=G) for loss in losses}
     graph = sequence.adjoint(grads=ones, zero=False).capture()
-    program = driver._executables[graph._executable].nodes
+    program = driver._executables[graph._captured._executable].nodes
     below = []
     for node in program:
         below.append({node.number}.union(*(below[n.number] for n in node.needs)))

@@ -17,6 +17,7 @@ from diffkern.build.ship import compile_ahead
 from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
 from diffkern.manifest import GpuResources, Manifest, Parameter
+from diffkern.runtime.block import Layout
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
 from diffkern.runtime.schedule import Blocks
@@ -234,23 +235,23 @@ def test_grid_has_no_more_threads_than_can_be_counted(noted):
     for dim in (2**31 - 1, (2**30, 2**20)):
         for threads in (1, 96, 256, 1024):
             arity = len(dim) if isinstance(dim, tuple) else 1
-            _, per_block, _, blocks = made(tid_arity=arity).geometry(dim, Blocks(threads))
-            assert per_block == threads
-            assert 1 <= blocks * threads <= 2**31
+            grid = made(tid_arity=arity).grid(dim, Blocks(threads))
+            assert grid.size == threads
+            assert 1 <= grid.count * threads <= 2**31
 
 
 def test_program_for_one_size_of_blocks(noted):
     program = made(block_dim=128, block_dim_fixed=True)
-    assert program.geometry(1000, Blocks(128))[1] == 128
-    assert program.geometry(1000)[1] == program.geometry(1000, Blocks(max_blocks=2))[1] == 128
+    assert program.grid(1000, Blocks(128)).size == 128
+    assert program.grid(1000).size == program.grid(1000, Blocks(max_blocks=2)).size == 128
     with pytest.raises(ValueError, match=r"exactly 128 threads.*block_dim=64.*block_dim=128"):
-        program.geometry(1000, Blocks(64))
+        program.grid(1000, Blocks(64))
 
 
 def test_dynamic_shared_memory(noted):
     program = made_with_shared_memory(101, dynamic=100)
     assert ("set_function_attribute", (program.address, 8, 100 << 10)) in noted.calls
-    program.run(program.geometry(1000), struct.pack("3q", 256, 1000, 4))
+    program.run(program.grid(1000), struct.pack("3q", 256, 1000, 4))
     dk.synchronize()
     assert noted.launches[0].shared == 100 << 10
     made_with_shared_memory(47, dynamic=40)
@@ -320,7 +321,8 @@ def test_records_without_arrays_stay_where_they_are(driver):
 
 def rules(*types, writes=(1,)):
     params = tuple(Parameter(f"p{k}", t, "param", k, k) for k, t in enumerate(types))
-    return ArrayRules("k", Manifest(1, 1.0, params, writes=writes))
+    manifest = Manifest(1, 1.0, params, writes=writes)
+    return ArrayRules("k", manifest, Layout(manifest))
 
 
 def test_rules_against_numpy():

@@ -1,0 +1,113 @@
+"""What reverse mode makes of a kernel.
+
+In: a function as the sweep has left it. Out: the :class:`Adjoint`, after the passes that ``pipeline.behind`` lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diffkern.ad.blocks import BlockMemory
+from diffkern.ad.replay import ReplayContext, used_poison
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.views import Access
+from diffkern.ops.memory import LOADS
+from diffkern.opt import replays
+
+__all__ = ["Adjoint", "Swept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjoint:
+    """The adjoint of a kernel.
+
+    Attributes
+    ----------
+    fn
+        Parameters: the primal's, then one array per entry of ``saved``, then one per entry of ``cotangents``.
+    saved
+        Indices of the primal parameters whose entry contents the adjoint takes as an extra array.
+    final
+        Indices of the array parameters whose contents after the forward launch it reads.
+    cotangents
+        Indices of the active parameters: an array's cotangent has its shape, a by-value parameter's is an array of
+        one element.
+    """
+
+    fn: Function
+    saved: tuple[int, ...]
+    final: tuple[int, ...]
+    cotangents: tuple[int, ...]
+
+    @property
+    def buffers(self) -> tuple[Value, ...]:
+        """The cotangent parameters."""
+        return self.fn.params[len(self.fn.params) - len(self.cotangents) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A function with its reverse sweep, as it is before anything was tidied up.
+
+    Attributes
+    ----------
+    fn
+        Its parameters are the primal's, a saved array for each array among these, then the cotangents.
+    params
+        Those of the primal.
+    saved
+        For each array among them the one that has its entry contents.
+    cotangents
+        Indices of the active parameters.
+    context
+        What its replay knows, that of values which must not be used too.
+    memory
+        The shared arrays of the threads of a block, None where they do not work together.
+    prologue
+        What allocates these.
+    """
+
+    fn: Function
+    params: Sequence[Value]
+    saved: Mapping[Value, Value]
+    cotangents: tuple[int, ...]
+    context: ReplayContext
+    memory: BlockMemory | None
+    prologue: Sequence[Op]
+
+    def remove_dead_replays(self, fn: Function) -> Function:
+        """Remove what is replayed in shared memory for values that nobody needs, in place."""
+        assert self.memory is not None
+        replays.remove_dead_replays(fn.body, self.memory.tracked)
+        return fn
+
+    def merge_barriers(self, fn: Function) -> Function:
+        """Remove barriers without a purpose, in place."""
+        assert self.memory is not None
+        replays.merge_barriers(fn.body, self.memory.tracked)
+        return fn
+
+    def allocate(self, fn: Function) -> Function:
+        """Put the shared arrays in front, in place."""
+        fn.body.ops[:0] = self.prologue
+        return fn
+
+    def adjoint(self) -> Adjoint:
+        """Return the adjoint, with the parameters that it needs.
+
+        Raises
+        ------
+        AutodiffError
+            If it needs a value that cannot be rematerialized.
+        """
+        out, params = self.fn, self.params
+        error = used_poison(out.body, self.context)
+        if error is not None:
+            raise error
+        read = {Access(op).array for op in walk(out.body) if op.name in LOADS}
+        saved = tuple(k for k, p in enumerate(params) if p in self.saved and self.saved[p] in read)
+        final = tuple(k for k, p in enumerate(params) if p in read)
+        kept = tuple(self.saved[params[k]] for k in saved)
+        out.params = (*params, *kept, *out.params[len(out.params) - len(self.cotangents) :])
+        return Adjoint(out, saved, final, self.cotangents)
