@@ -1,8 +1,8 @@
 """Both compilers for CUDA on the corpus of kernels: instructions, registers, local memory, processor seconds.
 
-In: the kernels of ``tests/corpus.py``, forward and adjoint. Out: a line for each program and the means, or with ``--table``
-the rows of the documentation's table. Each is compiled for arrays that do not overlap; the time is that of everything from
-the Python function to the cubin. No GPU is needed.
+In: the kernels of ``tests/corpus.py``, forward and adjoint. Out: a line for each program and the means, or with
+``--table`` the rows of the documentation's table. Each is compiled for arrays that do not overlap; the time is that of
+everything from the Python function to the cubin. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def row(name: str, pairs: Sequence[Pair]) -> str:
     """A row of the documentation's table: sums, or the numbers of one program."""
     cells = [name, *("{} / {}".format(*(sum(x) for x in zip(*(both(p, w) for p in pairs), strict=True)))
                      for w in ("size", "registers", "stack_bytes"))]  # fmt: skip
-    cells.append("{:.2f} / {:.2f}".format(*(sum(x) / len(pairs) for x in zip(*(both(p, "seconds") for p in pairs)))))
+    seconds = [sum(x) / len(pairs) for x in zip(*(both(p, "seconds") for p in pairs), strict=True)]
+    cells.append("{:.2f} / {:.2f}".format(*seconds))
     return "\n".join(f"   {'* ' if k == 0 else '  '}- {cell}" for k, cell in enumerate(cells))
 
 
