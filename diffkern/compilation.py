@@ -171,6 +171,7 @@ class Compilation:
             may_alias=variant.may_alias,
             lineinfo=bool(options.lineinfo),
             launch_bounds=options.bounds,
+            max_registers=options.max_registers,
             block_dim=variant.block_dim,
             products=ProductLibrary(obtain, variant.library == "required") if variant.library and obtain else None,
         )

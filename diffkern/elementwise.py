@@ -6,9 +6,10 @@ user's, once for each element type and layout.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from diffkern.kernel import Kernel, kernel
+from diffkern.kernel import Kernel
 from diffkern.lang.intrinsics import INTRINSICS
 
 __all__ = ["find"]
@@ -16,49 +17,52 @@ __all__ = ["find"]
 tid: Any = INTRINSICS["tid"]
 
 
-@kernel(enable_backward=False, mode="release")
+_kernel = functools.partial(Kernel, enable_backward=False, mode="release")
+
+
+@_kernel
 def copy1(goal, source):  # type: ignore[no-untyped-def]
     i = tid()
     goal[i] = source[i]
 
 
-@kernel(enable_backward=False, mode="release")
+@_kernel
 def copy2(goal, source):  # type: ignore[no-untyped-def]
     i, j = tid()
     goal[i, j] = source[i, j]
 
 
-@kernel(enable_backward=False, mode="release")
+@_kernel
 def copy3(goal, source):  # type: ignore[no-untyped-def]
     i, j, k = tid()
     goal[i, j, k] = source[i, j, k]
 
 
-@kernel(enable_backward=False, mode="release")
+@_kernel
 def copy4(goal, source):  # type: ignore[no-untyped-def]
     i, j, k, m = tid()
     goal[i, j, k, m] = source[i, j, k, m]
 
 
-@kernel(enable_backward=False, mode="release")
+@_kernel
 def add1(goal, source):  # type: ignore[no-untyped-def]
     i = tid()
     goal[i] = goal[i] + source[i]
 
 
-@kernel(enable_backward=False, mode="release")
+@_kernel
 def add2(goal, source):  # type: ignore[no-untyped-def]
     i, j = tid()
     goal[i, j] = goal[i, j] + source[i, j]
 
 
-@kernel(enable_backward=False, mode="release")
+@_kernel
 def add3(goal, source):  # type: ignore[no-untyped-def]
     i, j, k = tid()
     goal[i, j, k] = goal[i, j, k] + source[i, j, k]
 
 
-@kernel(enable_backward=False, mode="release")
+@_kernel
 def add4(goal, source):  # type: ignore[no-untyped-def]
     i, j, k, m = tid()
     goal[i, j, k, m] = goal[i, j, k, m] + source[i, j, k, m]

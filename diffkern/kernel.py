@@ -1,4 +1,4 @@
-"""``@dk.kernel``: the place where compile time and run time meet.
+"""A kernel: the place where compile time and run time meet.
 
 In: a Python function. Out: a :class:`Kernel` that can be launched, differentiated and inspected. Its programs are made
 when first needed, one for each combination of argument types (and, of an adjoint, active parameters).
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,12 +24,13 @@ from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
 from diffkern.lang.structs import array_field, resolve_type
 from diffkern.lang.text import take_text
-from diffkern.options import KernelOptions, Variant, describe, names
+from diffkern.options import KernelOptions, Variant, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
@@ -50,11 +51,11 @@ if TYPE_CHECKING:
 else:
     _computed_once = functools.cached_property
 
-__all__ = ["Kernel", "kernel"]
+__all__ = ["Kernel"]
 
 
-class Kernel(ByPath):
-    """A function that runs once for every index of a launch's grid. Made by :func:`kernel`.
+class Kernel(ByPath, KnownToNumba):
+    """A function that runs once for every index of a launch's grid. Made by :func:`~diffkern.kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
 
@@ -100,6 +101,23 @@ class Kernel(ByPath):
         raise MisuseError(
             f"a kernel needs a grid: write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])"
         )
+
+    @functools.cached_property
+    def thread(self) -> Called:
+        """One thread, for programs that numba compiles: ``kernel.thread(i, x, y)`` does what thread i of a launch does.
+
+        The index is an integer, or a tuple of as many as ``dk.tid()`` is unpacked into.
+        """
+        return Called(self, self.func, Form.THREAD, "One thread of the kernel.")
+
+    @functools.cached_property
+    def thread_adjoint(self) -> Called:
+        """One thread of the adjoint: ``kernel.thread_adjoint(i, x, y, ct_x, ct_y)``, for programs that numba compiles.
+
+        After the index and the arguments there is a cotangent for each argument: an array like the argument, an array
+        of one element for an argument by value, None where none is wanted.
+        """
+        return Called(self, self.func, Form.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
 
     def __getitem__(self, dim: Any) -> Callable[..., None]:
         """Return what launches the kernel over `dim` with the arguments it is called with."""
@@ -320,7 +338,7 @@ class Kernel(ByPath):
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return gpus.executable(device, entry.object_code, entry.symbols[0], entry.manifest, self.name, careful)
+            return gpus.executable(device, entry, self.name, careful)
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))
@@ -482,43 +500,3 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         return resolve_type(value)
     except TypeError:
         return type_of_key(parameter.convert_leaves(value)[0])
-
-
-@overload
-def kernel(func: Callable[..., Any]) -> Kernel: ...
-
-
-@overload
-def kernel(
-    func: None = None,
-    *,
-    enable_backward: bool | None = None,
-    stack_bytes: int | None = None,
-    mode: Literal["release", "debug"] | None = None,
-    enable_mathdx_gemm: bool | None = None,
-    block_dim: int | None = None,
-    launch_bounds: int | tuple[int, int] | None = None,
-    compiler: Literal["llvm", "numba"] | None = None,
-) -> Callable[[Callable[..., Any]], Kernel]: ...
-
-
-def kernel(func: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
-
-    Parameters
-    ----------
-    func : callable
-        The function. Its parameters are annotated with ``dk.array(dtype=…, ndim=…)`` or a scalar or vector type, or
-        take the type of what is passed.
-    {options}
-
-    Returns
-    -------
-    Kernel
-    """
-    if func is None:
-        return lambda f: Kernel(f, **options)
-    return Kernel(func, **options)
-
-
-describe(kernel)

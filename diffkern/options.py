@@ -53,6 +53,10 @@ def _are_bounds(value: Any) -> bool:
     return whole and bool(1 <= pair[0] <= MAX_BLOCK_DIM and pair[1] >= 0)
 
 
+def _is_register_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= 255
+
+
 @dataclass(frozen=True)
 class KernelOptions:
     """A kernel's options as the user gave them; None where nothing was given.
@@ -103,6 +107,11 @@ class KernelOptions:
         "What compiles the programs for GPUs: LLVM, or numba-cuda from the source that "
         "``kernel.source(target=\"cuda\")`` shows; ``dk.config.cuda_compiler`` by default.",
         "kernel", in_key=False,
+    )  # fmt: skip
+    max_registers: int | None = _option(
+        "a number of registers from 1 to 255", _is_register_count,
+        "The most registers of a GPU that a thread may have; what does not fit lies in local memory.",
+        "kernel",
     )  # fmt: skip
     fast_math: bool | None = _option(
         "True or False", _is_bool, "Whether arithmetic may be reassociated and elementary functions be less exact."

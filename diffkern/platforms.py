@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 __all__ = [
+    "ARCHITECTURES",
     "CUDA_COMPILERS",
     "FAMILIES",
     "HOST",
@@ -28,6 +29,7 @@ __all__ = [
     "MATHDX",
     "NAMED",
     "NATIVE",
+    "ON_CHIP",
     "Architecture",
     "Compiler",
     "Family",
@@ -45,6 +47,11 @@ HOST: Final = "host"
 """This processor, in a directory to be shipped: whoever loads it may have other compilers, or none."""
 MATHDX: Final = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 """The library that makes matrix products of tiles, and the compiler that it uses."""
+
+ARCHITECTURES: Final = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
+"""The architectures of GPUs that can be compiled for, by their versions."""
+ON_CHIP: Final = (87, 88, 110)
+"""Of these the GPUs in a system on a chip."""
 
 LLVM: Final = "llvm"
 """The compiler that a family has of its own."""
@@ -67,12 +74,15 @@ class Compiler:
         Those that choose its code besides diffkern.
     settings : tuple of str
         Environment variables that do.
+    libraries : tuple of str
+        Files that distributions bring, or a toolkit: keys of the table in :mod:`diffkern.wheels`.
     """
 
     name: str
     package: str
     distributions: tuple[str, ...]
     settings: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,8 @@ class Family:
         The distributions that choose the code besides diffkern.
     settings : tuple of str
         Environment variables that do.
+    libraries : tuple of str
+        Files of compilers that distributions bring, or a toolkit: keys of the table in :mod:`diffkern.wheels`.
     others : tuple of Compiler
         What can be chosen in place of the family's own compiler, which is called ``llvm``.
     """
@@ -106,11 +118,12 @@ class Family:
     printed: str
     compilers: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     others: tuple[Compiler, ...] = ()
 
     def compiler(self, name: str = LLVM) -> Compiler:
         """Return a compiler by its name; the family's own where it has no other of that name."""
-        own = Compiler(LLVM, self.package, self.compilers, self.settings)
+        own = Compiler(LLVM, self.package, self.compilers, self.settings, self.libraries)
         return next((other for other in self.others if other.name == name), own)
 
 
@@ -167,6 +180,10 @@ class Platform(ABC):
         """Return the platforms whose shipped programs this one runs too, best first; none where the host decides."""
         return []
 
+    def translated(self) -> list[str]:
+        """Return those whose programs a driver can compile for this one, best first."""
+        return []
+
 
 class Processor(Platform):
     """A processor, or a level of processors on this operating system."""
@@ -189,7 +206,12 @@ class Processor(Platform):
 
 
 class Architecture(Platform):
-    """An architecture of GPUs, whose name ends with the digits of its version."""
+    """An architecture of GPUs, whose name ends with the digits of its version.
+
+    Machine code (a cubin) runs on GPUs with the same major version and the same or a greater minor one; that of the
+    GPUs in a system on a chip (:data:`ON_CHIP`) on these alone, which run no other. PTX is compiled by the driver for
+    any later GPU.
+    """
 
     tells_overlaps = counts_threads = moves_arrays = True
     object_name = "kernel.cubin"
@@ -197,6 +219,11 @@ class Architecture(Platform):
     def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
         more = [("shipped", b"for machines with any compilers")] if shipped else compilers()
         return [("target", self.name.encode()), *more]
+
+    @property
+    def number(self) -> int:
+        """Its version, 90 for 9.0."""
+        return int(self.name.removeprefix("sm_"))
 
     def symbol(self, name: str, digest: str) -> str:
         """Return a name that says which kernel it is, because profilers show it."""
@@ -207,8 +234,30 @@ class Architecture(Platform):
         return True
 
     def runs(self) -> list[str]:
-        """Return the architectures with the same major version and a minor one that is no greater."""
-        return [f"{self.name[:-1]}{minor}" for minor in range(int(self.name[-1]), -1, -1)]
+        """Return the architectures whose machine code it runs, itself first, then those that are nearest."""
+        if self.number in ON_CHIP:
+            return [self.name]
+        major = self.number - self.number % 10
+        return [f"sm_{n}" for n in range(self.number, major - 1, -1) if n not in ON_CHIP]
+
+    def translated(self) -> list[str]:
+        """Return the known architectures whose PTX the driver can compile for it, but not their machine code."""
+        later = [n for n in sorted(ARCHITECTURES, reverse=True) if n <= self.number]
+        return [name for name in (f"sm_{n}" for n in later) if name not in self.runs()]
+
+    def nearest(self) -> str:
+        """Return the architecture to compile for.
+
+        Raises
+        ------
+        LookupError
+            If all that can be compiled for are later ones.
+        """
+        known = {f"sm_{n}" for n in ARCHITECTURES}
+        found = next((name for name in (*self.runs(), *self.translated()) if name in known), None)
+        if found is None:
+            raise LookupError(f"nothing can be compiled for {self.name}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -248,16 +297,19 @@ NAMED: Final[dict[str, Level]] = {
 _CPU = ("llvmlite", "numba")
 _NUMBA = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # with these it compiles for another processor
 _CUDA = ("llvmlite", "nvidia_nvvm", "nvidia_nvjitlink", *MATHDX)
+_NVRTC = ("DIFFKERN_NVRTC",)
+_CUDA_FILES = ("libnvJitLink.so.*", "libnvvm.so.*", "libdevice.10.bc")
 _NUMBA_CUDA = Compiler(
     "numba",
     "diffkern.targets.numba_cuda",
     ("numba_cuda", "numba", *_CUDA),
-    ("DIFFKERN_NVRTC",),
+    _NVRTC,
+    _CUDA_FILES,
 )
 
 FAMILIES: tuple[Family, ...] = (
     Family("cpu", "diffkern.targets.cpu", Processor, "|".join((NATIVE, HOST, *NAMED)), NATIVE, _CPU, _NUMBA),
-    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, ("DIFFKERN_NVRTC",),
+    Family("cuda", "diffkern.targets.cuda", Architecture, "sm_[0-9]{2,}", "sm_90", _CUDA, _NVRTC, _CUDA_FILES,
            (_NUMBA_CUDA,)),
 )  # fmt: skip
 """The registry of targets."""

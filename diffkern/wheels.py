@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["find", "load", "places"]
+__all__ = ["distributions", "find", "identity", "load", "places"]
 
 _WHEELS: Final = {
     "libnvJitLink.so.*": ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"),
@@ -33,6 +33,15 @@ _WHEELS: Final = {
 
 _FOLDERS: Final = ("", "lib", "bin", "nvvm/libdevice", "nvvm/lib64", "nvvm/bin")
 """Where in ``nvidia/cu13`` or ``nvidia/nvjitlink`` files lie."""
+
+
+_TOOLKIT_FOLDERS: Final = ("", "lib64", "lib", "bin", "nvvm/lib64", "nvvm/libdevice", "nvvm/bin")
+_SYSTEM: Final = ("/usr/local/cuda", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
+
+
+def distributions(pattern: str) -> tuple[str, ...]:
+    """Return the wheels that bring a file, in lower case with underscores."""
+    return tuple(name.replace("-", "_") for name in _WHEELS[pattern])
 
 
 def places(pattern: str) -> Iterator[Path]:
@@ -57,6 +66,28 @@ def places(pattern: str) -> Iterator[Path]:
 def find(pattern: str) -> Path | None:
     """Return the first of :func:`places` that is there; None if there is none."""
     return next((place for place in places(pattern) if place.is_file()), None)
+
+
+def identity(pattern: str) -> str:
+    """Return what tells a file from others of its name where no wheel's version does; ``none`` if it is not found.
+
+    It is that of a wheel which was unpacked without its description, or of a toolkit: of ``CONDA_PREFIX``, the linker's
+    folders, ``CUDA_PATH`` and ``CUDA_HOME``, in the order in which ``cuda.pathfinder`` looks.
+    """
+    found = find(pattern) or next(_toolkit_places(pattern), None)
+    if found is None:
+        return "none"
+    file = found.resolve()  # its name has the whole version
+    facts = file.stat()
+    return f"{file.name}, {facts.st_size} bytes, {facts.st_mtime_ns}"
+
+
+def _toolkit_places(pattern: str) -> Iterator[Path]:
+    known = [os.environ.get("CONDA_PREFIX"), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
+    known += [os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), *_SYSTEM]
+    for root in filter(None, known):
+        for folder in _TOOLKIT_FOLDERS:
+            yield from (place for place in sorted(Path(root, folder).glob(pattern), reverse=True) if place.is_file())
 
 
 @functools.cache

@@ -8,9 +8,13 @@ contents of shared memory that nobody wrote (they are NaN).
 
 from __future__ import annotations
 
+import builtins
+import math
+import operator
 import random
 import re
 import sys
+import threading
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -25,7 +29,7 @@ from diffkern.kernel import Kernel
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.opt.widen import widen
 from diffkern.printing.python import function_name
-from diffkern.targets.cuda import device_library, device_simulated
+from diffkern.printing.standalone import copied
 from diffkern.testing.gradcheck import Vjp
 
 __all__ = ["InTurns", "RaceError", "for_gpu"]
@@ -86,12 +90,16 @@ class InTurns:
         self.block_dim, self.blocks = block_dim, blocks
         self.random = random.Random(seed)
         text = cuda_source(fn)
+        primitives = re.findall(r"\w+", "".join(re.findall(r"device_library import ([^()\n]+|\([^)]*\))", text)))
         text = re.sub(r"from [\w.]+ import (\([^)]*\)|[^\n]*)\n", "", text)
         text = text.replace("cuda.syncthreads()", "yield").replace("= block_sum(", "= yield from block_sum(")
         text = re.sub(r"(@cuda\.jit\ndef [^\n]*:\n)", r"\1    if False:\n        yield\n", text)  # without barriers too
         self.cuda = _module(self)
-        names = {n: getattr(device_library, n) for n in ("inf", "nan", "bool_")}
-        names.update({n: getattr(np, n) for n in _SCALARS}, **device_simulated.primitives(), cuda=self.cuda)
+        names: dict[str, Any] = {m.__name__: m for m in (builtins, math, operator, threading)}
+        names.update(np=np, cuda=self.cuda, config=SimpleNamespace(ENABLE_CUDASIM=True))
+        for definition in copied("diffkern.targets.cuda.device_library", primitives).definitions:
+            exec(definition, names)
+        names.update((f"atomic_{kind}", update) for kind, update in vars(self.cuda.atomic).items())
         exec(compile(text, f"<{fn.name} in turns>", "exec"), names)
         self.kernel: Callable[..., Any] = names[function_name(fn)]
         self.arrays: dict[int, _Watched] = {}
@@ -144,9 +152,6 @@ def _resume(thread: Generator[None, None, None]) -> tuple[int, ...] | None:
         return None
     inner = thread.gi_yieldfrom
     return (thread.gi_frame.f_lineno, inner.gi_frame.f_lineno if inner is not None else 0)
-
-
-_SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 
 
 def _module(machine: InTurns) -> Any:

@@ -13,8 +13,14 @@ import os
 import sys
 from pathlib import Path
 
+from sphinx.ext.napoleon import Config, NumpyDocstring
+
+from diffkern import cuda
 from diffkern.cli import command as cli
-from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
+from diffkern.cuda.types import TYPES
+from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
+from diffkern.ops.table import all_ops
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "docs" / "generated"
@@ -49,12 +55,53 @@ def mistakes() -> str:
 
 
 def builtins() -> str:
-    """The built-in functions as a table."""
-    rows = "".join(
-        f"   * - ``{name}({intrinsic.signature})``\n     - {str(intrinsic.__doc__).split(chr(10) * 2, 1)[1]}\n"
-        for name, intrinsic in INTRINSICS.items()
+    """The entries of the built-in functions, by family."""
+    families: dict[str, list[str]] = {
+        title: [] for title in ("Numbers", "Vectors and matrices", "Threads and memory", "Tiles")
+    }
+    for name in sorted(INTRINSICS):
+        families[_family(name)].append(_entry(name, INTRINSICS[name]))
+    return "\n".join(f"{title}\n{'-' * len(title)}\n\n" + "\n".join(entries) for title, entries in families.items())
+
+
+def _family(name: str) -> str:
+    row = all_ops().get(name)
+    if name.startswith(("tile", "untile")):
+        return "Tiles"
+    if name.startswith(("atomic", "shared")) or name in (
+        "tid",
+        "syncthreads",
+        "block_dim",
+        "thread_index",
+        "block_index",
+    ):
+        return "Threads and memory"
+    vectors = ("ddot", "diag", "get_diag", "skew", "identity", "matrix_from_rows", "matrix_from_cols")
+    return "Vectors and matrices" if name in vectors or row is not None and row.family == "composite" else "Numbers"
+
+
+def _entry(name: str, intrinsic: Intrinsic) -> str:
+    config = Config(napoleon_use_param=False, napoleon_use_rtype=False)
+    text = str(NumpyDocstring(str(intrinsic.__doc__).split("\n\n", 1)[1], config, what="function"))
+    text = text.replace(".. rubric:: Notes\n\nDerivative:", ":Derivative:").replace(".. rubric:: Examples\n\n", "")
+    body = "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+    return f".. py:function:: diffkern.{name}({intrinsic.signature})\n\n{body.rstrip()}\n"
+
+
+def numba_names() -> str:
+    """The public names of numba.cuda as tables: those that are there, and what to write instead of the others."""
+    same = sorted(set(cuda.__all__) - set(DIFFERENT) - set(TYPES) - set(OWN), key=str.lower)
+    types = ", ".join(f"``{name}``" for name in TYPES)
+    differ = "".join(f"   * - ``{name}``\n     - {text}\n" for name, text in sorted(DIFFERENT.items()))
+    refused: dict[str, list[str]] = {}
+    for name, text in INSTEAD.items():
+        refused.setdefault(text, []).append(f"``{name}``")
+    rows = "".join(f"   * - {', '.join(names)}\n     - {text}\n" for text, names in refused.items())
+    return (
+        f"The same: {', '.join(f'``{name}``' for name in same)}; and as types {types}.\n\n"
+        f".. list-table::\n   :header-rows: 1\n   :widths: 25 75\n\n   * - different\n     - how\n{differ}\n"
+        f".. list-table::\n   :header-rows: 1\n   :widths: 50 50\n\n   * - not there\n     - write instead\n{rows}"
     )
-    return f".. list-table::\n   :widths: 35 65\n\n{rows}"
 
 
 def _block(language: str, text: str) -> str:
@@ -65,10 +112,13 @@ def _block(language: str, text: str) -> str:
 def texts() -> dict[str, str]:
     """Return every generated file by name."""
     snippets, examples = ROOT / "docs" / "snippets", ROOT / "examples"
+    exported = printed(snippets, "export", "first_kernel.py:spring_energy", "--adjoint")
     return {
         "builtins.inc": builtins(),
         "errors.inc": mistakes(),
+        "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
+        "numba_names.inc": numba_names(),
         "flood_forward.txt": printed(examples, "inspect", "flood.py:flow"),
         "flood_adjoint.txt": printed(examples, "inspect", "flood.py:flow", "--adjoint"),
     }

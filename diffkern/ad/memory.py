@@ -15,7 +15,7 @@ from diffkern.ir.types import Scalar, is_differentiable, is_shared
 from diffkern.ir.views import Access
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 
-__all__ = ["check_memory", "reverse_extremum"]
+__all__ = ["check_extremum", "check_memory", "reverse_extremum"]
 
 
 def check_memory(
@@ -88,27 +88,32 @@ def _check_atomics(fn: Function, with_cotangents: Collection[Value]) -> None:
             )
 
 
-def reverse_extremum(
-    b: Builder, op: Op, value: Value, array: Value, entry_array: Value, buffer: Value, index: Sequence[Value]
-) -> Value:
-    """The winner takes the element's cotangent, the old content first in a tie, and leaves zero for the rest."""
-    wrap = Access(op).wrap
-    if is_shared(Access(op).array.type):
+def check_extremum(op: Op) -> None:
+    """Refuse atomic extrema without a derivative."""
+    array, t = Access(op).array, Access(op).value.type
+    if is_shared(array.type):
         raise AutodiffError(
             f"atomic_{op.attrs['kind']} on a shared array has no derivative", loc=op.loc,
             remedy="compare the elements one with another, as in a reduction by halves, or use a global array",
         )  # fmt: skip
-    if value.type != array.type.dtype:  # type: ignore[union-attr]
+    if t != array.type.dtype:  # type: ignore[union-attr]
         raise AutodiffError(
             f"atomic_{op.attrs['kind']} of {array.type.dtype} has no derivative: the element is rounded, "  # type: ignore[union-attr]
             "so that it is not known which thread's value it is",
             loc=op.loc, remedy=f"make {array.name} an array of float32",
         )  # fmt: skip
-    if not isinstance(value.type, Scalar):
+    if not isinstance(t, Scalar):
         raise AutodiffError(
-            f"atomic_{op.attrs['kind']} of {value.type} has no derivative", loc=op.loc,
+            f"atomic_{op.attrs['kind']} of {t} has no derivative", loc=op.loc,
             remedy="use one array of scalars per component",
         )  # fmt: skip
+
+
+def reverse_extremum(
+    b: Builder, op: Op, value: Value, array: Value, entry_array: Value, buffer: Value, index: Sequence[Value]
+) -> Value:
+    """The winner takes the element's cotangent, the old content first in a tie, and leaves zero for the rest."""
+    wrap = Access(op).wrap
     final = b.one("load", array, *index, wrap=wrap)
     entry = b.one("load", entry_array, *index, wrap=wrap)
     wins = b.one("and", b.one("eq", value, final), b.one("ne", entry, final))

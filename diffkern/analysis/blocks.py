@@ -12,7 +12,7 @@ from diffkern.analysis.uniformity import is_per_thread, varying_values
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.views import Slot, control
+from diffkern.ir.views import Slot, While, control
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -143,8 +143,20 @@ def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> 
                 loc=op.loc,
                 remedy="let all threads reach it, and put what only some of them do under the condition",
             )
+        if op.name == "while":
+            _check_test(While(op))
         for sub in op.regions:
             _check_region(sub, uniform, divergent or (None if decided_for_all(op, uniform) else op))
+
+
+def _check_test(loop: While) -> None:
+    waiting = next((op for op in walk(loop.test) if op.name == "barrier"), None)
+    if waiting is not None:
+        raise KernelTypeError(
+            "a barrier stands in the condition of a loop",
+            loc=waiting.loc,
+            remedy="write while True, and leave the loop by if not …: break at its beginning",
+        )
 
 
 def decided_for_all(op: Op, uniform: set[Value]) -> bool:
@@ -156,7 +168,8 @@ def uniform_values(fn: Function) -> set[Value]:
     """Values that are the same for all threads of a block (greatest fixpoint)."""
 
     def differs(op: Op) -> bool:
-        return is_per_thread(op) or lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+        reads = lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
+        return is_per_thread(op) or (reads and not op.attrs.get("common"))
 
     return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
 

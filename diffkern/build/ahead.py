@@ -306,7 +306,7 @@ def target_named(name: str) -> str:
     except LookupError:
         raise CompileError(
             f"there is no target {name!r}",
-            remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_120",
+            remedy=f"take one of {_CPU} (or {NATIVE}), {', '.join(NAMED)}, sm_75 … sm_121",
         ) from None
 
 

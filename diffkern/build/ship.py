@@ -156,9 +156,10 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     """Let this process find its kernels' programs in a directory of compiled ones; no compiler is needed for those.
 
     Of several targets the best that this machine supports is taken; of GPU programs those for the architecture of the
-    device that a kernel is launched on, or a lesser one of the same major version. The directory is made by
-    ``diffkern compile`` or ``diffkern cache export`` and is only read. A program that is not in it is looked for in the
-    cache and compiled if need be, as always.
+    device that a kernel is launched on, or a lesser one of the same major version, and where nothing can be compiled
+    those for any lesser one, whose PTX the driver compiles. The directory is made by ``diffkern compile`` or
+    ``diffkern cache export`` and is only read. A program that is not in it is looked for in the cache and compiled if
+    need be, as always.
 
     Parameters
     ----------

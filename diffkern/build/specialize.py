@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from diffkern import wheels
 from diffkern.build.stores import current_store, shipped_stores
 from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
+from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument
 from diffkern.options import FORWARD, Variant
@@ -210,7 +212,8 @@ def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
 def load_entry(specialization: Specialization, target: str) -> Entry:
     """Return the artifact of a program for a target: of a GPU, to be loaded by its driver, or only to be looked at.
 
-    Of shipped programs one for a lesser architecture of the same major version serves too.
+    Of shipped programs one for a lesser architecture serves too: its machine code if the major version is the same,
+    else its PTX where nothing can be compiled here.
 
     Parameters
     ----------
@@ -232,12 +235,24 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
         entry = store.get(name) or _shipped_entry(fields, target)
         if entry is None:
             with store.building(name):
-                entry = store.get(name)
-                if entry is None:
-                    entry = build_entry(specialization, fields, target)
-                    store.put(name, entry)
+                entry = store.get(name) or _built_or_translated(specialization, fields, target, store)
         with _lock:
             entry = _entries.setdefault(name, entry)
+    return entry
+
+
+def _built_or_translated(
+    specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, store: Store
+) -> Entry:
+    """Compile a program into a store; where that fails, take a shipped one that the GPU's driver can compile."""
+    try:
+        entry = build_entry(specialization, fields, target)
+    except CompileError:
+        found = _shipped_entry(fields, target, translated=True)
+        if found is None:
+            raise
+        return found
+    store.put(artifact_key(fields, target), entry)
     return entry
 
 
@@ -286,9 +301,10 @@ def _with_target(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool
     return [*own, *_target_fields(target, shipped, chosen)]
 
 
-def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str) -> Entry | None:
-    """Return the best artifact that a shipped directory has for a GPU architecture."""
-    candidates = platform_named(target).runs() if shipped_stores() else []
+def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str, translated: bool = False) -> Entry | None:
+    """Return the best artifact that a shipped directory has for a GPU architecture, or whose PTX is good for it."""
+    platform = platform_named(target)
+    candidates = (platform.translated() if translated else platform.runs()) if shipped_stores() else []
     if not candidates:
         return None
     # First what was copied from a cache of the same compilers.
@@ -347,10 +363,22 @@ def _target_fields(target: str, shipped: bool = False, chosen: str = LLVM) -> li
 
     def compilers() -> list[tuple[str, bytes]]:
         found = [*distribution_versions(compiler.distributions), *_settings(compiler.settings)]
+        found += _unversioned(compiler.libraries)
         return [(name, value.encode()) for name, value in found]
 
     named = [(_COMPILER, compiler.name.encode())] if platform.family.others else []
     return [*named, *platform.key_fields(_host_cpu, compilers, shipped=shipped)]
+
+
+def _unversioned(libraries: Iterable[str]) -> list[tuple[str, str]]:
+    """Return what tells the files of compilers from others that come with no distribution whose version is a field."""
+    found = []
+    for file in libraries:
+        usual, *others = distribution_versions(wheels.distributions(file))
+        if usual[1] == "none":
+            wheel = next((f"{name} {version}" for name, version in others if version != "none"), None)
+            found.append((file, wheel or wheels.identity(file)))
+    return found
 
 
 def _settings(names: Iterable[str]) -> list[tuple[str, str]]:

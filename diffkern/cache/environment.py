@@ -22,6 +22,7 @@ __all__ = ["compiler_digest", "distribution_versions", "has_mathdx"]
 _COMPILE_SIDE = (
     "abi.py",
     "compilation.py",
+    "launch_layout.py",
     "manifest.py",
     "options.py",
     "pipeline.py",

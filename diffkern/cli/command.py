@@ -16,6 +16,7 @@ from diffkern._version import __version__
 from diffkern.cli import demo
 from diffkern.cli.cache import add_cache_command
 from diffkern.cli.compile import add_compile_command
+from diffkern.cli.export import add_export_command
 from diffkern.cli.files import UsageError
 from diffkern.cli.inspect import add_inspect_command
 from diffkern.errors import KernelError
@@ -62,5 +63,6 @@ def _parser() -> argparse.ArgumentParser:
 
     add_inspect_command(commands)
     add_compile_command(commands)
+    add_export_command(commands)
     add_cache_command(commands)
     return parser

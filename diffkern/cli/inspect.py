@@ -7,17 +7,14 @@ standard output; or a :class:`UsageError`.
 from __future__ import annotations
 
 import argparse
-import ast
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-import diffkern
 from diffkern.build.ahead import compile_kernels, target_named
 from diffkern.build.compiled import Compiled, CompiledForGPU
-from diffkern.cli.files import UsageError, find_kernel, import_file
+from diffkern.cli.files import UsageError
+from diffkern.cli.kernels import add_kernel, kernel_and_types
 from diffkern.compilation import Compilation
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function, count_ops
@@ -52,7 +49,7 @@ def add_inspect_command(commands: Any) -> None:
     """Add ``inspect`` to the commands of the parser."""
     text = "print the source generated for a kernel, its machine code, or what it takes of the machine"
     parser = commands.add_parser("inspect", help=text, description=text)
-    parser.add_argument("kernel", metavar="FILE.py:KERNEL")
+    add_kernel(parser)
     parser.add_argument("--adjoint", action="store_true", help="the adjoint instead of the forward")
     parser.add_argument(
         "--target",
@@ -77,24 +74,11 @@ def add_inspect_command(commands: Any) -> None:
         action="store_true",
         help="of a GPU the program for launches in which arrays overlap, instead of that for all others",
     )
-    parser.add_argument(
-        "--types",
-        nargs="+",
-        default=[],
-        metavar="TYPE",
-        help="argument types for a kernel without annotations, in order or by name: x='array1d(float32)' n=int32",
-    )
     parser.set_defaults(run=_inspect)
 
 
 def _inspect(options: argparse.Namespace) -> None:
-    path, separator, name = options.kernel.rpartition(":")
-    if not separator or not path or not name:
-        raise UsageError(
-            f"{options.kernel!r} does not name a kernel; write FILE.py:KERNEL, as in model.py:spring_energy"
-        )
-    kernel = find_kernel(import_file(Path(path)), name)
-    types = _argument_types(kernel, options.types)
+    kernel, types = kernel_and_types(options)
     what = options.what or ("resources" if options.target else "source")
     if what == "passes" or options.after:
         print(_passes(kernel, types, options))
@@ -187,63 +171,3 @@ def _resources(made: Compiled) -> str:
         # The outermost loop runs over the threads of a launch that is larger than the grid.
         rows += [(f"  loop at {loop.start:#06x}", f"{loop.size} instructions") for loop in code.loops]
     return "\n".join(f"{name:32}{value}" for name, value in rows)
-
-
-def _argument_types(kernel: Kernel, texts: Sequence[str]) -> list[object]:
-    """Return the argument types in the order of the kernel's parameters."""
-    names = list(inspect.signature(kernel.func).parameters)
-    given: dict[str, object] = {}
-    for position, text in enumerate(texts):
-        name, separator, expression = text.partition("=")
-        # The equals sign of `array(float32, ndim=2)` is not that of `x=float32`.
-        if not separator or not name.strip().isidentifier():
-            if position >= len(names):
-                raise UsageError(f"{len(texts)} types for the {len(names)} parameters of {kernel.key}")
-            name, expression = names[position], text
-        name = name.strip()
-        if name not in names:
-            raise UsageError(f"{kernel.key} has no parameter {name!r}; it has {', '.join(names)}")
-        if name in given:
-            raise UsageError(f"parameter {name!r} has two types")
-        given[name] = _parse_type(expression)
-    missing = [name for name in names if name not in given]
-    if given and missing:
-        raise UsageError(f"no type for {', '.join(missing)}; give all parameters a type, or none where annotated")
-    return [given[name] for name in names if name in given]
-
-
-def _parse_type(text: str) -> object:
-    """Evaluate a type such as ``float32``, ``vec3``, ``array2d(float32)`` or ``array(vec3, ndim=2)``."""
-    try:
-        return _type_of(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{text!r} is not a type ({error}); write one like float32, vec3, array1d(float32) or array(vec3, ndim=2)"
-        ) from error
-
-
-def _type_of(node: ast.expr) -> object:
-    match node:
-        case ast.Name(id="float" | "int" | "bool" as name):
-            return {"float": float, "int": int, "bool": bool}[name]
-        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="dk" | "wp" | "diffkern"), attr=name):
-            if name.startswith("_") or not hasattr(diffkern, name):
-                raise ValueError(f"diffkern has no type {name!r}")
-            found: object = getattr(diffkern, name)
-            return found
-        case ast.Call(func=function, args=args, keywords=keywords) if len(args) <= 1:
-            make = _type_of(function)
-            if not callable(make):
-                raise ValueError(f"{ast.unparse(function)} takes no arguments")
-            # `array(float32)` on the command line means the dtype; in a program the first argument is the data.
-            values = {"dtype": _type_of(args[0])} if args else {}
-            for keyword in keywords:
-                if keyword.arg is None:
-                    raise ValueError("** is not possible here")
-                values[keyword.arg] = _type_of(keyword.value)
-            made: object = make(**values)
-            return made
-        case ast.Constant(value=int() as value):
-            return value
-        case _:
-            raise ValueError(f"{ast.unparse(node)!r} is not understood")

@@ -11,12 +11,14 @@ from typing import Any
 from diffkern.cuda import host
 from diffkern.cuda.host import *  # noqa: F403 - its __all__ is part of this module's
 from diffkern.cuda.jit import CudaKernel, Launcher, jit
+from diffkern.cuda.names import absence
+from diffkern.cuda.types import TYPES
 from diffkern.lang.numba_cuda import LANGUAGE
 
-__all__ = [*host.__all__, *LANGUAGE, "CudaKernel", "Launcher", "jit"]  # noqa: PLE0604 - names, all of them
+__all__ = [*host.__all__, *LANGUAGE, *TYPES, "CudaKernel", "Launcher", "jit"]  # noqa: PLE0604 - names, all of them
 
-globals().update(LANGUAGE)
+globals().update({**LANGUAGE, **TYPES})
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"diffkern.cuda has no {name!r}; the page on Numba-CUDA programs lists what there is")
+    raise AttributeError(absence(name))

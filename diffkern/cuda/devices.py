@@ -19,8 +19,27 @@ from diffkern.runtime.device import ScopedDevice, get_cuda_device, get_cuda_devi
 from diffkern.runtime.stream import synchronize_device
 
 __all__ = [
-    "Context", "Device", "DeviceList", "MemoryInfo", "close", "current_context", "defer_cleanup", "detect",
-    "get_current_device", "gpus", "is_available", "list_devices", "place", "require_context", "select_device",
+    "Context",
+    "Device",
+    "DeviceList",
+    "MemoryInfo",
+    "close",
+    "current_context",
+    "defer_cleanup",
+    "detect",
+    "get_current_device",
+    "gpus",
+    "is_available",
+    "is_bfloat16_supported",
+    "is_float16_supported",
+    "is_fp8_supported",
+    "list_devices",
+    "place",
+    "profile_start",
+    "profile_stop",
+    "profiling",
+    "require_context",
+    "select_device",
     "synchronize",
 ]  # fmt: skip
 
@@ -259,6 +278,21 @@ def is_available() -> bool:
     return True
 
 
+def is_float16_supported() -> bool:
+    """Return True: kernels have 16-bit floats everywhere."""
+    return True
+
+
+def is_bfloat16_supported() -> bool:
+    """Return True: kernels have bfloat16 everywhere."""
+    return True
+
+
+def is_fp8_supported() -> bool:
+    """Return False: kernels have no floats of 8 bits."""
+    return False
+
+
 def detect() -> bool:
     """Print the devices that kernels of this module run on, and return True."""
     devices = gpus.lst
@@ -287,3 +321,28 @@ def close() -> None:
 def defer_cleanup() -> Iterator[None]:
     """Do nothing: memory is given back in the order of the streams and never waits for the device."""
     yield
+
+
+def profile_start() -> None:
+    """Let a profiler that was started beside the program, such as Nsight, begin to collect; on the CPU do nothing."""
+    _profile(True)
+
+
+def profile_stop() -> None:
+    """Let a profiler stop collecting."""
+    _profile(False)
+
+
+@contextmanager
+def profiling() -> Iterator[None]:
+    """Return a context manager during which a profiler collects."""
+    profile_start()
+    yield
+    profile_stop()
+
+
+def _profile(collect: bool) -> None:
+    on: Any = place()
+    if on.is_cuda:
+        with on.active:
+            on.driver.profile(collect)

@@ -9,24 +9,27 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from diffkern.callers import shortened
 from diffkern.cuda.signatures import is_signature, parse_signature
 from diffkern.cuda.streams import native
+from diffkern.cuda.transfer import on_device
 from diffkern.errors import KernelError, LaunchError, MisuseError
 from diffkern.ir.types import Scalar
 from diffkern.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.func import Func, check_function
+from diffkern.lang.func import Func, check_function, function_of_dispatcher
 from diffkern.lang.numba_cuda import TOGETHER
 from diffkern.launch_layout import Layout, lay_out
-from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant
+from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant, names
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.extents import whole_number
+from diffkern.runtime.generation import Generation
 from diffkern.runtime.packed import PackedLaunch, dispatch, run
+from diffkern.runtime.program import Executable
 
 __all__ = ["CudaKernel", "Launcher", "jit"]
 
@@ -73,11 +76,32 @@ class CudaKernel(Kernel):
         layout: Layout | None = None,
     ) -> None:
         check_function(func, "@cuda.jit")
-        self.layout = layout or Layout()
+        self.layout = layout or Layout(threads=(options.usual_block_dim, 1, 1))
         self._annotations = annotations
         self._laid_out: dict[Layout, CudaKernel] = {}
         self._configured: dict[Any, Launcher] = {}
         self._begin(func, options)
+
+    is_numba_kernel: Final = True
+    """Other kernels may call it as a function, as numba has it."""
+
+    @classmethod
+    def of_dispatcher(cls, dispatcher: Any, **options: Any) -> CudaKernel:
+        """Return the kernel of one that was made by ``numba.cuda.jit``, whose options count where none are given."""
+        function = function_of_dispatcher(dispatcher)
+        given = getattr(dispatcher, "targetoptions", {})
+        if given.get("device"):
+            raise MisuseError(
+                f"{getattr(function, '__name__', function)} is a device function",
+                remedy="kernels call it as it is; dk.func makes a function of diffkern of it",
+            )
+        for name in options:
+            if name not in names("kernel"):
+                raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
+        own: dict[str, Any] = {"lineinfo": given.get("lineinfo") or None, "fast_math": given.get("fastmath") or None}
+        if given.get("debug"):
+            own["mode"] = "debug"
+        return cls(function, KernelOptions(**(own | options)))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<cuda.jit kernel {self.name}>"
@@ -90,6 +114,30 @@ class CudaKernel(Kernel):
     def variant(self) -> Variant:
         """Its forward program for the CPU, as the options and ``dk.config`` are."""
         return replace(super().variant, layout=self.layout)
+
+    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
+        """Return the forward program for argument types, built if need be."""
+        return super().forward(keys, self._checked_block(block_dim), of)
+
+    def adjoint(
+        self,
+        keys: tuple[str, ...],
+        active: frozenset[int],
+        accumulate: Literal["plain", "atomic"] = "plain",
+        block_dim: int | None = None,
+        of: Generation | None = None,
+    ) -> Executable:
+        """Return the adjoint program for argument types and active parameters, built if need be."""
+        return super().adjoint(keys, active, accumulate, self._checked_block(block_dim), of)
+
+    def _checked_block(self, block_dim: int | None) -> int | None:
+        """Return the threads of a block that a launch asks for, which the kernel knows already."""
+        if block_dim not in (None, self.layout.block_dim):
+            raise LaunchError(
+                f"kernel {self.name!r} is for blocks of {self.layout.block_dim} threads, not {block_dim}",
+                remedy=f"write {self.name}[blocks, threads](…), or launch {self.name}[blocks, threads].kernel",
+            )
+        return block_dim
 
     @property
     def py_func(self) -> Callable[..., Any]:
@@ -229,10 +277,11 @@ class Launcher:
         """Launch the kernel. NumPy's arrays are changed in place."""
         try:
             kernel, dim = self.configuration()
-            if self._stream is None:
-                run(kernel, dim, args)
-            else:
-                dispatch(PackedLaunch(kernel, dim, args), True, self._stream)
+            with on_device(args, self._stream) as arguments:
+                if self._stream is None:
+                    run(kernel, dim, arguments)
+                else:
+                    dispatch(PackedLaunch(kernel, dim, arguments), True, self._stream)
         except KernelError as error:
             raise shortened(error)  # noqa: B904 - the same error
 
@@ -302,6 +351,7 @@ def jit(
     bounds = tuple(launch_bounds) if isinstance(launch_bounds, (tuple, list)) else launch_bounds
     options = KernelOptions(
         mode="debug" if debug else None, lineinfo=lineinfo, fast_math=fastmath or None, launch_bounds=bounds,  # type: ignore[arg-type]
+        max_registers=max_registers,
     )  # fmt: skip
 
     def make(func: Callable[..., Any]) -> CudaKernel | Func:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.cuda.arrays import DeviceArray, device_array
-from diffkern.kernel import kernel
+from diffkern.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
@@ -135,7 +135,7 @@ def init_xoroshiro128p_states(states: DeviceArray, seed: int, subsequence_start:
 _tid = INTRINSICS["tid"]
 
 
-@kernel
+@Kernel
 def _spread(states, start):  # type: ignore[no-untyped-def]
     _tid()
     for _ in range(start):

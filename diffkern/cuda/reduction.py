@@ -14,7 +14,7 @@ import numpy as np
 from diffkern.cuda.arrays import on_device, to_device
 from diffkern.cuda.devices import place
 from diffkern.cuda.streams import native
-from diffkern.kernel import Kernel, kernel
+from diffkern.kernel import Kernel
 from diffkern.lang.func import Func, func
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.runtime.array import array, new, wrap
@@ -88,7 +88,7 @@ def _on_device(arr: Any) -> array:
 
 
 def _kernels(combine: Func) -> tuple[Kernel, Kernel]:
-    @kernel
+    @Kernel
     def shares(given, parts):  # type: ignore[no-untyped-def]
         k = _tid()
         total = given[k]
@@ -96,7 +96,7 @@ def _kernels(combine: Func) -> tuple[Kernel, Kernel]:
             total = given.dtype(combine(total, given[i]))
         parts[k] = total
 
-    @kernel
+    @Kernel
     def rest(parts, first, result):  # type: ignore[no-untyped-def]
         total = first
         for k in range(parts.shape[0]):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from diffkern.frontend import coerce
+from diffkern.frontend import coerce, numba_grid
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import WEAK_FLOAT, WEAK_INT, Const, Term, Val, describe
 from diffkern.ir import types as T
@@ -57,6 +57,8 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
         return _composite(cx, op, a, b, node)
     if op == "matmul":
         cx.type_error(node, "@ of two numbers", "write * instead")
+    if cx.stands and (known := numba_grid.combined(cx, op, a, b)) is not None:
+        return known
     if not (op in ("and", "or", "xor") and _are_bools(a, b)):
         a, b = coerce.widened(cx, a), coerce.widened(cx, b)
     if op == "pow":

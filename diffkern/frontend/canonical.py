@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import enum
 import functools
+import hashlib
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -159,6 +160,9 @@ def _encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     definition = definition_of(obj)
     if definition is not None:
         return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults)
+    if isinstance(obj, np.ndarray) and obj.dtype.kind in "biuf":
+        contents = hashlib.sha256(np.ascontiguousarray(obj).tobytes()).hexdigest()
+        return f"array:{obj.dtype.name}:{obj.shape}:{contents}".encode()
     try:
         return encode_value(obj)
     except TypeError:

@@ -38,6 +38,8 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
         t = obj.composite.ir
         parts = [cx.b.const(number.item(), t.dtype) for number in obj.reshape(-1)]
         return Val(cx.b.construct(t, parts))
+    if isinstance(obj, np.ndarray) and cx.layout is not None:
+        return numba_cuda.constant_array(cx, obj, name, node)
     if isinstance(obj, np.ndarray):
         cx.type_error(
             node,

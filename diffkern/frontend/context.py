@@ -69,6 +69,8 @@ class Context:
         The innermost activation.
     stack
         All activations, the kernel first.
+    of_func
+        Whether the first activation is that of a func, which is lowered by itself.
     errors
         Errors found so far.
     nonneg
@@ -92,6 +94,7 @@ class Context:
         self._block = block
         self.b = Builder()
         self.stack: list[Frame] = []
+        self.of_func = False
         self.errors: list[KernelError] = []
         self.nonneg: set[Value] = set()
         self.shapes: dict[tuple[tuple[ast.AST, ...], str], Any] = {}
@@ -102,7 +105,9 @@ class Context:
         self.in_map = False
         self.block_dim = 1
         self.layout: Layout | None = None
+        self.stands: dict[Value, tuple[str, int]] = {}  # what says where a thread stands, along which axis
         self.dynamic: Value | None = None  # dynamic shared memory
+        self.constants: dict[tuple[str, bytes], Value] = {}  # arrays that are part of the program
         self.root = self.b.region
         self.updates: list[Update] = []
         self._uid = 0
@@ -175,6 +180,11 @@ class Context:
         if isinstance(term, Const):
             return term.value >= 0
         return isinstance(term, Val) and term.value in self.nonneg
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether the innermost activation is a kernel's."""
+        return len(self.stack) == 1 and not self.of_func
 
     def new_uid(self) -> int:
         """A number that no other frame or loop of this lowering has."""

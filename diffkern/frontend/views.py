@@ -15,7 +15,19 @@ from diffkern.frontend.terms import Const, Fixed, Span, Term, Tup, Val, View, de
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
-__all__ = ["atomic", "fixed", "full_view", "index_terms", "length", "load", "shape", "size", "store", "subscript"]
+__all__ = [
+    "atomic",
+    "compare_exchange",
+    "fixed",
+    "full_view",
+    "index_terms",
+    "length",
+    "load",
+    "shape",
+    "size",
+    "store",
+    "subscript",
+]
 
 
 def full_view(cx: Context, base: Value) -> View:
@@ -207,6 +219,12 @@ def store(cx: Context, view: View, term: Term, node: ast.AST) -> None:
     to = T.value_type(view.array.dtype)
     stored = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
     cx.b.op("store", view.base, *indices, stored, wrap=wrap)
+
+
+def compare_exchange(cx: Context, view: View, pair: Value) -> Val:
+    """Replace the integer that a fully indexed view denotes by the second of a pair if it is the first."""
+    indices, wrap = _operands(cx, view)
+    return Val(cx.b.one("atomic", view.base, *indices, pair, wrap=wrap, kind="cas"))
 
 
 def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val:

@@ -16,7 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.errors import KernelError
+from diffkern.lang.reference import docstring
 from diffkern.ops import composite, scalar
+from diffkern.ops.row import OpDef
 
 __all__ = ["INTRINSICS", "Intrinsic", "lowering_key"]
 
@@ -30,14 +32,23 @@ class Intrinsic:
         Its public name, which is also the key by which the frontend finds its lowering.
     signature
         Its parameters, as shown in help and errors.
+    summary
+        What it does, in a sentence.
     """
 
-    def __init__(self, name: str, signature: str, doc: str, host: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self, name: str, signature: str, doc: str, host: Callable[..., Any] | None = None, row: OpDef | None = None
+    ) -> None:
         self.name: Final = name
         self.signature: Final = signature
-        self.__doc__ = f"{name}({signature})\n\n{doc}"
+        self.summary: Final = doc
         self.__name__ = name
         self._host: Final = host
+        self._row: Final = row
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return docstring(self.name, self.signature, self.summary, self._row, self._host)
 
     def __call__(self, *args: Any) -> Any:
         """Evaluate on the host, for the functions of numbers; the others exist in kernels alone."""
@@ -158,8 +169,11 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def _make() -> dict[str, Intrinsic]:
-    known = [(row.name, row.built_in) for row in (*scalar.ROWS, *composite.ROWS) if row.built_in is not None]
-    table = {b.name or name: Intrinsic(b.name or name, b.signature, b.doc, b.host) for name, b in known}
+    table: dict[str, Intrinsic] = {}
+    for row in (*scalar.ROWS, *composite.ROWS):
+        if (b := row.built_in) is not None:
+            name = b.name or row.name
+            table[name] = Intrinsic(name, b.signature, b.doc, b.host, row)
     table.update({name: Intrinsic(name, sig, doc, host) for name, (sig, doc, host) in _OTHERS.items()})
     table.update({name: Intrinsic(name, sig, doc) for name, (sig, doc) in _TILES.items()})
     return table

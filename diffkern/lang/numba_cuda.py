@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from diffkern.lang.func import Func
+from diffkern.lang.func import Func, function_of_dispatcher
 from diffkern.lang.intrinsics import Intrinsic
 
 __all__ = ["LANGUAGE", "TOGETHER", "Special", "member", "ours"]
@@ -48,7 +48,32 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "atomic.and_": ("array, index, value", "Combine the bits of an element by and at once; returns the old value."),
     "atomic.or_": ("array, index, value", "Combine the bits of an element by or at once; returns the old value."),
     "atomic.xor": ("array, index, value", "Combine the bits of an element by xor at once; returns the old value."),
-}
+    "atomic.inc": ("array, index, top", "Add 1 to an element, or make it 0 from the top on; returns the old value."),
+    "atomic.dec": ("array, index, top", "Take 1 from an element; the top follows 0 and all above it. Returns the old."),
+    "atomic.cas": ("array, index, old, value", "Replace an element if it is `old`; returns what it was."),
+    "atomic.compare_and_swap": ("array, old, value", "Replace the first element if it is `old`; returns what it was."),
+    "const.array_like": ("array", "A NumPy array from outside of the kernel, as part of the program."),
+    "syncthreads_count": ("predicate", "A barrier; returns for how many threads of the block the predicate holds."),
+    "syncthreads_and": ("predicate", "A barrier; returns 1 if the predicate holds for all threads of the block."),
+    "syncthreads_or": ("predicate", "A barrier; returns 1 if the predicate holds for some thread of the block."),
+    "syncwarp": ("mask=0xffffffff", "Wait until all threads of the warp are here."),
+    "threadfence": ("", "Order the thread's accesses to memory for all threads."),
+    "threadfence_block": ("", "Order the thread's accesses to memory for the threads of the block."),
+    "shfl_sync": ("mask, value, lane", "The value that another lane of the warp has."),
+    "shfl_up_sync": ("mask, value, delta", "The value of the lane `delta` below; the own one where there is none."),
+    "shfl_down_sync": ("mask, value, delta", "The value of the lane `delta` above; the own one where there is none."),
+    "shfl_xor_sync": ("mask, value, bits", "The value of the lane whose number differs in these bits."),
+    "all_sync": ("mask, predicate", "Whether the predicate holds for all threads of the warp."),
+    "any_sync": ("mask, predicate", "Whether the predicate holds for a thread of the warp."),
+    "ballot_sync": ("mask, predicate", "For which lanes of the warp the predicate holds, as bits."),
+    "fma": ("a, b, c", "a * b + c; rounded once where the processor has such an instruction."),
+    "cbrt": ("x", "The cube root."),
+    "popc": ("x", "The number of bits that are set."),
+    "clz": ("x", "The number of zero bits above the highest one that is set."),
+    "ffs": ("x", "The position of the lowest bit that is set, counted from 1; 0 if there is none."),
+    "brev": ("x", "The bits in reverse order."),
+    "selp": ("condition, a, b", "a where the condition holds, else b."),
+}  # fmt: skip
 
 
 def _namespace(name: str, members: Mapping[str, Any]) -> type:
@@ -62,6 +87,7 @@ def _language() -> dict[str, Any]:
         intrinsic = Intrinsic(f"cuda.{name}", signature, doc)
         space, _, last = name.rpartition(".")
         (inside.setdefault(space, {}) if space else made)[last] = intrinsic
+    made.update({name: Special(f"cuda.{name}") for name in ("laneid", "warpsize")})
     for name in ("threadIdx", "blockIdx", "blockDim", "gridDim"):
         inside[name] = {axis: Special(f"cuda.{name}.{axis}") for axis in "xyz"}
     made.update({name: _namespace(name, members) for name, members in inside.items()})
@@ -71,7 +97,11 @@ def _language() -> dict[str, Any]:
 LANGUAGE: Final[Mapping[str, Any]] = _language()
 """The language, by the name after ``cuda.``."""
 
-TOGETHER: Final = frozenset({"cuda.syncthreads", "cuda.shared.array", "cuda.local.array"})
+_TOGETHER: Final = """
+syncthreads syncthreads_count syncthreads_and syncthreads_or syncwarp shared.array local.array
+shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync all_sync any_sync ballot_sync
+"""
+TOGETHER: Final = frozenset(f"cuda.{name}" for name in _TOGETHER.split())
 """Built-ins by which the threads of a block work together."""
 
 _MODULES: Final = frozenset({"numba.cuda", "numba.cuda.simulator", "numba_cuda.numba.cuda"})
@@ -94,13 +124,15 @@ def ours(obj: Any) -> Any:
 
     A function compiled by numba stands for the Python function that it was made of.
     """
-    if isinstance(obj, (FunctionType, ModuleType, str, int, float, tuple)) or not (
-        _is_numba(obj) or _is_numba(type(obj))
-    ):
+    if isinstance(obj, (FunctionType, ModuleType, str, int, float, tuple)):
         return obj
-    function = getattr(obj, "py_func", None)
-    if isinstance(function, FunctionType):
-        return _func_of(obj, function)
+    if getattr(obj, "is_numba_kernel", False) is True:
+        return _func_of(obj.py_func)
+    if not (_is_numba(obj) or _is_numba(type(obj))):
+        return obj
+    function = function_of_dispatcher(obj)
+    if function is not None:
+        return _func_of(function)
     if inspect.isclass(obj) or callable(obj):
         path = getattr(obj, "__qualname__", getattr(obj, "__name__", ""))
         if "cuda" in getattr(obj, "__module__", ""):
@@ -114,7 +146,7 @@ def ours(obj: Any) -> Any:
 _FUNC: Final = "__diffkern_func__"
 
 
-def _func_of(dispatcher: Any, function: FunctionType) -> Func:
+def _func_of(function: FunctionType) -> Func:
     """Return the function of a dispatcher for use in kernels, one object for each."""
     found = function.__dict__.get(_FUNC)
     if found is None or found.pyfunc is not function:

@@ -6,10 +6,11 @@ is a tuple of bools, one per index: True where a negative index may occur and co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import BOOL, INT32, Array, Element, Scalar, Stack, Type, value_type
+from diffkern.ir.types import BOOL, INT32, Array, Element, Scalar, Stack, Type, Vec, value_type
 from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
@@ -21,7 +22,8 @@ ATOMICS = frozenset({"atomic", "tile_atomic"})
 ACCUMULATES = frozenset({"accumulate", "tile_accumulate"})
 WRITES = STORES | ATOMICS | ACCUMULATES
 
-ATOMIC_KINDS = ("add", "sub", "min", "max", "exch", "and", "or", "xor")
+ATOMIC_KINDS = ("add", "sub", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
+INTEGER_KINDS = ("and", "or", "xor", "inc", "dec", "cas")
 ACCUMULATE_MODES = ("plain", "atomic", "reduce")
 
 
@@ -63,6 +65,15 @@ def _shape(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (INT32,)
 
 
+def _constant_array(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array, shape = _array(attrs["type"]), attrs["shape"]
+    if not isinstance(array.dtype, Scalar) or array.layout != "C" or len(shape) != array.ndim:
+        raise TypeRuleError(f"{array} of shape {shape}")
+    if math.prod(shape) * array.dtype.itemsize != len(attrs["data"]):
+        raise TypeRuleError(f"{len(attrs['data'])} bytes for {array} of shape {shape}")
+    return (array,)
+
+
 def _load(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     array = _array(types[0])
     _indices(array, types[1:])
@@ -81,6 +92,12 @@ def _atomic(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     _indices(array, types[1:-1])
     if attrs["kind"] not in ATOMIC_KINDS:
         raise TypeRuleError(f"atomic {attrs['kind']!r}")
+    if attrs["kind"] in INTEGER_KINDS and not (isinstance(array.dtype, Scalar) and array.dtype.is_integer):
+        raise TypeRuleError(f"atomic {attrs['kind']} of {array}")
+    if attrs["kind"] == "cas":
+        if not isinstance(types[-1], Vec) or types[-1].length != 2:
+            raise TypeRuleError(f"takes what is expected and what replaces it, not {types[-1]}")
+        return (_stored(array, types[-1].dtype),)
     return (_stored(array, types[-1]),)
 
 
@@ -136,18 +153,25 @@ ROWS = (
     # The launch's own
     OpDef("extent", "memory", 0, _tid, diff=Diff.ZERO, py="extent({axis})", attrs={"axis": int}, cost=0.0, least=0),
     OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO, attrs={"axis": int}, cost=0.0, least=0),
+    # An array that is part of the program: its elements in row-major order, as they lie in memory
+    OpDef(
+        "constant_array", "memory", 0, _constant_array, diff=Diff.ZERO,
+        attrs={"type": Array, "shape": tuple, "data": bytes}, cost=0.0,
+    ),
     # (array, *index). aligned: to how many bytes the place is. carried: made for a loop, and its value is used only
-    # where the thread stores to the element as well
+    # where the thread stores to the element as well. common: of shared memory, between barriers, an element that is the
+    # same for all threads of the block
     OpDef(
         "load", "memory", None, _load, Effect.READ, Diff.SPECIAL,
-        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool}, cost=1.5,
+        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool, "common": bool}, cost=1.5,
     ),
     # (array, *index, value). alone: every thread of a launch makes this very update, so there may be one thread only
     OpDef(
         "store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL,
         attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool}, cost=1.5,
     ),
-    # (array, *index, value); result: the old value. augmented: written as an augmented assignment
+    # (array, *index, value); result: the old value. augmented: written as an augmented assignment. cas: the value is
+    # two, what is expected and what then replaces it
     OpDef(
         "atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL,
         attrs={"wrap": tuple, "kind": str}, optional={"augmented": bool}, cost=20.0,

@@ -19,7 +19,6 @@ import math
 import re
 from collections.abc import Sequence
 
-from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import (
     BFLOAT16,
@@ -46,9 +45,9 @@ from diffkern.ops.table import lookup
 from diffkern.printing import prims
 from diffkern.printing.expression import ATOM, Expr, literal
 from diffkern.printing.names import Names
-from diffkern.printing.python import Writer, function_name, import_lines
+from diffkern.printing.python import Writer, contents_of, function_name, import_lines
 
-__all__ = ["MAX_THREADS", "to_cuda_python"]
+__all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "as_tuple", "to_cuda_python"]
 
 LIBRARY = "diffkern.targets.cuda.device_library"
 MAX_THREADS = 1024
@@ -114,12 +113,13 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
-    writer = _CudaWriter(fn)
+    writer = CudaWriter(fn)
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
-    lines += ["from numba import cuda", ""]
+    lines += [*(["import numpy as np"] if writer.contents else []), "from numba import cuda", ""]
     if writer.primitives:
         lines.append(import_lines(LIBRARY, sorted(writer.primitives)))
+    lines += ["", *writer.contents] if writer.contents else []
     if writer.plan_of_updates.sums:
         lines += ["", "", *_BLOCK_SUM.splitlines()]
     if writer.exchanges:
@@ -127,7 +127,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     return "\n".join([*lines, "", "", *body]) + "\n"
 
 
-class _CudaWriter(Writer):
+class CudaWriter(Writer):
     def __init__(self, fn: Function) -> None:
         super().__init__(fn)
         self.plan_of_updates = cuda_plan(fn)
@@ -135,6 +135,7 @@ class _CudaWriter(Writer):
         self.sums: dict[Op, list[str]] = {}
         self.stacks: dict[Value, list[str]] = {}
         self.partials: dict[Scalar, str] = {}
+        self.contents: list[str] = []  # arrays that are part of the program
         self.axes: list[str] = []
         self.producers = {r: op for op in walk(fn.body) for r in op.results}
         self.unsigned = {op.result for op in walk(fn.body) if op.name in ("tid", "block_thread", "block_index")}
@@ -219,9 +220,7 @@ class _CudaWriter(Writer):
     def stored_dtype(self, t: Array) -> str:
         """The scalar type of an array's elements in memory."""
         s = scalar_of(t)
-        if s in STORAGE_ONLY:
-            raise CompileError(f"a shared array of {s} has no numba-cuda form", loc=self.fn.loc)
-        return self.prim("bool_" if s == BOOL else s.name)
+        return self.prim("bool_" if s == BOOL else "uint16" if s == BFLOAT16 else s.name)
 
     def start_sum(self, op: Op) -> None:
         t = summed_type(op)
@@ -268,6 +267,11 @@ class _CudaWriter(Writer):
                 return self.constant(op.attrs["type"], op.attrs["value"])
             case "tid":
                 return Expr(self.axes[op.attrs["axis"]], reads=frozenset({self.axes[op.attrs["axis"]]}))
+            case "constant_array":
+                name = self.names.fresh(f"{op.result.name or 'constant'}_contents")
+                elements, shape, dtype = contents_of(op)
+                self.contents.append(f"{name} = np.array({elements}, {dtype}).reshape({shape})")
+                return Expr(f"cuda.const.array_like({name})")
             case "extent":
                 return self.wrapped(INT32, Expr(f"dim[{op.attrs['axis']}]"))
             case "block_dim":
@@ -287,6 +291,9 @@ class _CudaWriter(Writer):
                 return self.element(op.result.type, [self.read(t, f"{array}[{p}]") for p in self.places(op)], op)
             case "atomic":
                 value = self.components(Access(op).value)
+                if op.attrs["kind"] == "cas":
+                    name, (place,) = self.exprs[Access(op).array].text, self.places(op)
+                    return Expr(f"cuda.atomic.cas({name}, {place}, {', '.join(value)})", reads=self.reads(op))
                 return self.element(op.result.type, [self.atomic(op, *pair) for pair in self.pairs(op, value)], op)
             case "aligned":
                 return self.constant(BOOL, True)  # elements are accessed one by one here
@@ -402,15 +409,17 @@ class _CudaWriter(Writer):
 
     def atomic(self, op: Op, place: str, value: str) -> str:
         array, kind = Access(op).array, op.attrs.get("kind", "add")
-        if scalar_of(array.type) == BFLOAT16:
-            raise CompileError(f"an atomic on the bfloat16 array {array.name} has no numba-cuda form", loc=op.loc)
-        real = scalar_of(array.type).is_float
-        if kind == "exch" and real:  # numba-cuda exchanges integers alone
-            return f"{self.prim('exchange')}({self.exprs[array].text}, {place}, {value})"
-        if kind == "sub" and real:  # the hardware adds; numba-cuda would compare and swap
+        name, s = self.exprs[array].text, scalar_of(array.type)
+        if s == BFLOAT16:
+            return f"{self.prim(f'atomic_{kind}_bfloat16')}({name}, {place}, {value})"
+        if s.bits < 32 or (s.is_float and kind in ("min", "max")):
+            return f"{self.prim(f'atomic_{kind}')}({name}, {place}, {value})"
+        if kind == "exch" and s.is_float:  # numba-cuda exchanges integers alone
+            return f"{self.prim('exchange')}({name}, {place}, {value})"
+        if kind == "sub" and s.is_float:  # the hardware adds; numba-cuda would compare and swap
             kind, value = "add", f"-{value}" if _ATOM.fullmatch(value) else f"-({value})"
-        name = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
-        return f"cuda.atomic.{name}({self.exprs[array].text}, {place}, {value})"
+        method = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
+        return f"cuda.atomic.{method}({name}, {place}, {value})"
 
     def op(self, op: Op, region: Region, position: int) -> None:
         match op.name:

@@ -4,8 +4,8 @@ In: a function, its arguments as NumPy arrays and scalars (composite elements as
 the arrays changed in place. The source that runs is the one a person reads; it is registered with ``linecache``, so
 that a debugger can step through it and a traceback shows its lines.
 
-:class:`ConflictChecker` is the oracle for plain accumulation: threads run one after the other here, so nothing is ever
-lost, and every element that two threads change, at least one of them without an atomic, is found.
+Threads run one after the other, so that nothing is ever lost: an observer, who is told of every access, finds the
+elements that threads would fight over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import linecache
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,7 +27,7 @@ from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, 
 from diffkern.printing.prims import launched_over
 from diffkern.printing.python import function_name, to_python
 
-__all__ = ["Access", "Conflict", "ConflictChecker", "load_source", "run"]
+__all__ = ["Access", "Observer", "evaluator", "load_source", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,44 +56,6 @@ class Access:
 
 
 Observer: TypeAlias = Callable[[Access], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two threads that change one element, at least one of them without an atomic."""
-
-    first: Access
-    second: Access
-
-    def __str__(self) -> str:
-        a, b = self.first, self.second
-        where = ", ".join(map(str, b.index))
-        return f"{b.param}[{where}]: thread {a.thread} ({a.kind} as {a.param}) and thread {b.thread} ({b.kind})"
-
-
-@dataclass(slots=True)
-class ConflictChecker:
-    """An observer that collects conflicts, one per element."""
-
-    found: dict[int, Conflict] = field(default_factory=dict)
-    _plain: dict[int, Access] = field(default_factory=dict)
-    _shared: dict[int, Access] = field(default_factory=dict)
-
-    def __call__(self, access: Access) -> None:
-        if access.kind == "read":
-            return
-        unshared = access.kind in ("write", "plain")
-        others = (self._plain, self._shared) if unshared else (self._plain,)
-        for seen in others:
-            earlier = seen.get(access.address)
-            if earlier is not None and earlier.thread != access.thread:
-                self.found.setdefault(access.address, Conflict(earlier, access))
-        (self._plain if unshared else self._shared).setdefault(access.address, access)
-
-    @property
-    def conflicts(self) -> list[Conflict]:
-        """What was found, in the order of the elements' addresses."""
-        return [self.found[k] for k in sorted(self.found)]
 
 
 def load_source(source: str, name: str) -> Callable[..., None]:
@@ -149,6 +111,32 @@ def run(
         for t in range(len(coordinates)) if order is None else order:
             watch.thread = t
             function((*map(np.int32, coordinates[t]), *padding), *values)
+
+
+def evaluator(fn: Function, source: str) -> Callable[..., Any]:
+    """Return what evaluates a function that asks for no thread.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    source : str
+        Its spelling as :func:`~diffkern.printing.functions.to_python_function` gives it.
+
+    Returns
+    -------
+    callable
+        Takes an argument per parameter as :func:`run` does, and gives scalars of NumPy and small arrays.
+    """
+    function = load_source(source, function_name(fn))
+
+    def evaluate(*args: Any) -> Any:
+        watch = _Watch(None)
+        values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
+        with np.errstate(all="ignore"), _weak_literals():
+            return function(*values)
+
+    return evaluate
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -223,6 +223,9 @@ atomic_exch = _atomic_of(lambda old, new: new)
 atomic_and = _atomic_of(lambda old, new: old & new)
 atomic_or = _atomic_of(lambda old, new: old | new)
 atomic_xor = _atomic_of(lambda old, new: old ^ new)
+atomic_inc = _atomic_of(lambda old, top: type(old)(0) if old >= top else type(old)(old + 1))
+atomic_dec = _atomic_of(lambda old, top: type(old)(top) if old == 0 or old > top else type(old)(old - 1))
+atomic_cas = _atomic_of(lambda old, pair: type(old)(pair[1]) if old == pair[0] else old)
 
 
 def accumulate(array: Any, index: Any, value: Any, mode: str = "plain") -> None:
@@ -243,6 +246,11 @@ def _together(*_: Any) -> Any:
 
 
 block_dim = thread_index = block_index = shared_array = syncthreads = _together
+
+
+def constant_array(elements: Sequence[float], shape: tuple[int, ...], dtype: str) -> Any:
+    """An array that is part of the program."""
+    return np.array([float(x) for x in elements] if dtype.startswith("float") else elements, dtype).reshape(shape)
 
 
 _extents: list[tuple[int, ...]] = []
@@ -291,10 +299,8 @@ def next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
 
 
 def schedule(cur: Any, it: Any, free: Any) -> Any:
-    """The same of plain integers, which numba-cuda compiles too.
-
-    The algorithm's source stands in ``diffkern.targets.emit.checkpoint``, which is the same in LLVM's language.
-    """
+    """Where the next snapshot goes on the way from iteration ``cur`` to ``it``, of plain integers."""
+    # The algorithm's source stands in diffkern.targets.emit.checkpoint, which is the same in LLVM's language.
     if free <= 0:
         return it + 1
     n, s = _smaller(it - cur + 1, 2147483647), _larger(free, 1)

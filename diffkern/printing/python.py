@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ir.views import Access, For, If, Slot, While
@@ -23,7 +25,7 @@ from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sig
 from diffkern.printing.layout import Plan, plan
 from diffkern.printing.names import Names
 
-__all__ = ["Writer", "function_name", "import_lines", "to_python"]
+__all__ = ["Writer", "contents_of", "function_name", "import_lines", "to_python"]
 
 MAX_FOLDED = 72
 """Longer expressions get a variable."""
@@ -272,6 +274,8 @@ class Writer:
                 t, shape = op.attrs["type"], f"({', '.join(map(str, op.attrs['shape']))},)"
                 element = [] if isinstance(t.dtype, Scalar) else [str(t.dtype.shape)]
                 return self.call("shared_array", op, [shape, self.prim(_dtype_name(t)), *element])
+            case "constant_array":
+                return self.call("constant_array", op, contents_of(op))
             case "stack_new":
                 return self.call("Stack", op, [str(op.attrs["type"].slots)])
             case "stack_get":
@@ -524,3 +528,10 @@ class Writer:
         for position, op in enumerate(cond.ops):
             self.op(op, cond, position)
         self.reserved = reserved
+
+
+def contents_of(op: Op) -> list[str]:
+    """Elements, shape and dtype of an array that is part of the program."""
+    t, shape = op.attrs["type"], op.attrs["shape"]
+    numbers = np.frombuffer(op.attrs["data"], dtype="bool" if t.dtype == BOOL else t.dtype.name)
+    return [f"[{', '.join(repr(n) for n in numbers.tolist())}]", str(tuple(shape)), repr(t.dtype.name)]

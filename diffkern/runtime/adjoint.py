@@ -6,8 +6,7 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,33 +15,27 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.runtime.array import _given, array, new, wrap
-from diffkern.runtime.copies import Copies
-from diffkern.runtime.device import CPU, Device
-from diffkern.runtime.grid import Grid
+from diffkern.runtime.device import Device
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import Copy
+from diffkern.runtime.operation import Copy, Operation
 from diffkern.runtime.packed import Launchable, PackedLaunch
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
 from diffkern.runtime.structured import StructuredArray
+from diffkern.runtime.sweep import NOTHING, Sweep, choose
 from diffkern.runtime.type_keys import type_of_key
 
 __all__ = [
     "AdjointLaunch",
     "check_aliases",
-    "choose",
     "cotangent",
     "match_cotangents",
-    "run_adjoint",
     "spread",
     "with_own",
 ]
 
-_NOTHING: Mapping[int, bytes] = MappingProxyType({})
 
-
-class AdjointLaunch:
+class AdjointLaunch(Operation):
     """The adjoint of a launch, checked and packed.
 
     Parameters
@@ -81,13 +74,12 @@ class AdjointLaunch:
                 remedy="launch the kernel under a dk.Tape, which keeps a copy, or write to another array",
             )
         shared = check_aliases(kernel, launch, cotangents)
-        self.plan = self._plan(shared)
         try:
-            self.grid = self.executable.grid_of(self.plan.cut, launch.blocks)
+            self.sweep = self._chosen(shared)
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
-        if not self._copies(cotangents):
-            self.executable.check(lambda: self._pack(cotangents))
+        self.executable, self.grid = self.sweep.executable, self.sweep.grid
+        self.executable.check(lambda: None if self._copies(cotangents) else self._pack(cotangents))
 
     @property
     def label(self) -> str:
@@ -110,11 +102,6 @@ class AdjointLaunch:
         wanted = self.executable.contiguous_cotangents
         return any(i in wanted and ct._type.layout == "A" for i, ct in cotangents.items())
 
-    def touch(self) -> None:
-        """Raise the versions of what is written."""
-        for ct in self.cotangents.values():
-            ct._memory.version += 1
-
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
         held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.derivative.after]
@@ -126,9 +113,9 @@ class AdjointLaunch:
 
     def steps(self) -> Steps | None:
         """Return the adjoint in native code, or None where it needs copies of cotangents."""
-        if self.plan.private or self._copies(self.cotangents):
+        if self.sweep.plan.private or self._copies(self.cotangents):
             return None
-        return self.executable.steps(self.grid, self._pack(self.cotangents), self.plan.colours)
+        return self.executable.steps(self.grid, self._pack(self.cotangents), self.sweep.plan.colours)
 
     def execute(self) -> None:
         """Run the adjoint once."""
@@ -136,13 +123,13 @@ class AdjointLaunch:
         if any(ct._type.layout == "A" for ct in given.values()):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
-        run_adjoint(self.executable, self.grid, self.plan, given, lambda own: self._pack(given, own))
+        self.sweep.run(given, lambda own: self._pack(given, own))
         for index, ct in self.cotangents.items():
             if given[index] is not ct:
                 Copy(ct, given[index]).execute()
 
-    def _plan(self, shared: bool) -> Plan:
-        """Decide how to run; may replace the program by the one with atomics."""
+    def _chosen(self, shared: bool) -> Sweep:
+        """Decide how to run."""
         launch, cotangents = self.launch, self.cotangents
         for ct in cotangents.values():
             if ct._type.layout == "A" and 0 in ct.strides and ct.size > 1:
@@ -150,12 +137,11 @@ class AdjointLaunch:
         shapes = {index: ct.shape for index, ct in cotangents.items()}
         sizes = {index: ct._data.size for index, ct in cotangents.items()}
         active = frozenset(cotangents)
-        self.executable, plan = choose(
+        return choose(
             self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shapes, sizes, shared, launch.blocks
         )
-        return plan
 
-    def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = _NOTHING) -> bytes:
+    def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = NOTHING) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
         parts = []
         for role, index in self.executable.layout.entries:
@@ -167,83 +153,6 @@ class AdjointLaunch:
             else:
                 parts.append(own.get(index) or cotangents[index]._packed)
         return b"".join(parts)
-
-
-def choose(
-    plain: Executable,
-    atomic: Callable[[], Executable],
-    dims: tuple[int, ...],
-    shapes: Mapping[int, tuple[int, ...]],
-    sizes: Mapping[int, int],
-    shared: bool = False,
-    blocks: Blocks = USUAL,
-) -> tuple[Executable, Plan]:
-    """Return how to run an adjoint, and the program for it: the one that accumulates plainly, or with atomics.
-
-    Parameters
-    ----------
-    plain : Executable
-        The adjoint that accumulates plainly. On a GPU it knows where its threads race, unless buffers or dims are
-        special.
-    atomic : callable
-        Returns the one with atomics.
-    dims : tuple of int
-        The launch's dimensions.
-    shapes, sizes : mapping
-        Of each cotangent, by parameter, the shape and the number of scalars.
-    shared : bool, optional
-        Whether cotangents share memory, or one of them several times the same element.
-    blocks : Blocks, optional
-        Threads of a block and limit of blocks, of which the first counts where threads work together.
-    """
-    derivative = plain.derivative
-    if plain.device is not CPU:
-        chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
-        return chosen, Plan(cut(dims, chosen.cost))
-    if plain.blockwise:
-        chosen = atomic() if shared else plain
-        return chosen, Plan(chosen.cut(dims, blocks))
-    key = (dims, shared, (*shapes.values(),))
-    found = plain.plans.get(key)
-    if found is None:
-        plan = derivative.schedule(dims, plain.cost, sizes, shared)
-        if plan is None:
-            chosen = atomic()
-            found = chosen, Plan(cut(dims, chosen.cost))
-        else:
-            found = plain, plan
-        plain.remember_plan(key, found)
-    return found
-
-
-def run_adjoint(
-    executable: Executable,
-    grid: Grid,
-    plan: Plan,
-    cotangents: Mapping[int, array],
-    pack: Callable[[Mapping[int, bytes]], bytes],
-) -> None:
-    """Run an adjoint program as planned: on copies of cotangents that are then added up, or on the cotangents.
-
-    Parameters
-    ----------
-    executable, grid, plan
-        The program, and how it is cut.
-    cotangents : mapping of int to array
-        At least those that the plan has copies of.
-    pack : callable
-        Returns the argument block behind the header; what it is given stands for some of the cotangents.
-    """
-    if not plan.private:
-        if plan.cut.n:
-            executable.run_blocks(grid, [pack(_NOTHING)], plan.colours)
-        return
-    count = plan.cut.chunks - 1
-    copies = {k: Copies(cotangents[k], count) for k in plan.private}
-    own = ({k: copy.packed[group] for k, copy in copies.items()} for group in range(count))
-    executable.run_blocks(grid, [pack(_NOTHING), *map(pack, own)], plan.colours)
-    for copy in copies.values():
-        copy.add_up()
 
 
 def match_cotangents(

@@ -428,7 +428,7 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
         made._key = key_of_long(made._key)
     made._key = memory.device.keyed(made._key)
     address = data.ctypes.data
-    made._packed = pack_array(address, made.shape, data.strides[:ndim])
+    made._packed = pack_array[ndim](address, *made.shape, *data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)
     return made
 

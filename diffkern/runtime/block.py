@@ -23,15 +23,11 @@ Reader = Callable[[bytes | memoryview], tuple[int, ...]]
 
 _pack = struct.Struct(abi.HEADER_FORMAT).pack
 _address = struct.Struct("q")
-_arrays = [struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(abi.MAX_DIMS + 1)]
 
 pack_address = _address.pack
 """The bytes of an address; in front of a tail they are those of an array."""
-
-
-def pack_array(address: int, shape: Sequence[int], strides: Sequence[int]) -> bytes:
-    """Return the bytes of an array: address, extents in elements, strides in bytes."""
-    return _arrays[len(shape)](address, *shape, *strides)
+pack_array = tuple(struct.Struct(f"{1 + 2 * ndim}q").pack for ndim in range(abi.MAX_DIMS + 1))
+"""By the number of axes, the bytes of an array: of its address, extents in elements, strides in bytes."""
 
 
 def address_of(packed: bytes) -> int:

@@ -55,6 +55,8 @@ class Captured:
         self._state: list[tuple[Item, Any]] = []
         self._stamps: list[tuple[Stamp, int]] = []
         self._written: list[Memory] = []
+        # Of the memory that it writes, that whose owner, another library, counts changes as well.
+        self._counted: list[Memory] = []
         self._pinned = False
         # Its launches, which are changes of all the memory that it writes; how many of them are over.
         self._launches = ctypes.c_int64(0)
@@ -82,6 +84,8 @@ class Captured:
         settle_queues()
         chosen: Any = device.stream if stream is None else stream
         self._launches.value += 1
+        for memory in self._counted:
+            memory.version += 1
         if not chosen.is_default and chosen not in self._streams:
             self._streams.append(chosen)
             for memory in self._memories():
@@ -114,7 +118,7 @@ class Captured:
         port, stamps = self._device.port, self._stamps
         steps = [] if port is None else [graph_step(port, self._executable, self._label)]
         # Only one stamp is compared in native code; of steps without parameters nothing changes.
-        native = port is not None and not self._pinned and len(stamps) <= 1
+        native = port is not None and not (self._pinned or self._counted) and len(stamps) <= 1
         made = Plan(steps, [self._launches], 0 if native else PYTHON, *stamps[:1])
         self.plan.flag(STALE)
         self.plan.settle()
@@ -151,7 +155,9 @@ class Captured:
             driver.graph_destroy(graph)
         self._kept, self._streams = kept, []
         self._state = [(item, _copied(_state_of(item))) for item in self._items if item.prepared is not None]
-        self._count_for(memories(a for item in self._items for a in item.operation.writes()))
+        written = memories(a for item in self._items for a in item.operation.writes())
+        self._counted = [memory for memory in written if memory.is_counted]
+        self._count_for([memory for memory in written if not memory.is_counted])
         self._pinned = any(a.pinned for item in self._items for a in _arrays(item.operation))
         self._stamps = stamps
         self._plan_anew()

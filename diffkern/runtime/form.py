@@ -48,7 +48,9 @@ class Form:
         self.steps = operation.steps()
         # One counter for each array of a forward launch that is written, so that it can be exchanged alone.
         written = memories(operation.writes()) if adjoint else [held._memory for held in operation.writes()]
-        flags |= PYTHON if self.steps is None else 0
+        # On a GPU a launch also counts with another library that owns the memory; native code cannot.
+        counted = self.device is not CPU and any(memory.is_counted for memory in written)
+        flags |= PYTHON if self.steps is None or counted else 0
         self.plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
         self.block = self.steps[0].block if self.steps else operation.block()
         self.program: Executable = operation.executable

@@ -185,7 +185,7 @@ class ScopedCapture(Scope):
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-class Conditional(Uncopied):
+class Conditional(Uncopied, Operation):
     """Steps that run if, or as long as, a number in an array is not 0 at that moment (or is, with ``negate``)."""
 
     def __init__(self, condition: array, body: Recorded, loop: bool, negate: bool = False) -> None:

@@ -7,8 +7,9 @@ recorded has taken it. Operations know which memory they read and write, and the
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,38 +30,49 @@ __all__ = ["Add", "Assign", "Copy", "Operation", "accumulate", "memories", "perf
 _BYTES_PER_CHUNK = 1 << 18
 
 
-class Operation(Protocol):
+class Operation(ABC):
     """Something that changes memory."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def label(self) -> str:
         """What it is, for a person."""
-        ...
 
     @property
+    @abstractmethod
     def device(self) -> Device:
         """The device whose streams take it."""
-        ...
 
+    @abstractmethod
     def execute(self) -> None:
         """Do it."""
-        ...
+
+    @abstractmethod
+    def reads(self) -> Iterable[array]:
+        """Return what it reads."""
+
+    @abstractmethod
+    def writes(self) -> Iterable[array]:
+        """Return what it writes."""
+
+    @abstractmethod
+    def steps(self) -> Steps | None:
+        """Return its form in native code, or None if it has none."""
 
     def touch(self) -> None:
         """Raise the versions of the memory that it changes."""
-        ...
+        for a in self.writes():
+            a._memory.version += 1
 
-    def reads(self) -> Iterable[array]:
-        """Return what it reads."""
-        ...
-
-    def writes(self) -> Iterable[array]:
-        """Return what it writes."""
-        ...
-
-    def steps(self) -> Steps | None:
-        """Return its form in native code, or None if it has none."""
-        ...
+    def hold(self, stream: Stream) -> None:
+        """Note that a stream of its GPU works with its memory."""
+        device = self.device
+        if device is not CPU and not stream.is_default:
+            for a in (*self.reads(), *self.writes()):
+                if a._memory.device is device:
+                    a._memory.use(stream)
 
 
 def perform(operation: Operation, stream: Stream | None = None) -> None:
@@ -98,14 +110,24 @@ def _perform_on(device: Device, operation: Operation, stream: Stream | None) -> 
     if chosen.is_default and not device.is_capturing:
         operation.execute()
         return
-    for a in (*operation.reads(), *operation.writes()):
-        if a._memory.device is device:
-            a._memory.use(chosen)
+    operation.hold(chosen)
     device.keep(operation)
     chosen.enqueue(operation.execute)
 
 
-class Assign:
+class _Change(Operation):
+    """What changes the elements of one array."""
+
+    goal: array
+
+    def writes(self) -> Iterable[array]:
+        return (self.goal,)
+
+    def touch(self) -> None:
+        self.goal._memory.version += 1
+
+
+class Assign(_Change):
     """Constants for the elements of an array."""
 
     def __init__(self, goal: array, values: Any) -> None:
@@ -122,14 +144,8 @@ class Assign:
     def execute(self) -> None:
         self.goal._memory.assign(self.goal, self.values)
 
-    def touch(self) -> None:
-        self.goal._memory.version += 1
-
     def reads(self) -> Iterable[array]:
         return ()
-
-    def writes(self) -> Iterable[array]:
-        return (self.goal,)
 
     def steps(self) -> Steps | None:
         data, memory = self.goal._data, self.goal._memory
@@ -150,7 +166,7 @@ class Assign:
         return _bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
 
 
-class Copy:
+class Copy(_Change):
     """The elements of one array for those of another of the same type and shape."""
 
     def __init__(self, goal: array, source: array) -> None:
@@ -171,14 +187,8 @@ class Copy:
     def execute(self) -> None:
         self._memory.copy(self.goal, self.source)
 
-    def touch(self) -> None:
-        self.goal._memory.version += 1
-
     def reads(self) -> Iterable[array]:
         return (self.source,)
-
-    def writes(self) -> Iterable[array]:
-        return (self.goal,)
 
     def steps(self) -> Steps | None:
         goal, source = self.goal._data, self.source._data
@@ -200,7 +210,7 @@ def accumulate(goal: array, values: array) -> None:
         goal._memory.add(goal, values)
 
 
-class Add:
+class Add(_Change):
     """The elements of one array added to those of another of the same type and shape."""
 
     def __init__(self, goal: array, source: array) -> None:
@@ -216,14 +226,8 @@ class Add:
     def execute(self) -> None:
         accumulate(self.goal, self.source)
 
-    def touch(self) -> None:
-        self.goal._memory.version += 1
-
     def reads(self) -> Iterable[array]:
         return (self.goal, self.source)
-
-    def writes(self) -> Iterable[array]:
-        return (self.goal,)
 
     def steps(self) -> Steps | None:
         if not self.goal._memory.is_host:

@@ -19,7 +19,7 @@ from diffkern.runtime.generation import Generation
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import perform
+from diffkern.runtime.operation import Operation, perform
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import attention, current
@@ -83,7 +83,7 @@ class Launchable(Protocol):
         ...
 
 
-class PackedLaunch:
+class PackedLaunch(Operation):
     """A launch whose arguments are checked and packed: it can run, and run again.
 
     Attributes
@@ -227,11 +227,6 @@ class PackedLaunch:
         """Run all threads."""
         self.executable.run(self.grid, self.arguments)
 
-    def touch(self) -> None:
-        """Raise the versions of what is written."""
-        for held in self.writes():
-            held._memory.version += 1
-
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
         return [held for index in self.executable.reads if (held := self.arrays[index]) is not None]
@@ -290,6 +285,9 @@ def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = T
         if last[1] != arguments or last[0] is not grid:
             extents.check(kernel.name, grid, arguments)
     writes = executable.writes
+    if not writes and current.device is not None:  # without arrays it runs there
+        dispatch(PackedLaunch(kernel, dim, args), record_tape)
+        return
     for index in writes:
         held = arrays[index]
         if held is not None:

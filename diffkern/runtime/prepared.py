@@ -32,7 +32,7 @@ from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
 from diffkern.runtime.native.setter import Setter, Slot
-from diffkern.runtime.operation import memories, perform
+from diffkern.runtime.operation import perform
 from diffkern.runtime.packed import PackedLaunch, check_shapes, dispatch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import current
@@ -240,10 +240,7 @@ class Prepared:
         device = form.device
         chosen = device.stream if stream is None else stream
         operation.touch()
-        if not chosen.is_default:
-            for memory in memories((*operation.reads(), *operation.writes())):
-                if memory.device is device:
-                    memory.use(chosen)
+        operation.hold(chosen)
         if form.steps is not None:
             device.replay(self.plan, chosen)
             return
@@ -361,7 +358,8 @@ class Prepared:
         counter = self._counter_of(leaf)
         before = launch.arrays[leaf]
         other = counter is not None and before is not None and before._memory is not held._memory
-        if other and self.family:
+        counted = held._memory.is_counted and not held._memory.is_host
+        if other and (self.family or counted):
             self.change({index: (key, [packed], [held])}, {})
             return
         if self.fixed:

@@ -21,10 +21,11 @@ from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step, Steps
-from diffkern.runtime.schedule import USUAL, Blocks, Cut, Plan, cut, cut_blocks, normalize_dim
+from diffkern.runtime.schedule import USUAL, Blocks, Cut, cut, cut_blocks, normalize_dim
 
 if TYPE_CHECKING:
     from diffkern.runtime.native.loader import Code
+    from diffkern.runtime.sweep import Sweep
 
 __all__ = ["Executable"]
 
@@ -74,16 +75,16 @@ class Executable:
     block_dim : int
         Threads of a block where a launch does not say.
     grids : dict
-        The grids of launches of a CPU's program, by their dimensions: an integer, or a tuple of them.
+        The grids of launches that say nothing of their blocks, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
-    plans : dict
+    sweeps : dict
         Of an adjoint: what was decided for launches of one shape.
     """
 
     __slots__ = (
         "__weakref__", "_derivative", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
-        "device", "extents", "finish", "grids", "is_in_place", "layout", "manifest", "plans", "reads", "sites",
+        "device", "extents", "finish", "grids", "is_in_place", "layout", "manifest", "reads", "sites", "sweeps",
         "uses", "writes",
     )  # fmt: skip
 
@@ -107,7 +108,7 @@ class Executable:
             p.of for p in manifest.params if p.role == "cotangent" and parse_array_type(p.type).layout == "C"
         )
         self._derivative: DerivativePlan | None = None
-        self.plans: dict[Any, tuple[Executable, Plan]] = {}
+        self.sweeps: dict[Any, Sweep] = {}
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
 
     @property
@@ -168,18 +169,21 @@ class Executable:
         dims = c.dims[:-1] if self.blockwise else c.dims
         return Grid(c.n, c.chunk, c.chunks, dims, header(c.dims, c.chunk, _STATUS_ADDRESS))
 
-    def check(self, pack: Callable[[], bytes]) -> None:
-        """Raise a LaunchError if the code does not take arguments for what they are; the CPU's takes all."""
+    def check(self, pack: Callable[[], bytes | None]) -> None:
+        """Raise a LaunchError if the code does not take arguments for what they are; the CPU's takes all.
+
+        `pack` returns the packed arguments, None where they are not yet made.
+        """
 
     def chosen(self, arguments: bytes) -> Executable:
         """Return the program for these arguments: on a GPU there may be several."""
         return self
 
-    def remember_plan(self, key: Any, found: tuple[Executable, Plan]) -> None:
+    def remember(self, key: Any, found: Sweep) -> None:
         """Keep what was decided for launches of one shape."""
-        if len(self.plans) >= _CACHED_DIMS:
-            self.plans.clear()
-        self.plans[key] = found
+        if len(self.sweeps) >= _CACHED_DIMS:
+            self.sweeps.clear()
+        self.sweeps[key] = found
 
     def run(self, grid: Grid, arguments: bytes) -> None:
         """Run all threads of a launch; `arguments` are the packed parameters behind the header."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -22,6 +23,7 @@ from diffkern.runtime.state import attention, current
 __all__ = ["Scope", "put"]
 
 
+_UNCOUNTED = sys.intern("device")
 _native_put: Callable[[str, Any], None] | None = None
 
 
@@ -38,7 +40,7 @@ def _bring_up() -> None:
     if not functions:
         return
     setup = ctypes.PYFUNCTYPE(None, ctypes.py_object)(functions["dk_scope_setup"])
-    setup((current, attention.address, "_begin", "_end", "_outer"))
+    setup((current, attention.address, "_begin", "_end", "_outer", _UNCOUNTED))
     for name, function in (("__enter__", "dk_scope_enter"), ("__exit__", "dk_scope_leave")):
         definition = pool.method(name.encode(), functions[function], pool.METH_FASTCALL)
         setattr(Scope, name, pool.method_of(Scope, definition))
@@ -48,7 +50,8 @@ def _bring_up() -> None:
 def _put(name: str, value: Any) -> None:
     before = getattr(current, name)
     setattr(current, name, value)
-    attention.add((value is not None) - (before is not None))
+    if name != _UNCOUNTED:
+        attention.add((value is not None) - (before is not None))
 
 
 def _enter(scope: Scope) -> Any:

@@ -135,15 +135,18 @@ class _Program:
         self.segments: list[tuple[Plan | None, list[int]]] = []
         forms = [item.steps for item in self.items]
         places = [item.operation.device for item in self.items]
-        counters = [memory.counter for memory in memories(a for i in self.items for a in i.operation.writes())]
+        written = memories(a for i in self.items for a in i.operation.writes())
+        # As of a single launch, see Form.
+        counted = any(memory.is_counted and not memory.is_host for memory in written)
+        counters = [memory.counter for memory in written]
 
-        def plan_of(indices: Series[int], counters: Series[Any]) -> Plan:
+        def plan_of(indices: Series[int], counters: Series[Any], flags: int = 0) -> Plan:
             steps: Any = [step for k in indices for step in forms[k] or ()]
-            return Plan(steps, counters, 0)
+            return Plan(steps, counters, flags)
 
         if None not in forms and len(set(places)) <= 1:
             every = list(range(len(forms)))
-            whole = plan_of(every, counters)
+            whole = plan_of(every, counters, PYTHON if counted else 0)
             self.segments.append((whole, every))
             return whole
         run: list[int] = []
@@ -181,7 +184,9 @@ class _Program:
         stream = stream or current.stream
         for item in self.items:
             item.operation.touch()
-            _use(item.operation, stream)
+            device = item.operation.device
+            if device is not CPU:
+                item.operation.hold(stream if stream is not None and stream.device is device else device.stream)
         if stream is None or stream.is_default:
             settle()
             self._execute(timed)
@@ -218,18 +223,6 @@ class _Program:
                     (stamps[following] - stamps[at]) * 1e-9,
                 )
                 at = following
-
-
-def _use(operation: Operation, stream: Stream | None) -> None:
-    """Note which stream of a GPU works with the memory of an operation that goes there."""
-    device = operation.device
-    if device is CPU:
-        return
-    chosen = stream if stream is not None and stream.device is device else device.stream
-    if not chosen.is_default:
-        for memory in memories((*operation.reads(), *operation.writes())):
-            if memory.device is device:
-                memory.use(chosen)
 
 
 class _Replay:

@@ -37,7 +37,8 @@ class Attention:
     """Reasons why launches have to ask Python: one word, readable by native code at ``address``.
 
     Its halves are the number of things that are current in any thread, which :func:`diffkern.runtime.scope.put` keeps,
-    and whether work is pending. ``word[0]`` is both of them in Python.
+    and whether work is pending. ``word[0]`` is both of them in Python. A device that is current does not count: it has
+    a say in launches without arrays alone.
     """
 
     def __init__(self) -> None:

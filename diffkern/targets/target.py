@@ -58,6 +58,8 @@ class Settings:
         Keep the source lines for profilers of GPUs.
     launch_bounds : (int, int), optional
         The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
+    max_registers : int, optional
+        The most registers that a thread of a GPU may have.
     block_dim : int, optional
         How many threads every block will have, where matrix products of tiles are to be a library's.
     products : ProductLibrary, optional
@@ -69,6 +71,7 @@ class Settings:
     may_alias: bool = True
     lineinfo: bool = False
     launch_bounds: tuple[int, int] | None = None
+    max_registers: int | None = None
     block_dim: int | None = None
     products: ProductLibrary | None = None
 

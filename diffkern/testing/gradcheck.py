@@ -258,7 +258,7 @@ def gradcheck(
     max_elements: int = 64,
     seed: int = 0,
     device: Any = None,
-    block_dim: int = 256,
+    block_dim: int | None = None,
 ) -> GradcheckReport:
     """Check the gradients of a kernel; the arguments are not changed.
 
@@ -284,7 +284,7 @@ def gradcheck(
     device : str or Device, optional
         A GPU on which the kernel and its gradient are run as well: they have to agree with the CPU's within `rtol32`.
     block_dim : int, optional
-        Threads of a block, which counts where they work together.
+        Threads of a block, which counts where they work together; what the kernel says by default.
 
     Returns
     -------
@@ -314,10 +314,11 @@ def gradcheck(
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
     _check_grid(kernel.name, fn, dims, args)
-    engine = partial(Compiled, block_dim=block_dim)
+    threads = block_dim or kernel.block_dim
+    engine = partial(Compiled, block_dim=threads)
     report = check_function(fn, dims, args, engine=engine, variant=kernel.variant, tolerances=tolerances)
     if device is not None:
-        found = compare_devices(kernel, dims, given, device, rtol32, seed, block_dim)
+        found = compare_devices(kernel, dims, given, device, rtol32, seed, threads)
         if found is not None:
             raise GradientError(f"kernel {kernel.name!r}: {found}")
     return report

@@ -109,7 +109,7 @@ def _pack(t: Type, value: Any) -> bytes:
         return pack_value(t, value)  # type: ignore[arg-type]
     assert isinstance(value, np.ndarray)
     assert value.dtype == _numpy(t.dtype), (t, value.dtype)
-    return pack_array(value.ctypes.data, value.shape[: t.ndim], value.strides[: t.ndim])
+    return pack_array[t.ndim](value.ctypes.data, *value.shape[: t.ndim], *value.strides[: t.ndim])
 
 
 def _is_stack(t: Type) -> bool:

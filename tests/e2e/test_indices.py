@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.clashes import ClashCollector, undeclared
 from support.fuzz import load_module
 
 import diffkern as dk
 from diffkern.frontend import lowering
 from diffkern.runtime import schedule
-from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted
 

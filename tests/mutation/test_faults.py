@@ -15,6 +15,7 @@ import pytest
 from grad.build import lower, values
 from grad.corpus import CASES
 from grad.kernels_refused import REFUSED
+from support.clashes import ClashCollector, undeclared
 
 from diffkern import pipeline
 from diffkern.analysis import conflicts
@@ -24,7 +25,6 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.verify import InvalidIR
 from diffkern.kernel import Kernel
 from diffkern.opt.widen import widen
-from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.differences import Differences
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled, Interpreted, Program, as_double

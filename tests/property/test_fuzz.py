@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
+from support.clashes import ClashCollector, undeclared
 from support.fuzz import Choose, RandomKernel, load_module, random_kernel
 from support.fuzz_tiles import random_tile_kernel
 from support.seeds import run_seed
@@ -25,7 +26,6 @@ from support.seeds import run_seed
 from diffkern.errors import AutodiffError
 from diffkern.frontend import lowering
 from diffkern.opt.widen import widen
-from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled, Interpreted, as_double
 

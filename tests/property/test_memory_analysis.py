@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
+from support.clashes import ClashCollector, undeclared
 from support.fuzz import load_module
 from support.seeds import run_seed
 
@@ -23,7 +24,6 @@ from diffkern.frontend import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.opt.widen import widen
-from diffkern.testing.conflicts import ClashCollector, undeclared
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Interpreted, as_argument
 

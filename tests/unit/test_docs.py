@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:(?: +.*)?\n)+)", re.MULTIL
 NEEDS = {
     "cuda_compilers": ("cuda.bindings", "nvidia.cu13", "numba_cuda"),
     "cuda_inspect": ("cuda.bindings", "nvidia.cu13"),
+    "numba_inside": ("numba_cuda",),
     "jax": ("jax",),
     "torch": ("torch",),
     "dlpack": ("jax", "torch"),
@@ -62,8 +63,13 @@ def test_readme_example_prints_what_readme_shows(tmp_path):
 
 def test_the_frameworks_example_goes_on_from_the_first(tmp_path):
     require("torch", "jax", "cuda.bindings", "nvidia.cu13")
-    (first, before), (second, after) = README_PROGRAMS
+    (first, before), (second, after) = README_PROGRAMS[:2]
     check_readme_program(f"{first}\n{second}", before + after, tmp_path / "example.py")
+
+
+def test_the_numba_example_prints_what_readme_shows(tmp_path):
+    ((program, shown),) = README_PROGRAMS[2:]
+    check_readme_program(program, shown, tmp_path / "example.py")
 
 
 def test_generated_texts_are_current():

@@ -18,6 +18,7 @@ from diffkern.errors import CudaError
 from diffkern.interop.jax.layout import DRIVER, HANDLER, REGISTRY
 from diffkern.interop.jax.registry import Registry, capsule, load_handler
 from diffkern.interop.jax.table import DeviceCode
+from diffkern.runtime.cuda.images import REFUSED, images, nearest
 
 __all__ = ["CudaRegistry", "Driver", "Gpu", "NativeDriver", "present"]
 
@@ -31,8 +32,12 @@ class Driver(Protocol):
         """Return where cuLaunchKernel, cuMemsetD8Async, cuMemcpyAsync and cuKernelGetFunction are."""
         ...
 
+    def version(self) -> int:
+        """Return the CUDA version that it supports, 13000 for 13.0."""
+        ...
+
     def load(self, image: bytes, symbol: str) -> int:
-        """Load a cubin and return a ``CUkernel`` of it."""
+        """Load a cubin, or PTX, and return a ``CUkernel`` of it."""
         ...
 
 
@@ -48,6 +53,11 @@ class NativeDriver:
     def addresses(self) -> tuple[int, int, int, int]:
         found = [ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0 for name in self._NAMES]
         return found[0], found[1], found[2], found[3]
+
+    def version(self) -> int:
+        found = ctypes.c_int()
+        self._check("cuDriverGetVersion", self._library.cuDriverGetVersion(ctypes.byref(found)))
+        return found.value
 
     def load(self, image: bytes, symbol: str) -> int:
         library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
@@ -98,12 +108,17 @@ class Gpu:
     ----------
     driver : Driver
         The driver.
+    arch : int
+        Their compute capability, 90 for 9.0.
+
+    Attributes
+    ----------
     target : str
-        The architecture, such as ``sm_90``.
+        The architecture to compile for, such as ``sm_90``.
     """
 
-    def __init__(self, driver: Driver, target: str) -> None:
-        self.target = target
+    def __init__(self, driver: Driver, arch: int) -> None:
+        self.arch, self.target = arch, nearest(arch)
         self.registry = CudaRegistry(driver)
         self._driver = driver
         self._loaded: dict[str, DeviceCode] = {}
@@ -113,11 +128,21 @@ class Gpu:
         symbol = entry.symbols[0]
         if symbol not in self._loaded:
             manifest = entry.manifest
-            kernel = self._driver.load(entry.object_code, symbol)
+            kernel = self._load(entry, symbol)
             shared, threads = manifest.resources.dynamic_shared_bytes, manifest.block_dim
             blocks = _FEW_BLOCKS if manifest.sites else abi.CUDA_GRID_THREADS // threads - 1
             self._loaded[symbol] = DeviceCode(kernel, blocks, shared, threads, manifest)
         return self._loaded[symbol]
+
+    def _load(self, entry: Entry, symbol: str) -> int:
+        *better, last = images(entry, self.arch, self._driver.version())
+        for image in better:
+            try:
+                return self._driver.load(image, symbol)
+            except CudaError as error:
+                if error.code not in REFUSED:
+                    raise
+        return self._driver.load(last, symbol)
 
 
 @functools.cache
@@ -130,4 +155,4 @@ def present() -> Gpu | None:
     device = jax.devices()[0]
     # Of AMD's GPUs the capability is a name.
     capability = str(getattr(device, "compute_capability", "")).replace(".", "")
-    return Gpu(NativeDriver(), f"sm_{capability}") if capability.isdigit() else None
+    return Gpu(NativeDriver(), int(capability)) if capability.isdigit() else None

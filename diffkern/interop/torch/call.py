@@ -22,7 +22,6 @@ from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct, carries_gradient
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.adjoint import choose, run_adjoint
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.block import pack_address, tail_of
@@ -30,6 +29,7 @@ from diffkern.runtime.convert import component_shape
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.packed import Accumulate, PackedLaunch
 from diffkern.runtime.program import Executable
+from diffkern.runtime.sweep import choose
 from diffkern.runtime.type_keys import type_of_key
 
 if TYPE_CHECKING:
@@ -265,8 +265,7 @@ class Backward:
         def atomic() -> Executable:
             return forward.adjoint(active, "atomic")
 
-        self._executable, self._plan = choose(self._plain, atomic, forward.dims, shapes, sizes)
-        self._grid = self._executable.grid_of(self._plan.cut)
+        self._sweep = choose(self._plain, atomic, forward.dims, shapes, sizes)
         self._places = returned
 
     def _zeros(self, k: int) -> torch.Tensor:
@@ -301,18 +300,18 @@ class Backward:
             else:
                 # The adjoint takes it and leaves zeros; what PyTorch passed belongs to others as well.
                 cotangents[k] = given.detach().clone(memory_format=torch.contiguous_format)
-        if self._plan.cut.n:
+        if self._sweep.grid.n:
             # What the forward launch changed was a contiguous copy, and so is what it began with.
             kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
             zeros = {k: self._zeros(k) for k in self._began_as_zeros}
 
             def execute() -> None:
-                copied = {k: as_array(cotangents[k], self._elements[k]) for k in self._plan.private}
+                copied = {k: as_array(cotangents[k], self._elements[k]) for k in self._sweep.plan.private}
 
                 def pack(own: Mapping[int, bytes]) -> bytes:
                     return self._pack(kept, zeros, values, cotangents, own)
 
-                run_adjoint(self._executable, self._grid, self._plan, copied, pack)
+                self._sweep.run(copied, pack)
 
             on_current_stream(self._forward.gpu, execute)
         found: list[torch.Tensor | None] = []
@@ -334,7 +333,7 @@ class Backward:
     ) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
         forward, parts = self._forward, []
-        for role, k in self._executable.layout.entries:
+        for role, k in self._sweep.executable.layout.entries:
             if role == "cotangent":
                 parts.append(own.get(k) or pack_address(cotangents[k].data_ptr()) + self._tails[k])
             elif role == "saved":

@@ -17,6 +17,7 @@ from typing import Any
 from diffkern.errors import CudaError
 from diffkern.runtime.cuda.condition import condition_setter
 from diffkern.runtime.cuda.driver import Attribute, failure
+from diffkern.runtime.cuda.images import DRIVER, nearest
 from diffkern.runtime.native.device import EntryPoints
 
 __all__ = ["Bindings", "find"]
@@ -89,7 +90,10 @@ class Bindings:
 
     def _call(self, name: str, *args: Any) -> Any:
         """Call a function; return its one result, or a tuple of several."""
-        code, *results = getattr(self._api, name)(*args)
+        try:
+            code, *results = getattr(self._api, name)(*args)
+        except RuntimeError as error:  # cuda.bindings': the driver's library has no such function
+            raise CudaError(f"{name}: {error}", remedy=DRIVER, call=name) from error
         if code != self._success:
             raise self._error(name, code)
         return results[0] if len(results) == 1 else tuple(results)
@@ -134,8 +138,8 @@ class Bindings:
         return int(self._call("cuDeviceTotalMem", self._device(ordinal)))
 
     def target(self, ordinal: int) -> str:
-        major = self.device_attribute(ordinal, Attribute.COMPUTE_MAJOR)
-        return f"sm_{major}{self.device_attribute(ordinal, Attribute.COMPUTE_MINOR)}"
+        major, minor = (self.device_attribute(ordinal, a) for a in (Attribute.COMPUTE_MAJOR, Attribute.COMPUTE_MINOR))
+        return nearest(10 * major + minor)
 
     def _device(self, ordinal: int) -> Any:
         return self._call("cuDeviceGet", ordinal)
@@ -174,6 +178,9 @@ class Bindings:
 
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")
+
+    def profile(self, collect: bool) -> None:
+        self._call("cuProfilerStart" if collect else "cuProfilerStop")
 
     def memory_info(self) -> tuple[int, int]:
         free, total = self._call("cuMemGetInfo")

@@ -18,11 +18,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from diffkern.cache.manifest import Entry
 from diffkern.errors import CudaError, LaunchError
 from diffkern.forks import free_in_child
+from diffkern.platforms import ARCHITECTURES
 from diffkern.runtime import dlpack
 from diffkern.runtime.cuda import drivers
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
+from diffkern.runtime.cuda.images import DRIVER, OLDEST, REFUSED, images, named
 from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
 from diffkern.runtime.device import Device, set_device
@@ -93,7 +96,7 @@ class CudaDevice(Device):
     arch : int
         Its compute capability, 90 for 9.0.
     target : str
-        What its programs are compiled for, ``sm_90``.
+        What its programs are compiled for, ``sm_90``: its own architecture, or the nearest that can be compiled for.
     """
 
     is_cpu = False
@@ -187,12 +190,28 @@ class CudaDevice(Device):
     def context(self) -> int:
         """The driver's handle of its primary context."""
         if not self._context:
-            if not self.is_mempool_supported:
-                raise CudaError(f"{self.alias} ({self.name}) has no memory pools, which diffkern needs")
+            self._check_support()
             with _lock:
                 if not self._context:
                     self._context = self.driver.primary_context(self.ordinal)
         return self._context
+
+    def _check_support(self) -> None:
+        """Raise unless diffkern can work on it."""
+        version = self.driver.version()
+        if version < OLDEST:
+            raise CudaError(
+                f"the driver of {self.alias} supports CUDA {named(version)}, and diffkern needs CUDA {named(OLDEST)}",
+                remedy=DRIVER,
+            )
+        if self.arch < min(ARCHITECTURES):
+            raise CudaError(
+                f"{self.alias} ({self.name}) has compute capability {self.arch // 10}.{self.arch % 10}, and diffkern "
+                f"needs {min(ARCHITECTURES) // 10}.{min(ARCHITECTURES) % 10}",
+                remedy="compute on the CPU, or on a later GPU",
+            )
+        if not self.is_mempool_supported:
+            raise CudaError(f"{self.alias} ({self.name}) has no memory pools, which diffkern needs")
 
     @property
     def active(self) -> _Active:
@@ -441,16 +460,27 @@ class CudaDevice(Device):
 
     # -- programs and peers ------------------------------------------------------------------------------------------
 
-    def function(self, image: bytes, symbol: str) -> int:
+    def function(self, entry: Entry) -> int:
         """Return the function of a program, loaded once for each symbol; symbols are named from the program's key."""
+        symbol = entry.symbols[0]
         found = self._functions.get(symbol)
         if found is None:
             with _lock, self.active:
                 found = self._functions.get(symbol)
                 if found is None:
-                    found = self.driver.function(self.driver.load_module(image), symbol)
-                    self._functions[symbol] = found
+                    found = self._functions[symbol] = self.driver.function(self._load(entry), symbol)
         return found
+
+    def _load(self, entry: Entry) -> int:
+        """Load a program: its machine code, or if the driver does not take that its PTX."""
+        *better, last = images(entry, self.arch, self.driver.version())
+        for image in better:
+            try:
+                return self.driver.load_module(image)
+            except CudaError as error:
+                if error.code not in REFUSED:
+                    raise
+        return self.driver.load_module(last)
 
     def can_access(self, other: Device) -> bool:
         """Whether its kernels can reach another device's memory."""

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from diffkern.errors import CudaError
+from diffkern.runtime.cuda.images import DRIVER, REFUSED
 from diffkern.runtime.native.device import EntryPoints
 
 __all__ = ["LEGACY_STREAM", "STICKY", "Attribute", "Driver", "FunctionAttribute", "failure"]  # fmt: skip
@@ -107,6 +108,10 @@ class Driver(Protocol):
 
     def synchronize(self) -> None:
         """Wait for all work of the current context."""
+        ...
+
+    def profile(self, collect: bool) -> None:
+        """Let a profiler begin to collect, or stop."""
         ...
 
     def memory_info(self) -> tuple[int, int]:
@@ -247,8 +252,8 @@ def failure(call: str, code: int, name: str, text: str) -> CudaError:
         )
     elif code == 2:
         remedy = "free arrays, or make fewer and smaller ones; other programs on the GPU take memory as well"
-    elif code in (200, 209, 218, 222):
-        remedy = "the program was compiled for another architecture, or with a newer toolkit than the driver knows"
+    elif code in REFUSED:
+        remedy = f"it is for another architecture, or made with a newer toolkit than the driver knows: {DRIVER}"
     elif 900 <= code <= 908:
         remedy = "what was done inside the capture cannot be part of a graph, such as waiting or reading an array"
     return CudaError(f"{call} failed: {name} ({code}): {text}", remedy=remedy, call=call, code=code)

@@ -1,6 +1,6 @@
 """Programs on a GPU: what a launch runs there.
 
-In: a cubin, its symbol and its manifest, and a device. Out: a :class:`CudaExecutable`, which has the calls of
+In: an artifact and a device. Out: a :class:`CudaExecutable`, which has the calls of
 :class:`diffkern.runtime.program.Executable`. The argument block is the CPU's, byte for byte: it is what the driver
 copies as the kernel's parameters. Debug programs get a record in device memory, looked at after each launch.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from diffkern import abi
+from diffkern.cache.manifest import Entry
 from diffkern.errors import CudaError, LaunchError
-from diffkern.manifest import Manifest
 from diffkern.runtime.block import header, with_status
 from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
@@ -45,12 +45,8 @@ class CudaExecutable(Executable):
     ----------
     device : CudaDevice
         Where it runs.
-    image : bytes
-        The cubin.
-    symbol : str
-        Its function.
-    manifest : Manifest
-        The program's facts.
+    entry : Entry
+        Its artifact.
     kernel : str, optional
         The kernel's name, for messages.
     careful : callable, optional
@@ -66,15 +62,14 @@ class CudaExecutable(Executable):
     def __init__(
         self,
         device: CudaDevice,
-        image: bytes,
-        symbol: str,
-        manifest: Manifest,
+        entry: Entry,
         kernel: str = "",
         careful: Callable[[], CudaExecutable] | None = None,
     ) -> None:
-        self.title = manifest.title or symbol
+        manifest = entry.manifest
+        self.title = manifest.title or entry.symbols[0]
         try:
-            function = device.function(image, symbol)
+            function = device.function(entry)
             super().__init__(function, 0, manifest)
             self.device = self.gpu = device
             self._shared = manifest.gpu.dynamic_shared_bytes if manifest.gpu else 0
@@ -121,6 +116,10 @@ class CudaExecutable(Executable):
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
+        if type(dim) is int and blocks is USUAL:
+            if len(self.grids) >= 256:
+                self.grids.clear()
+            self.grids[dim] = found
         return found
 
     def grid_of(self, c: Cut, blocks: Blocks = USUAL) -> Grid:
@@ -168,9 +167,11 @@ class CudaExecutable(Executable):
 
     # -- which program -----------------------------------------------------------------------------------------------
 
-    def check(self, pack: Callable[[], bytes]) -> None:
+    def check(self, pack: Callable[[], bytes | None]) -> None:
         """Raise a LaunchError if the code does not take arguments for what they are."""
-        self._rules.check(self._rules.fields(pack()))
+        arguments = pack()
+        if arguments is not None:
+            self._rules.check(self._rules.fields(arguments))
 
     def chosen(self, arguments: bytes | memoryview) -> CudaExecutable:
         """Return the program for these arguments: another one if an array that is written overlaps another array.
@@ -296,12 +297,10 @@ class CheckedCudaExecutable(CudaExecutable):
 
 def executable(
     device: CudaDevice,
-    image: bytes,
-    symbol: str,
-    manifest: Manifest,
+    entry: Entry,
     kernel: str = "",
     careful: Callable[[], CudaExecutable] | None = None,
 ) -> CudaExecutable:
-    """Return a program on a device, from what its artifact holds; the parameters are :class:`CudaExecutable`'s."""
-    made = CheckedCudaExecutable if manifest.checks else CudaExecutable
-    return made(device, image, symbol, manifest, kernel, careful)
+    """Return a program on a device, from its artifact; the parameters are :class:`CudaExecutable`'s."""
+    made = CheckedCudaExecutable if entry.manifest.checks else CudaExecutable
+    return made(device, entry, kernel, careful)

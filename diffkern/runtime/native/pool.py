@@ -186,8 +186,10 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
 _new_method = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
     ("PyDescr_NewMethod", ctypes.pythonapi)
 )
-# CPython keeps a pointer to the definition for as long as a function lives, and a function may outlive all but these.
+# CPython keeps a pointer to the definition for as long as a function lives. At the end of the process a function may
+# outlive this module, so the definitions are never freed.
 _definitions: dict[tuple[bytes, int], _MethodDef] = {}
+ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))(_definitions)
 
 
 def method(name: bytes, address: int, flags: int, doc: bytes | None = None) -> _MethodDef:

@@ -1,9 +1,10 @@
 """Entering and leaving scopes in native code.
 
 In: a tuple, given once to ``dk_scope_setup``: what is current in a thread, the address of the number of things that
-are, and the names of three attributes of a scope: what Python has to do before entering, what after leaving, and what
-was current before. Out: the methods ``dk_scope_enter`` and ``dk_scope_leave``, and the built-in function
-``dk_scope_put``. :mod:`diffkern.runtime.scope` says what they are for.
+are, the names of three attributes of a scope (what Python has to do before entering, what after leaving, and what was
+current before), and the name under which something is current without being counted, interned as all of them are. Out:
+the methods ``dk_scope_enter`` and ``dk_scope_leave``, and the built-in function ``dk_scope_put``.
+:mod:`diffkern.runtime.scope` says what they are for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from diffkern.runtime.native.builder import I32, I64, VOID, Code, Module, Word
 
 __all__ = ["add_scope"]
 
-_CURRENT, _COUNT, _BEGIN, _END, _OUTER = range(5)
+_CURRENT, _COUNT, _BEGIN, _END, _OUTER, _UNCOUNTED = range(6)
 
 
 def add_scope(m: Module) -> None:
@@ -49,7 +50,8 @@ def _set(m: Module) -> Any:
     with c.when(c.compare("==", before, 0)):
         c.leave(1)
     failed = c.invoke("PyObject_SetAttr", current, name, value)
-    with c.when(c.compare("==", failed, 0)):
+    counted = c.compare("!=", name, _of_setup(c, _UNCOUNTED))
+    with c.when(c.all(c.compare("==", failed, 0), counted)):
         none = c.named("_Py_NoneStruct")
         added, gone = (c.b.zext(c.compare("!=", x, none), I32) for x in (value, before))
         c.b.atomic_rmw("add", c.pointer(count), c.b.sub(added, gone), "monotonic")

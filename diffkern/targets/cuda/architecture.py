@@ -44,7 +44,7 @@ _PRINTED = Settings(may_alias=False)
 
 
 class CudaArchitecture(Target):
-    """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_120``."""
+    """An architecture of NVIDIA's GPUs, ``sm_75`` to ``sm_121``."""
 
     simt = True
     shared_bytes = SHARED_BYTES

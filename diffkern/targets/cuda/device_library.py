@@ -1,33 +1,567 @@
-"""What generated CUDA source calls besides numba-cuda itself: every primitive under one name, in two forms.
+"""What generated CUDA source calls besides numba-cuda itself: every primitive, in two forms.
 
-In numba's CUDA simulator (``NUMBA_ENABLE_CUDASIM=1``) a name is the pure Python twin of ``diffkern.printing.prims``
-(:mod:`~diffkern.targets.cuda.device_simulated`), in compiled kernels a device function
-(:mod:`~diffkern.targets.cuda.device_compiled`). Both follow the operation table: a zero divisor gives 0, a cast to an
-integer saturates, NaN is passed on by ``min`` and ``max``.
+In compiled kernels a primitive is a device function; in numba's CUDA simulator (``NUMBA_ENABLE_CUDASIM=1``) it works on
+NumPy's scalars. Both follow the operation table: a zero divisor gives 0, a cast to an integer saturates, NaN is passed
+on by ``min`` and ``max``.
 
+``diffkern export`` copies the definitions that a kernel needs into a module of its own. So they are statements at the
+top level that use numba-cuda, NumPy, one another, and functions that stand alone in ``diffkern.printing.prims``.
 Generated source that is looked at but not run does not need this module.
 """
 
 from __future__ import annotations
 
-import importlib
+import builtins
 import math
+import operator
+import threading
 from typing import Any
 
 import numpy as np
+from numba import config, cuda
+
+from diffkern.printing.prims import schedule
+
+SIMULATED = bool(config.ENABLE_CUDASIM)
+
+if not SIMULATED:
+    from numba.cuda import libdevice, types
+    from numba.cuda.extending import intrinsic, overload
 
 bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
-float32, float64 = np.float32, np.float64
+float16, float32, float64 = np.float16, np.float32, np.float64
 inf, nan = math.inf, math.nan
+abs = builtins.abs  # noqa: A001
 
 
-def _primitives() -> dict[str, Any]:
-    simulated = importlib.import_module("numba").config.ENABLE_CUDASIM
-    form = importlib.import_module(f"diffkern.targets.cuda.device_{'simulated' if simulated else 'compiled'}")
-    found: dict[str, Any] = form.primitives()
-    return found
+def device(function: Any) -> Any:
+    """A function that kernels call."""
+    return function if SIMULATED else cuda.jit(device=True)(function)
 
 
-globals().update(_primitives())
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@device
+def select(condition: Any, a: Any, b: Any) -> Any:
+    """One of two values that are both computed."""
+    return a if condition else b
+
+
+@device
+def min(a: Any, b: Any) -> Any:  # noqa: A001
+    """The smaller; the first of equals; NaN if either is NaN."""
+    return a if a <= b or a != a else b
+
+
+@device
+def max(a: Any, b: Any) -> Any:  # noqa: A001
+    """The larger; the first of equals; NaN if either is NaN."""
+    return a if a >= b or a != a else b
+
+
+@device
+def hypot(x: Any, y: Any) -> Any:
+    """The length of a vector."""
+    return math.sqrt(x * x + y * y)
+
+
+@device
+def isnan(x: Any) -> Any:
+    """Whether a number is NaN."""
+    return x != x
+
+
+@device
+def isinf(x: Any) -> Any:
+    """Whether a number is infinite."""
+    return x == math.inf or x == -math.inf
+
+
+@device
+def isfinite(x: Any) -> Any:
+    """Whether a number is neither infinite nor NaN."""
+    return x - x == 0
+
+
+@device
+def floordiv(a: Any, b: Any) -> Any:
+    """The quotient rounded down; 0 if the divisor is."""
+    return a // b if b != 0 else a * 0
+
+
+@device
+def mod(a: Any, b: Any) -> Any:
+    """The rest, with the sign of the divisor; 0 if that is 0."""
+    return a % b if b != 0 else a * 0
+
+
+if SIMULATED:
+
+    def sign(x: Any) -> Any:
+        """1, -1 or 0, as the number is; NaN stays NaN."""
+        return x if x != x or x == 0 else type(x)(1 if x > 0 else -1)
+
+else:
+
+    def sign(x: Any) -> Any:
+        """1, -1 or 0, as the number is; NaN stays NaN."""
+        raise NotImplementedError
+
+    def sign_of(x: Any) -> Any:
+        if isinstance(x, types.Integer):
+            return lambda x: (x > 0) - (x < 0)
+        one, signed = (np.float32(1), libdevice.copysignf) if x == types.float32 else (1.0, libdevice.copysign)
+        return lambda x: x if x != x or x == 0 else signed(one, x)
+
+    overload(sign, target="cuda")(lambda x: sign_of(x))  # noqa: PLW0108  # numba compares signatures
+
+
+def saturating(to: Any) -> Any:
+    """A cast of floats to integers: what is too large becomes the largest of them, NaN 0."""
+    low, high = int(np.iinfo(to).min), int(np.iinfo(to).max)
+    below, above = float(low), float(high)
+
+    def saturated(x: Any) -> Any:
+        if x != x:
+            return to(0)
+        if x <= below:
+            return to(low)
+        return to(high) if x >= above else to(x)
+
+    return device(saturated)
+
+
+saturated_int8 = saturating(np.int8)
+saturated_int16 = saturating(np.int16)
+saturated_int32 = saturating(np.int32)
+saturated_int64 = saturating(np.int64)
+saturated_uint8 = saturating(np.uint8)
+saturated_uint16 = saturating(np.uint16)
+saturated_uint32 = saturating(np.uint32)
+saturated_uint64 = saturating(np.uint64)
+
+if SIMULATED:
+
+    def from_bfloat16(bits: Any) -> Any:
+        """The number that bits are."""
+        return (np.asarray(bits, np.uint32) << np.uint32(16)).view(np.float32)[()]
+
+    def to_bfloat16(value: Any) -> Any:
+        """The bits of a float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+        bits = np.asarray(value, np.float32).view(np.uint32)
+        if np.isnan(value):
+            return np.uint16((bits >> np.uint32(16)) | np.uint32(0x40))
+        return np.uint16((bits + ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)) >> np.uint32(16))
+
+else:
+
+    @device
+    def from_bfloat16(bits: Any) -> Any:
+        """The number that bits are."""
+        return libdevice.int_as_float(np.int32(np.int32(bits) << 16))
+
+    @device
+    def to_bfloat16(value: Any) -> Any:
+        """The bits of a float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+        bits = np.uint32(libdevice.float_as_int(value))
+        if value != value:
+            return np.uint16((bits >> 16) | 0x40)
+        return np.uint16((bits + ((bits >> 16) & 1) + 0x7FFF) >> 16)
+
+
+# -- elementary functions ----------------------------------------------------------------------------------------------
+
+
+def elementary(name: Any, simulated: Any) -> Any:
+    """The function of libdevice for the type of the argument."""
+    if SIMULATED:
+        return simulated
+    single, double = getattr(libdevice, f"{name}f"), getattr(libdevice, name)
+
+    def function(x: Any) -> Any:
+        raise NotImplementedError(name)
+
+    def chosen(x: Any) -> Any:
+        of_type = single if x == types.float32 else double
+        return lambda x: of_type(x)  # noqa: PLW0108
+
+    overload(function, target="cuda")(lambda x: chosen(x))  # noqa: PLW0108
+    return function
+
+
+def elementary_of_two(name: Any, simulated: Any) -> Any:
+    """The function of libdevice for the type of the arguments."""
+    if SIMULATED:
+        return simulated
+    single, double = getattr(libdevice, f"{name}f"), getattr(libdevice, name)
+
+    def function(x: Any, y: Any) -> Any:
+        raise NotImplementedError(name)
+
+    def chosen(x: Any) -> Any:
+        of_type = single if x == types.float32 else double
+        return lambda x, y: of_type(x, y)  # noqa: PLW0108
+
+    overload(function, target="cuda")(lambda x, y: chosen(x))
+    return function
+
+
+def in_double(function: Any) -> Any:
+    """A function of Python's floats, infinite where it overflows, NaN outside of its domain."""
+
+    def call(x: Any) -> Any:
+        try:
+            return type(x)(function(float(x)))
+        except ArithmeticError:
+            return type(x)(math.inf)
+        except ValueError:
+            return type(x)(math.nan)
+
+    return call
+
+
+def half_away(x: Any) -> Any:
+    """The nearest whole number, halves away from 0."""
+    whole = np.trunc(x)
+    return whole if np.abs(x - whole) < 0.5 else whole + np.copysign(type(x)(1), x)
+
+
+pow = elementary_of_two("pow", np.power)  # noqa: A001
+atan2 = elementary_of_two("atan2", np.arctan2)
+copysign = elementary_of_two("copysign", np.copysign)
+sqrt = elementary("sqrt", np.sqrt)
+rsqrt = elementary("rsqrt", lambda x: type(x)(1) / np.sqrt(x))
+cbrt = elementary("cbrt", np.cbrt)
+exp = elementary("exp", np.exp)
+exp2 = elementary("exp2", np.exp2)
+expm1 = elementary("expm1", np.expm1)
+log = elementary("log", np.log)
+log2 = elementary("log2", np.log2)
+log10 = elementary("log10", np.log10)
+log1p = elementary("log1p", np.log1p)
+sin = elementary("sin", np.sin)
+cos = elementary("cos", np.cos)
+tan = elementary("tan", np.tan)
+asin = elementary("asin", np.arcsin)
+acos = elementary("acos", np.arccos)
+atan = elementary("atan", np.arctan)
+sinh = elementary("sinh", np.sinh)
+cosh = elementary("cosh", np.cosh)
+tanh = elementary("tanh", np.tanh)
+asinh = elementary("asinh", np.arcsinh)
+acosh = elementary("acosh", np.arccosh)
+atanh = elementary("atanh", np.arctanh)
+erf = elementary("erf", in_double(math.erf))
+erfc = elementary("erfc", in_double(math.erfc))
+floor = elementary("floor", np.floor)
+ceil = elementary("ceil", np.ceil)
+trunc = elementary("trunc", np.trunc)
+round = elementary("round", half_away)  # noqa: A001
+rint = elementary("rint", np.rint)
+
+# -- indices and loops -------------------------------------------------------------------------------------------------
+
+index = np.int32 if SIMULATED else np.uint32
+"""A component of a thread's index. NumPy's unsigned integers would wrap around in ``i - 1``, numba's do not."""
+
+if SIMULATED:
+
+    def at(place: Any) -> Any:
+        """A subscript that is known not to be negative."""
+        return place
+
+else:
+
+    def at(place: Any) -> Any:
+        """A subscript that is known not to be negative: numba counts signed ones from the end if they are."""
+        raise NotImplementedError
+
+    def unsigned(place: Any) -> Any:
+        to = np.uint32 if place.bitwidth <= 32 else np.uint64
+        return lambda place: to(place)  # noqa: PLW0108
+
+    overload(at, target="cuda")(lambda place: unsigned(place))  # noqa: PLW0108
+
+if SIMULATED:
+
+    def irange(start: Any, stop: Any, step: Any = 1) -> Any:
+        """The values of a loop, in the type of its bounds; none for a step of 0."""
+        kind = next((type(v) for v in (start, stop, step) if isinstance(v, np.integer)), np.int32)
+        return (kind(k) for k in range(int(start), int(stop), int(step))) if step != 0 else iter(())
+
+else:
+
+    def irange(start: Any, stop: Any, step: Any = 1) -> Any:
+        """The values of a loop, in the type of its bounds: numba makes 64 bits of literals."""
+        raise NotImplementedError
+
+    def range_of(*bounds: Any) -> Any:
+        typed = [t for t in bounds if isinstance(t, types.Integer) and not isinstance(t, types.IntegerLiteral)]
+        wide = any(t.bitwidth > 32 or (t.bitwidth == 32 and not t.signed) for t in typed)
+        positive = any(t.bitwidth > 32 and not t.signed for t in typed)
+        to = np.uint64 if positive else np.int64 if wide else np.int32
+        return lambda start, stop, step=1: range(to(start), to(stop), to(step))
+
+    overload(irange, target="cuda", prefer_literal=True)(lambda start, stop, step=1: range_of(start, stop, step))
+
+if SIMULATED:
+    quotient = operator.floordiv
+else:
+
+    @intrinsic
+    def quotient(context: Any, x: Any, y: Any) -> Any:
+        """Of unsigned integers, the second not 0; numba would test it each time."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.udiv(*values)
+
+        return x(x, x), emit
+
+
+@device
+def carry_2(dim: Any, i: Any, j: Any) -> Any:
+    """An index whose last component may be beyond its axis: what is too much is carried to the left."""
+    j = index(j)
+    more = quotient(j, index(dim[1]))
+    return index(i + more), index(j - more * dim[1])
+
+
+@device
+def carry_3(dim: Any, i: Any, j: Any, k: Any) -> Any:
+    """An index whose last component may be beyond its axis: what is too much is carried to the left."""
+    k = index(k)
+    more = quotient(k, index(dim[2]))
+    k = index(k - more * dim[2])
+    j = index(j + more)
+    more = quotient(j, index(dim[1]))
+    return index(i + more), index(j - more * dim[1]), k
+
+
+@device
+def carry_4(dim: Any, i: Any, j: Any, k: Any, m: Any) -> Any:
+    """An index whose last component may be beyond its axis: what is too much is carried to the left."""
+    m = index(m)
+    more = quotient(m, index(dim[3]))
+    m = index(m - more * dim[3])
+    k = index(k + more)
+    more = quotient(k, index(dim[2]))
+    k = index(k - more * dim[2])
+    j = index(j + more)
+    more = quotient(j, index(dim[1]))
+    return index(i + more), index(j - more * dim[1]), k, m
+
+
+next_checkpoint = device(schedule)
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+updating = threading.Lock()
+
+if SIMULATED:
+
+    def exchange(array: Any, place: Any, value: Any) -> Any:
+        """Replace an element at once and return what it was; the simulator's threads are threads of Python."""
+        with updating:
+            old = array[place]
+            array[place] = value
+        return old
+
+else:
+
+    def exchange(array: Any, place: Any, value: Any) -> Any:
+        """Replace an element at once and return what it was; numba-cuda exchanges integers alone."""
+        raise NotImplementedError
+
+    def exchange_in(array: Any) -> Any:
+        single = array.dtype == types.float32
+        word = np.int32 if single else np.int64
+        to_bits = libdevice.float_as_int if single else libdevice.double_as_longlong
+        to_float = libdevice.int_as_float if single else libdevice.longlong_as_double
+        return lambda array, place, value: to_float(cuda.atomic.exch(array.view(word), place, to_bits(value)))
+
+    overload(exchange, target="cuda")(lambda array, place, value: exchange_in(array))
+
+
+if not SIMULATED:
+    from llvmlite import ir
+    from numba.cuda import cgutils
+    from numba.cuda.api_util import normalize_indices
+
+    def element(context: Any, builder: Any, array: Any, place: Any, values: Any) -> Any:
+        """A pointer to the bytes of an element."""
+        _, indices = normalize_indices(context, builder, place, values[1], array, array.dtype)
+        made = context.make_array(array)(context, builder, values[0])
+        pointer = cgutils.get_item_pointer(context, builder, array, made, indices, wraparound=True)
+        return builder.bitcast(pointer, ir.IntType(8).as_pointer())
+
+    def word_around(context: Any, builder: Any, array: Any, place: Any, values: Any, word: Any) -> Any:
+        """A pointer to the aligned word in which an element lies. It comes of the array's, which is then written."""
+        pointer = element(context, builder, array, place, values)
+        address = builder.ptrtoint(pointer, ir.IntType(64))
+        before = builder.and_(address, ir.IntType(64)(word.width // 8 - 1))
+        return builder.bitcast(builder.gep(pointer, [builder.neg(before)]), word.as_pointer())
+
+    @intrinsic
+    def bits_before(context: Any, array: Any, place: Any) -> Any:
+        """Where in the aligned word around it an element of 8 or 16 bits begins."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            address = builder.ptrtoint(element(context, builder, array, place, values), ir.IntType(32))
+            return builder.shl(builder.and_(address, ir.IntType(32)(3)), ir.IntType(32)(3))
+
+        return types.uint32(array, place), emit
+
+    @intrinsic
+    def load_word(context: Any, array: Any, place: Any, like: Any) -> Any:
+        """The word in which an element lies, of the type of ``like``."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            pointer = word_around(context, builder, array, place, values, values[2].type)
+            return builder.load_atomic(pointer, "monotonic", like.bitwidth // 8)
+
+        return like(array, place, like), emit
+
+    @intrinsic
+    def swap_word(context: Any, array: Any, place: Any, expected: Any, wanted: Any) -> Any:
+        """Replace the word in which an element lies if it is what is expected; return what it was."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            pointer = word_around(context, builder, array, place, values, values[2].type)
+            done = builder.cmpxchg(pointer, values[2], values[3], "monotonic", "monotonic")
+            return builder.extract_value(done, 0)
+
+        return expected(array, place, expected, wanted), emit
+
+    @intrinsic
+    def from_float16(context: Any, bits: Any) -> Any:
+        """The number that bits are."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            half = builder.bitcast(values[0], ir.HalfType())
+            return builder.fpext(half, context.get_value_type(types.float32))
+
+        return types.float32(types.uint16), emit
+
+    @intrinsic
+    def to_float16(context: Any, value: Any) -> Any:
+        """The bits of a float32 rounded to the nearest float16."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            half = builder.fptrunc(values[0], ir.HalfType())
+            return builder.bitcast(half, context.get_value_type(types.uint16))
+
+        return types.uint16(types.float32), emit
+
+    def form_of(array: Any, stored: Any) -> Any:
+        """How an element lies in memory: the type of its bits, and functions from these to the number and back."""
+        t = stored or array.dtype.name
+        if t == "bfloat16":
+            return np.uint16, from_bfloat16, to_bfloat16
+        if t == "float16":
+            return np.uint16, device(lambda b: from_float16(b)), device(lambda x: to_float16(x))  # noqa: PLW0108
+        if t == "float32":
+            to_bits = device(lambda x: np.uint32(libdevice.float_as_int(x)))
+            return np.uint32, device(lambda b: libdevice.int_as_float(np.int32(b))), to_bits
+        if t == "float64":
+            to_bits = device(lambda x: np.uint64(libdevice.double_as_longlong(x)))
+            return np.uint64, device(lambda b: libdevice.longlong_as_double(np.int64(b))), to_bits
+        if t == "bool":
+            return np.uint8, device(lambda b: b != 0), device(lambda x: np.uint8(x))  # noqa: PLW0108
+        number, bits = getattr(np, t), getattr(np, f"uint{array.dtype.bitwidth}")
+        return bits, device(lambda b: number(b)), device(lambda x: bits(x))  # noqa: PLW0108
+
+    def swapping_whole(change: Any, word: Any, number: Any, bits: Any) -> Any:
+        """An update that tries until nobody came between reading and writing."""
+
+        def update(array: Any, place: Any, value: Any) -> Any:
+            seen = load_word(array, place, word(0))
+            while True:
+                old = number(seen)
+                wanted = bits(change(old, value))
+                if wanted == seen:
+                    return old
+                found = swap_word(array, place, seen, wanted)
+                if found == seen:
+                    return old
+                seen = found
+
+        return update
+
+    def swapping_part(change: Any, part: Any, number: Any, bits: Any) -> Any:
+        """The same of 8 or 16 bits: the word around them takes part."""
+        most = np.uint32(np.iinfo(part).max)
+        everything = np.uint32(0xFFFFFFFF)
+
+        def update(array: Any, place: Any, value: Any) -> Any:
+            shift = bits_before(array, place)
+            others = np.uint32(np.uint32(most << shift) ^ everything)
+            seen = load_word(array, place, np.uint32(0))
+            while True:
+                old = number(part(seen >> shift))
+                wanted = np.uint32((seen & others) | (np.uint32(bits(change(old, value))) << shift))
+                if wanted == seen:
+                    return old
+                found = swap_word(array, place, seen, wanted)
+                if found == seen:
+                    return old
+                seen = found
+
+        return update
+
+
+def swapping(change: Any, stored: Any = None) -> Any:
+    """An atomic update of an element that returns what it was.
+
+    numba-cuda has none of 8 and 16 bits, and its extrema of floats drop NaN and may return what was there earlier.
+    """
+    if SIMULATED:
+
+        def simulated(array: Any, place: Any, value: Any) -> Any:
+            with updating:
+                old = array[place]
+                if stored == "bfloat16":
+                    old = from_bfloat16(old)
+                    array[place] = to_bfloat16(change(old, value))
+                else:
+                    old = np.float32(old) if isinstance(old, np.float16) else old
+                    array[place] = change(old, value)
+            return old
+
+        return simulated
+
+    def update(array: Any, place: Any, value: Any) -> Any:
+        raise NotImplementedError
+
+    def chosen(array: Any) -> Any:
+        word, number, bits = form_of(array, stored)
+        make = swapping_whole if np.dtype(word).itemsize >= 4 else swapping_part
+        swapped = device(make(change, word, number, bits))
+        return lambda array, place, value: swapped(array, place, value)  # noqa: PLW0108
+
+    overload(update, target="cuda")(lambda array, place, value: chosen(array))
+    return update
+
+
+plus = device(lambda old, value: old + value)
+minus = device(lambda old, value: old - value)
+latter = device(lambda old, value: value)
+both = device(lambda old, value: old & value)
+either = device(lambda old, value: old | value)
+differing = device(lambda old, value: old ^ value)
+
+atomic_add = swapping(plus)
+atomic_sub = swapping(minus)
+atomic_min = swapping(min)
+atomic_max = swapping(max)
+atomic_exch = swapping(latter)
+atomic_and = swapping(both)
+atomic_or = swapping(either)
+atomic_xor = swapping(differing)
+atomic_add_bfloat16 = swapping(plus, "bfloat16")
+atomic_sub_bfloat16 = swapping(minus, "bfloat16")
+atomic_min_bfloat16 = swapping(min, "bfloat16")
+atomic_max_bfloat16 = swapping(max, "bfloat16")
+atomic_exch_bfloat16 = swapping(latter, "bfloat16")

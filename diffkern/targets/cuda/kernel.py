@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,9 @@ def emit_kernel(
         kernel.separate()
     kernel.emit(settings.checking)
     if settings.launch_bounds is not None:
-        _annotate(module, kernel.function, settings.launch_bounds)
+        _annotate(module, kernel.function, zip(("maxntidx", "minctasm"), settings.launch_bounds, strict=True))
+    if settings.max_registers is not None:
+        _annotate(module, kernel.function, [("maxnreg", settings.max_registers)])
     sites = len(kernel.facts.reduced)
     dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
     products = tuple(kernel.products)
@@ -127,9 +129,9 @@ def emit_kernel(
     return CudaModule(text, (symbol,), sites, found, stamped, module, kernel.shared_bytes, dynamic, products, block_dim)
 
 
-def _annotate(module: ir.Module, function: Any, bounds: tuple[int, int]) -> None:
+def _annotate(module: ir.Module, function: Any, facts: Iterable[tuple[str, int]]) -> None:
     named = module.add_named_metadata("nvvm.annotations")
-    for name, value in zip(("maxntidx", "minctasm"), bounds, strict=True):
+    for name, value in facts:
         if value:
             named.add(module.add_metadata([function, name, i32(value)]))
 
@@ -180,6 +182,7 @@ class _Kernel(KernelFrame):
     def body(self) -> CudaBody:
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
         body.quiet, body.lines, body.extent_along = self.quiet, self.lines, self.extent
+        body.constant_space = 1
         body.arch, body.threads, body.products = self.arch, self.block_dim or 0, self.products
         return body
 

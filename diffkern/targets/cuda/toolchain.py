@@ -18,15 +18,18 @@ from diffkern import wheels
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.interrupts import interruptible
+from diffkern.platforms import ARCHITECTURES
 from diffkern.targets.cuda import libdevice
 from diffkern.targets.cuda.dialect import convert
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 
-ARCHITECTURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_89": "+ptx81", "sm_90": "+ptx81",
-                 "sm_100": "+ptx86", "sm_103": "+ptx88", "sm_120": "+ptx87"}  # fmt: skip
-"""What can be compiled for, each with the version of PTX it goes through."""
+_FEATURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_87": "+ptx81", "sm_89": "+ptx81",
+             "sm_90": "+ptx81", "sm_100": "+ptx86", "sm_103": "+ptx88", "sm_120": "+ptx87"}  # fmt: skip
+"""What LLVM compiles for, each with an early version of PTX that has it: more drivers take that."""
+_BASES = {"sm_88": "sm_86", "sm_110": "sm_100", "sm_121": "sm_120"}
+"""What only the assembler knows, each with that whose PTX it takes."""
 
 OPAQUE_SINCE = 100
 """From this architecture on libNVVM reads pointers without element types."""
@@ -43,11 +46,13 @@ def machine(arch: str) -> Any:
     CompileError
         If there is no such architecture.
     """
-    if arch not in ARCHITECTURES:
-        raise CompileError(f"there is no CUDA target {arch!r}", remedy=f"take one of {', '.join(ARCHITECTURES)}")
+    if arch not in {*_FEATURES, *_BASES}:
+        known = ", ".join(f"sm_{number}" for number in ARCHITECTURES)
+        raise CompileError(f"there is no CUDA target {arch!r}", remedy=f"take one of {known}")
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, features=ARCHITECTURES[arch], opt=3)
+    cpu = _BASES.get(arch, arch)
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=_FEATURES[cpu], opt=3)
 
 
 def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, ...]) -> Any:
@@ -168,7 +173,14 @@ def assemble(text: str, arch: str, name: str, *, lineinfo: bool = False) -> byte
 def _nvjitlink(options: list[str], kind: str, inputs: Sequence[bytes], result: str, name: str) -> bytearray:
     """What nvJitLink makes of inputs of one kind: a ``linked_cubin``, or ``linked_ptx``."""
     nvjitlink = bindings("nvjitlink")
-    handle = nvjitlink.create(len(options), options)
+    try:
+        handle = nvjitlink.create(len(options), options)
+    except nvjitlink.nvJitLinkError as error:
+        major, minor = nvjitlink.version()
+        raise CompileError(
+            f"nvJitLink {major}.{minor} does not take {options[0]} ({error})",
+            remedy="install a later nvidia-nvjitlink, or compile for another architecture",
+        ) from error
     try:
         try:
             for data in inputs:

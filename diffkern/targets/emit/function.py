@@ -30,6 +30,7 @@ from diffkern.targets.emit.memory import (
     add_element,
     address,
     atomic_element,
+    compare_exchange,
     component,
     element_size,
     is_neutral,
@@ -85,6 +86,8 @@ class BodyEmitter:
         Ops that are emitted elsewhere, ahead of the code of the thread.
     extent_along
         Emits an extent of the launch, as an int32.
+    constant_space
+        The address space of memory that is part of the program.
     """
 
     builder: Builder
@@ -103,6 +106,7 @@ class BodyEmitter:
     launch: dict[str, Any] = field(default_factory=dict)
     moved: frozenset[Op] = frozenset()
     extent_along: Callable[[int], Any] = _no_launch
+    constant_space: int = 0
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -226,6 +230,17 @@ class BodyEmitter:
         lengths = tuple(i64(n) for n in shape)
         self.arrays[op.result] = ArrayRef(t, data, lengths, tuple(i64(0) for _ in shape))
 
+    def constant_array(self, op: Op) -> None:
+        """Memory of the program."""
+        t, shape, module = op.attrs["type"], op.attrs["shape"], self.builder.module
+        memory = ir.ArrayType(I8, len(op.attrs["data"]))
+        name = module.get_unique_name("constant_array")
+        held = ir.GlobalVariable(module, memory, name, addrspace=self.constant_space)
+        held.linkage, held.align, held.global_constant = "internal", 16, True
+        held.initializer = ir.Constant(memory, bytearray(op.attrs["data"]))
+        held.type = ir.PointerType(addrspace=self.constant_space)
+        self.arrays[op.result] = ArrayRef(t, held, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
+
     def barrier(self, op: Op) -> None:
         """Wait for the other threads of the block; a target whose threads are blocks has none."""
         raise CompileError("a barrier has no form on this target", loc=op.loc)
@@ -272,6 +287,9 @@ class BodyEmitter:
             return
         array, pointer = self.element(op)
         parts, kind = self.values[Access(op).value], op.attrs["kind"]
+        if kind == "cas":
+            self.values[op.result] = (compare_exchange(self.builder, scalar_of(array.type.dtype), pointer, *parts),)
+            return
         if op.attrs.get("augmented") and len(parts) > 1:
             self.update_parts(op, scalar_of(array.type.dtype), pointer, parts)
             self.values[op.result] = tuple(parts)  # never used
@@ -478,6 +496,7 @@ _SPELLED: Mapping[str, str] = {
     "tid": "thread_index",
     **dict.fromkeys(("block_dim", "block_index", "block_thread"), "block_index"),
     "extent": "extent",
+    "constant_array": "constant_array",
     "shared_new": "shared_new",
     "barrier": "barrier",
     "lane_left": "lane_left",

@@ -130,7 +130,10 @@ def is_neutral(kind: str, value: Any) -> bool:
     return type(number) is int and number == 0 and kind in ("add", "sub", "or", "xor")
 
 
-_NATIVE_INT = {"add": "add", "sub": "sub", "exch": "xchg", "and": "and", "or": "or", "xor": "xor"}
+_NATIVE_INT = {
+    "add": "add", "sub": "sub", "exch": "xchg", "and": "and", "or": "or", "xor": "xor",
+    "inc": "uinc_wrap", "dec": "udec_wrap",
+}  # fmt: skip
 _BITS: dict[str, Callable[[Builder, Any, Any], Any]] = {
     "and": lambda b, x, y: b.and_(x, y), "or": lambda b, x, y: b.or_(x, y), "xor": lambda b, x, y: b.xor(x, y),
 }  # fmt: skip
@@ -159,7 +162,27 @@ def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
         return lambda b, old, value: value
     if kind in _BITS:
         return _BITS[kind]
+    if kind in ("inc", "dec"):
+        return _counted_up if kind == "inc" else _counted_down
     return lambda b, old, value: extremum(b, t, "<=" if kind == "min" else ">=", old, value)
+
+
+def _counted_up(b: Builder, old: Any, top: Any) -> Any:
+    """One more, and 0 after the top."""
+    one, zero = ir.Constant(old.type, 1), ir.Constant(old.type, 0)
+    return b.select(b.icmp_unsigned(">=", old, top), zero, b.add(old, one))
+
+
+def _counted_down(b: Builder, old: Any, top: Any) -> Any:
+    """One less, and the top after 0 and above it."""
+    one, zero = ir.Constant(old.type, 1), ir.Constant(old.type, 0)
+    outside = b.or_(b.icmp_unsigned("==", old, zero), b.icmp_unsigned(">", old, top))
+    return b.select(outside, top, b.sub(old, one))
+
+
+def compare_exchange(b: Builder, t: Scalar, pointer: Any, expected: Any, value: Any) -> Any:
+    """Replace an integer of 32 or 64 bits if it is what is expected; returns what it was."""
+    return b.extract_value(b.cmpxchg(pointer, expected, value, "monotonic", "monotonic"), 0)
 
 
 def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:

@@ -27,7 +27,7 @@ from diffkern.targets.numba_cuda.entry import KERNEL, Entry
 from diffkern.targets.numba_cuda.finish import finish
 from diffkern.targets.numba_cuda.forms import forms
 
-__all__ = ["Modules", "Numba", "numba", "to_llvm"]
+__all__ = ["Modules", "Numba", "compiling_for", "numba", "to_llvm"]
 
 _lock = free_in_child(threading.Lock())
 _asked = threading.local()
@@ -100,12 +100,14 @@ def _give_architecture(dispatcher: Any) -> None:
 
 
 @contextmanager
-def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+    """Let this thread compile device functions for an architecture, whatever device there is."""
+    before = getattr(_asked, "architecture", None)
     _asked.architecture = architecture
     try:
         yield
     finally:
-        _asked.architecture = None
+        _asked.architecture = before
 
 
 def to_llvm(
@@ -144,7 +146,7 @@ def to_llvm(
         Names that the source takes as given.
     """
     found = numba()
-    with _lock, _compiling_for(architecture):
+    with _lock, compiling_for(architecture):
         namespace: dict[str, Any] = dict(more or {})
         exec(compile(source, f"<diffkern {name}>", "exec"), namespace)
         fast = "fast" in flags

@@ -46,7 +46,9 @@ _NAMES = {
 }  # fmt: skip
 ERRORS = {
     1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 201: "CUDA_ERROR_INVALID_CONTEXT",
-    209: "CUDA_ERROR_NO_BINARY_FOR_GPU", 400: "CUDA_ERROR_INVALID_HANDLE", 500: "CUDA_ERROR_NOT_FOUND",
+    200: "CUDA_ERROR_INVALID_IMAGE", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    218: "CUDA_ERROR_INVALID_PTX", 222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    400: "CUDA_ERROR_INVALID_HANDLE", 500: "CUDA_ERROR_NOT_FOUND",
     700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED",
     900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", 901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
     904: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", 905: "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
@@ -110,12 +112,18 @@ class FakeBase:
     name = "fake"
 
     def __init__(
-        self, devices: int = 1, target: str = "native", conditional: bool = True, seed: int | None = None
+        self,
+        devices: int = 1,
+        target: str = "native",
+        conditional: bool = True,
+        seed: int | None = None,
+        version: int = 13000,
     ) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.launches: list[Launched] = []
         self._target = target
         self._conditional = conditional
+        self._version = version
         self._devices = devices
         self._lock = threading.RLock()
         self._current = threading.local()

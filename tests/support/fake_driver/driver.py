@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import re
 import struct
 from collections.abc import Callable, Iterator
 
@@ -20,7 +21,9 @@ import numpy as np
 from diffkern import abi
 from diffkern.runtime.cuda import context
 from diffkern.runtime.cuda.driver import Attribute, FunctionAttribute
+from diffkern.runtime.cuda.images import nearest
 from diffkern.runtime.native.loader import load_object
+from diffkern.targets.cuda.cubin import architecture
 
 from .base import Function, Launched, call
 from .memory import FakeMemory
@@ -29,6 +32,12 @@ from .streams import FakeStreams
 
 __all__ = ["FakeDriver", "Launched", "fake_cuda"]
 
+PTX_SINCE = {
+    (8, 0): 12000, (8, 1): 12010, (8, 2): 12020, (8, 3): 12030, (8, 4): 12040, (8, 5): 12050, (8, 6): 12070,
+    (8, 7): 12080, (8, 8): 12090, (9, 0): 13000, (9, 1): 13010, (9, 2): 13020, (9, 3): 13030, (9, 4): 13040,
+    (9, 5): 13050,
+}  # fmt: skip
+"""The CUDA that each version of PTX came with."""
 _PARTIALS = 4096
 _OTHERS = 8
 """Contexts that libraries other than diffkern may have made; no device's memory or streams belong to them."""
@@ -43,14 +52,16 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
     devices : int, optional
         How many devices it has.
     target : str, optional
-        What programs are compiled for: this processor, so that they can run; with ``sm_90`` they are compiled for a
-        GPU, and launches are noted only.
+        What the devices are: this processor, so that programs can run; with ``sm_90`` they are compiled for such a GPU,
+        or the nearest, and launches are noted only.
     conditional : bool, optional
         Whether graphs can have conditional nodes.
     seed : int, optional
         Lets any piece of work be the next that may run, by chance, instead of the youngest.
     native : bool, optional
         Whether native code may call it.
+    version : int, optional
+        The CUDA that it supports, 13000 for 13.0: it takes no newer machine code and PTX.
 
     Attributes
     ----------
@@ -69,14 +80,15 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         conditional: bool = True,
         seed: int | None = None,
         native: bool = True,
+        version: int = 13000,
     ) -> None:
-        super().__init__(devices, target, conditional, seed)
+        super().__init__(devices, target, conditional, seed, version)
         FakeEntries.__init__(self, native)
 
     # -- devices and contexts ----------------------------------------------------------------------------------------
 
     def version(self) -> int:
-        return 13000
+        return self._version
 
     def device_count(self) -> int:
         return self._devices
@@ -91,7 +103,8 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         known = {
             Attribute.MAX_THREADS_PER_BLOCK: 1024, Attribute.MAX_SHARED_PER_BLOCK: 48 << 10, Attribute.WARP_SIZE: 32,
             Attribute.CLOCK_RATE: 1_000_000, Attribute.SM_COUNT: 4, Attribute.UNIFIED_ADDRESSING: 1,
-            Attribute.PCI_BUS_ID: ordinal, Attribute.COMPUTE_MAJOR: 9, Attribute.MAX_SHARED_OPT_IN: 227 << 10,
+            Attribute.PCI_BUS_ID: ordinal, Attribute.COMPUTE_MAJOR: self._arch // 10,
+            Attribute.COMPUTE_MINOR: self._arch % 10, Attribute.MAX_SHARED_OPT_IN: 227 << 10,
             Attribute.MEMORY_POOLS: 1, Attribute.MEMORY_CLOCK_RATE: 1_000_000, Attribute.MEMORY_BUS_WIDTH: 1024,
         }  # fmt: skip
         return known.get(Attribute(attribute), 0)
@@ -100,7 +113,11 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         return 1 << 30
 
     def target(self, ordinal: int) -> str:
-        return self._target
+        return self._target if self._target == "native" else nearest(self._arch)
+
+    @property
+    def _arch(self) -> int:
+        return 90 if self._target == "native" else int(self._target.removeprefix("sm_"))
 
     @call
     def primary_context(self, ordinal: int) -> int:
@@ -124,6 +141,10 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         self._time.finish(self._context())
 
     @call
+    def profile(self, collect: bool) -> None:
+        self._context()
+
+    @call
     def memory_info(self) -> tuple[int, int]:
         used = sum(block.nbytes for block in self._blocks.values() if not block.freed)
         return (1 << 30) - used, 1 << 30
@@ -139,11 +160,32 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
 
     @call
     def load_module(self, image: bytes) -> int:
-        if image[:4] != b"\x7fELF" and self._target != "native":
-            raise self._failure("load_module", 209)
+        if self._target != "native":
+            self._check_image(image)
         handle = self._handle()
         self._modules[handle] = bytes(image)
         return handle
+
+    def _check_image(self, image: bytes) -> None:
+        """Raise unless an image is for the devices and this driver, by the rules that NVIDIA states."""
+        if image == b"\x7fELF":
+            return  # a test made it up
+        if image[:4] == b"\x7fELF":
+            number = int(architecture(image).removeprefix("sm_"))
+            fits = number // 10 == self._arch // 10 and number <= self._arch
+            if self._version < 13000 and image[8] >= 8:
+                raise self._failure("load_module", 200)
+            if not fits or (number != self._arch and {number, self._arch} & {72, 87, 101, 110}):
+                raise self._failure("load_module", 209)
+            return
+        found = re.search(rb"\.version (\d+)\.(\d+)\s+\.target sm_(\d+)", image)
+        if found is None or image[-1:] != b"\0":
+            raise self._failure("load_module", 218)
+        major, minor, number = map(int, found.groups())
+        if PTX_SINCE[major, minor] > self._version:
+            raise self._failure("load_module", 222)
+        if number > self._arch:
+            raise self._failure("load_module", 209)
 
     @call
     def unload_module(self, module: int) -> None:
@@ -230,9 +272,10 @@ def fake_cuda(
     conditional: bool = True,
     seed: int | None = None,
     native: bool = True,
+    version: int = 13000,
 ) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
-    driver = FakeDriver(devices, target, conditional, seed, native)
+    driver = FakeDriver(devices, target, conditional, seed, native, version)
     before = context.use_driver(driver)
     try:
         yield driver

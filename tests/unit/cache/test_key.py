@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import diffkern
 import diffkern as dk
+from diffkern import wheels
 from diffkern.build import specialize
 from diffkern.build.specialize import Specialization
 from diffkern.cache import environment
@@ -125,8 +126,9 @@ def test_every_module_that_compiles_counts(package):
     assert before == compiler_digest()
     modules = sorted(path.relative_to(ROOT) for path in compile_side())
     assert {path.parts[0] for path in modules} == {
-        "abi.py", "ad", "analysis", "compilation.py", "frontend", "ir", "lang", "lower", "manifest.py", "ops", "opt",
-        "options.py", "pipeline.py", "platforms.py", "printing", "program.py", "targets", "vecmath",
+        "abi.py", "ad", "analysis", "compilation.py", "frontend", "ir", "lang", "launch_layout.py", "lower",
+        "manifest.py", "ops", "opt", "options.py", "pipeline.py", "platforms.py", "printing", "program.py", "targets",
+        "vecmath",
     }  # fmt: skip
     for module in modules:
         path = package / module
@@ -251,6 +253,50 @@ def test_versions_of_compilers_count(monkeypatch, target, name):
 
     monkeypatch.setattr(specialize, "distribution_versions", newer)
     assert target_key(target) != before
+
+
+TOOLKIT = {
+    "lib64/libnvJitLink.so.13.0.88": "lib64/libnvJitLink.so.13.1.5",
+    "nvvm/lib64/libnvvm.so.4.0.0": "nvvm/lib64/libnvvm.so.4.1.0",
+    "nvvm/libdevice/libdevice.10.bc": None,
+}
+TOOLKIT_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "LD_LIBRARY_PATH")
+
+
+@pytest.mark.parametrize("variable", TOOLKIT_VARIABLES)
+@pytest.mark.parametrize("file", TOOLKIT)
+def test_a_toolkit_counts_where_it_is_used(monkeypatch, tmp_path, variable, file):
+    """Without wheels the compilers are those of a toolkit, whose version no distribution tells."""
+    for name in TOOLKIT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(wheels, "_SYSTEM", ())
+    with_wheels = target_key("sm_90")
+    place = tmp_path / file
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"one")
+    monkeypatch.setenv(variable, str(place.parent if variable == "LD_LIBRARY_PATH" else tmp_path))
+    assert target_key("sm_90") == with_wheels
+    monkeypatch.setattr(specialize, "distribution_versions", lambda names: tuple((n, "none") for n in names))
+    monkeypatch.setattr(wheels, "find", lambda name: None)
+    seen = [target_key("sm_90")]
+    place.write_bytes(b"another")
+    seen.append(target_key("sm_90"))
+    if TOOLKIT[file]:
+        place.rename(tmp_path / TOOLKIT[file])
+        seen.append(target_key("sm_90"))
+    monkeypatch.delenv(variable)
+    seen.append(target_key("sm_90"))
+    assert len(set(seen)) == len(seen)
+
+
+def test_wheels_of_an_older_cuda_count(monkeypatch):
+    def installed(version):
+        return lambda names: tuple((n, version if n.endswith("cu12") else "none") for n in names)
+
+    monkeypatch.setattr(specialize, "distribution_versions", installed("12.8"))
+    before = target_key("sm_90")
+    monkeypatch.setattr(specialize, "distribution_versions", installed("12.9"))
+    assert target_key("sm_90") != before
 
 
 @pytest.mark.parametrize("k", [0, 1])

@@ -154,9 +154,10 @@ def ptx() -> None:
 
 @check
 def documentation() -> None:
-    assert "``exp10(x)``" in docs_output.builtins()
+    assert ".. py:function:: diffkern.exp10(x)" in docs_output.builtins()
     assert "def exp10(x: float) -> float:" in typing_stub.stub()
     assert str(dk.exp10.__doc__).startswith("exp10(x)\n\n")
+    assert "\n>>> dk.exp10(0.5)\n3.16" in str(dk.exp10.__doc__)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import narrow_atomics
 import pytest
 from block_corpus import BLOCKS
 from conftest import require
@@ -15,6 +16,7 @@ from grad.corpus import CASES
 from support.simulated import cuda_source
 
 import diffkern as dk
+from diffkern.build.export import export
 from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of, value_type
@@ -117,6 +119,22 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
     assert len(code) > 1000
 
 
+@pytest.mark.parametrize("name", ["composites.spring_energy", "functions.powers", "loops.while_two_slots"])
+@pytest.mark.usefixtures("without_driver")
+def test_exported_modules_become_cubins(name: str) -> None:
+    from numba import cuda
+
+    from diffkern.targets.cuda.toolchain import assemble
+
+    case = CASES[name]
+    text = export(Kernel(case.function), *values(case), adjoint=True)
+    for fn in (forward(name), adjoint(name)):
+        kernel = load_source(text, fn.name)
+        signature = (cuda.types.UniTuple(cuda.types.int64, 4), *(numba_type(p.type) for p in fn.params))
+        code, _ = cuda.compile(kernel.py_func, signature, device=False, output="ptx", abi="numba", cc=(9, 0))
+        assert len(assemble(code, "sm_90", fn.name)) > 1000
+
+
 def together(name: str) -> Function:
     kernel = BLOCKS[name].kernel
     return Compilation(kernel.func, kernel.argument_types()).forward
@@ -148,7 +166,9 @@ def test_every_primitive_has_a_device_function() -> None:
         "block_dim",
         "thread_index",
         "block_index",
+        "constant_array",
         "extent",
+        "launched_over",
         "shared_array",
         "syncthreads",
     }  # spelled by the kernel itself
@@ -156,7 +176,10 @@ def test_every_primitive_has_a_device_function() -> None:
         "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
         "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",
     }  # fmt: skip
-    modules = {"annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "launched_over"}
+    modules = {
+        "annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "Sequence",
+        "launched_over",
+    }  # fmt: skip
     for name in vars(prims):
         if name.startswith(("_", "atomic_")) or name in elsewhere | composites | modules:
             continue
@@ -226,6 +249,34 @@ def test_what_a_user_assigns_to_an_index_is_another_variable() -> None:
 def test_floats_are_subtracted_by_addition() -> None:
     """numba-cuda would compare and swap."""
     assert "cuda.atomic.sub" not in cuda_source(forward("composites.spring_forces"))
+
+
+@pytest.mark.parametrize("element", narrow_atomics.ELEMENTS, ids=str)
+def test_atomics_that_numba_does_not_have_are_compiled(element: Any) -> None:
+    types = Kernel(narrow_atomics.update).argument_types(*narrow_atomics.types(element))
+    variant = Variant(target="sm_90", compiler="numba", may_alias=False)
+    program = Compilation(narrow_atomics.update, types, variant).build("kernel")
+    ptx = program.files["kernel.ptx"].decode()
+    # Arrays that are updated are not read past the caches of other threads.
+    assert ptx.count("ld.global.nc") == 1
+    assert "atom.global.cas" in ptx
+
+
+def test_arrays_in_shared_memory_may_be_of_bfloat16() -> None:
+    def halves(x: dk.array(dtype=dk.bfloat16), y: dk.array(dtype=dk.float16)):  # type: ignore[valid-type]
+        i, t = dk.tid(), dk.thread_index()
+        s, r = dk.shared_array(64, dk.bfloat16), dk.shared_array(64, dk.float16)
+        s[t] = x[i]
+        r[t] = y[i]
+        dk.syncthreads()
+        x[i] = s[63 - t] + r[t]
+
+    kernel = Kernel(halves)
+    text = kernel.source(target="cuda")
+    assert "cuda.shared.array(64, uint16)" in text
+    assert "cuda.shared.array(64, float16)" in text
+    assert "x[i] = to_bfloat16(from_bfloat16(s[63 - t]) + float32(r[t]))" in text
+    assert dk.compile(kernel, target="sm_90", compiler="numba").ptx
 
 
 def test_the_adjoint_is_printed_with_the_memory_of_a_gpu() -> None:

@@ -460,3 +460,19 @@ def test_the_object_code_is_kept_and_damage_is_repaired() -> None:
         """
     )
     assert done.returncode == 0, done.stderr
+
+
+@posix
+def test_functions_may_outlive_the_modules() -> None:
+    """At the end of the process what is in a cycle goes after the modules; what glibc frees is overwritten here."""
+    program = """
+    import builtins
+    from diffkern.runtime.native import pool
+    class Held:
+        __slots__ = ("__dict__", "call")
+    held = builtins.held = Held()
+    held.held = held
+    held.call = pool.built_in(pool.method(b"put", pool.functions()["dk_scope_put"], pool.METH_FASTCALL), None)
+    """
+    ran = run_program(program, "", PYTHONMALLOC="malloc", MALLOC_PERTURB_="2")
+    assert ran.returncode == 0, ran.stderr

@@ -87,6 +87,16 @@ def test_errors(api):
         driver.launch(1, 1, 32, 0, 0, b"")
 
 
+def test_functions_that_the_driver_does_not_have(api):
+    def missing(*_):
+        raise RuntimeError('Function "cuGraphAddNode_v2" not found')
+
+    api.cuGraphDestroy = missing
+    with pytest.raises(dk.CudaError, match='cuGraphDestroy: Function "cuGraphAddNode_v2" not found') as info:
+        Bindings(api).graph_destroy(1)
+    assert "install an NVIDIA driver for CUDA 13" in str(info.value)
+
+
 def test_questions(api):
     driver = Bindings(api)
     api.answers["cuStreamQuery"] = (Result.CUDA_ERROR_NOT_READY,)
@@ -107,7 +117,7 @@ def test_questions(api):
     api.answers["cuDeviceGetUuid"] = (Result.CUDA_SUCCESS, SimpleNamespace(bytes=bytes(range(16))))
     assert driver.device_uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
     api.answers["cuDeviceGetAttribute"] = (Result.CUDA_SUCCESS, 9)
-    assert driver.target(0) == "sm_99"
+    assert driver.target(0) == "sm_90"  # the nearest
 
 
 @pytest.mark.parametrize(("pattern", "name"), [(b"\1", "D8"), (b"\1\2", "D16"), (b"\1\2\3\4", "D32")])

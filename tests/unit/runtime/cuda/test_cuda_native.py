@@ -13,6 +13,7 @@ from runtime_cuda_kernels import accumulate, neighbours, square
 from support.fake_driver.driver import FakeDriver, fake_cuda
 
 import diffkern as dk
+from diffkern.runtime.cuda.memory import DeviceMemory
 from diffkern.runtime.native.replay import DEVICE
 
 G = "cuda:0"
@@ -265,6 +266,33 @@ def test_versions_count_every_launch(driver: FakeDriver) -> None:
         del run, sequence
         gc.collect()
         assert y._memory.now == before
+
+
+class Counted(DeviceMemory):
+    """The memory of a library that counts changes itself."""
+
+    __slots__ = ()
+    is_counted = True
+
+
+def test_libraries_that_count_changes_are_told(driver: FakeDriver) -> None:
+    x, y, z = (dk.ones(4, device=G) for _ in range(3))
+    y._memory.__class__ = z._memory.__class__ = Counted
+    with dk.record(run=False) as sequence:
+        dk.launch(accumulate, 4, inputs=[x, y, 1.0])
+    record = dk.launch(accumulate, 4, inputs=[x, y, 1.0], record_cmd=True)
+    graph = sequence.capture()
+    for run in (record.launch, sequence.replay, graph.launch) * 2:
+        before = y._memory.version
+        run()
+        assert y._memory.version == before + 1
+    other = dk.launch(accumulate, 4, inputs=[x, x.contiguous(), 1.0], record_cmd=True)
+    other.set_param_by_name("y", z)
+    sequence.set_param("y", z)
+    for run in (other.launch, sequence.replay, graph.launch):
+        before = z._memory.version
+        run()
+        assert z._memory.version == before + 1
 
 
 def test_a_tape_notices_a_graph(driver: FakeDriver) -> None:

@@ -14,6 +14,7 @@ from support.fake_driver.driver import fake_cuda
 import diffkern as dk
 from diffkern.build import specialize, stores
 from diffkern.build.ship import compile_ahead
+from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.errors import LaunchError
 from diffkern.manifest import GpuResources, Manifest, Parameter
@@ -218,7 +219,8 @@ FACTS = Manifest(1, 1.0, (X,), reads=(0,), writes=(0,), target="sm_90", title="f
 
 
 def made(**more):
-    return executable(dk.get_device(G), b"\x7fELF", "made_up", replace(FACTS, **more), "made_up")
+    entry = Entry(b"\x7fELF", ("made_up",), program=replace(FACTS, **more))
+    return executable(dk.get_device(G), entry, "made_up")
 
 
 def made_with_shared_memory(total, dynamic):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.clashes import ClashCollector, undeclared
 
 from diffkern.manifest import Conflict
 from diffkern.printing.executor import Access
-from diffkern.testing.conflicts import ClashCollector, undeclared
 
 
 def _collect(*accesses: tuple[int, str, int]) -> ClashCollector:

@@ -33,8 +33,7 @@ class Clash:
 class ClashCollector:
     """An observer for the executor that remembers each thread's accesses of each element.
 
-    Unlike the executor's own checker, which finds one conflict per element, it knows every pair of threads, and it
-    counts a thread that reads what another one changes.
+    It knows every pair of threads, and counts a thread that reads what another one changes.
     """
 
     _touched: dict[int, dict[tuple[int, str], Access]] = field(default_factory=dict)

@@ -1,0 +1,44 @@
+"""``diffkern export``: write a kernel as a Python module that needs nothing of diffkern.
+
+In: the parsed command line. Out: the module, in a file or on standard output; or a :class:`UsageError`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from diffkern.build.export import export
+from diffkern.cli.files import UsageError
+from diffkern.cli.kernels import add_kernel, kernel_and_types
+
+__all__ = ["add_export_command"]
+
+
+def add_export_command(commands: Any) -> None:
+    """Add ``export`` to the commands of the parser."""
+    text = "write a kernel as a module for numba-cuda that needs nothing of diffkern"
+    parser = commands.add_parser("export", help=text, description=text)
+    add_kernel(parser)
+    parser.add_argument("--adjoint", action="store_true", help="with the adjoint")
+    parser.add_argument(
+        "--active", metavar="NAME[,NAME…]", help="parameters to differentiate for, instead of all that have gradients"
+    )
+    parser.add_argument("-o", "--out", metavar="MODULE.py", type=Path, help="where to; standard output by default")
+    parser.set_defaults(run=_export)
+
+
+def _export(options: argparse.Namespace) -> None:
+    if options.active is not None and not options.adjoint:
+        raise UsageError("--active says what the adjoint is for; give --adjoint too")
+    kernel, types = kernel_and_types(options)
+    active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
+    text = export(kernel, *types, adjoint=options.adjoint, active=active)
+    if options.out is None:
+        print(text, end="")
+        return
+    try:
+        options.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,44 @@
+"""Arrays of the host in launches: copied to the device and, where the kernel wrote, back, as numba has it.
+
+In: the arguments of a launch. Out: the arguments to launch with. On the CPU they are what they were: a kernel works on
+the memory of NumPy's arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from diffkern.cuda.arrays import to_device
+from diffkern.cuda.devices import place
+from diffkern.lang.dtypes import CompositeValue
+
+__all__ = ["on_device"]
+
+
+@contextmanager
+def on_device(args: Sequence[Any], stream: Any) -> Iterator[Sequence[Any]]:
+    """Return a context manager that gives arguments on the device, and copies back what was written at its end.
+
+    Parameters
+    ----------
+    args : sequence
+        The arguments as they are passed.
+    stream : Stream or None
+        The stream of the launch; None for the default one.
+    """
+    hosts = [k for k, a in enumerate(args) if isinstance(a, np.ndarray) and not isinstance(a, CompositeValue)]
+    if not hosts or place() == "cpu":
+        yield args
+        return
+    moved = list(args)
+    for k in hosts:
+        moved[k] = to_device(args[k], stream or 0)
+    before = {k: moved[k]._memory.version for k in hosts}
+    yield moved
+    for k in hosts:
+        if moved[k]._memory.version != before[k]:
+            moved[k].copy_to_host(args[k], stream or 0)

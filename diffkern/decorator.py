@@ -1,0 +1,60 @@
+"""``@dk.kernel``: a kernel of a Python function, or of one that numba compiles.
+
+In: a function, options. Out: a :class:`~diffkern.kernel.Kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, overload
+
+from diffkern.kernel import Kernel
+from diffkern.lang.func import function_of_dispatcher
+from diffkern.options import describe
+
+__all__ = ["kernel"]
+
+
+@overload
+def kernel(func: Callable[..., Any]) -> Kernel: ...
+
+
+@overload
+def kernel(
+    func: None = None,
+    *,
+    enable_backward: bool | None = None,
+    stack_bytes: int | None = None,
+    mode: Literal["release", "debug"] | None = None,
+    enable_mathdx_gemm: bool | None = None,
+    block_dim: int | None = None,
+    launch_bounds: int | tuple[int, int] | None = None,
+    max_registers: int | None = None,
+    compiler: Literal["llvm", "numba"] | None = None,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+
+
+def kernel(func: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a kernel of a function: ``@dk.kernel``, or with options ``@dk.kernel(enable_backward=False)``.
+
+    Parameters
+    ----------
+    func : callable
+        The function. Its parameters are annotated with ``dk.array(dtype=…, ndim=…)`` or a scalar or vector type, or
+        take the type of what is passed. A kernel made by ``numba.cuda.jit`` is taken as one of :mod:`diffkern.cuda`.
+    {options}
+
+    Returns
+    -------
+    Kernel
+    """
+    if func is None:
+        return lambda f: kernel(f, **options)
+    if function_of_dispatcher(func) is not None:
+        from diffkern.cuda.jit import CudaKernel
+
+        return CudaKernel.of_dispatcher(func, **options)
+    return Kernel(func, **options)
+
+
+describe(kernel)

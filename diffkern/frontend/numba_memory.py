@@ -1,0 +1,217 @@
+"""Memory of a block and of a thread, constants and atomics, in numba's spelling.
+
+In: a call such as ``cuda.shared.array`` or ``cuda.atomic.add``. Out: a view of memory of the block, or an atomic
+update. Memory of a thread is its part of an array of the block.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.frontend import coerce, views
+from diffkern.frontend.context import Context
+from diffkern.frontend.numba_grid import Call, layout_of, nonneg
+from diffkern.frontend.terms import Const, Fixed, Span, Static, Term, Tup, View, describe
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Op, Value
+from diffkern.lang import resolve_dtype
+from diffkern.launch_layout import Layout
+
+__all__ = ["CALLS", "constant_array", "new"]
+
+
+def _array_arguments(cx: Context, name: str, node: ast.Call) -> tuple[tuple[int, ...], T.Scalar]:
+    """The shape and the dtype of a call that makes an array."""
+    given = dict(zip(("shape", "dtype"), node.args, strict=False))
+    for keyword in node.keywords:
+        if keyword.arg not in ("shape", "dtype", "alignment") or keyword.arg in given:
+            cx.type_error(node, f"{name} takes shape and dtype, not {keyword.arg}")
+        given[keyword.arg] = keyword.value
+    if len(node.args) > 2 or "shape" not in given or "dtype" not in given:
+        cx.type_error(node, f"{name} takes a shape and a dtype", f"write {name}(64, np.float32) or {name}((8, 8), …)")
+    return _shape(cx, given["shape"], name), _dtype(cx, given["dtype"])
+
+
+def _shape(cx: Context, node: ast.expr, name: str) -> tuple[int, ...]:
+    term = cx.expr(node)
+    shape = []
+    for item in term.items if isinstance(term, Tup) else (term,):
+        if not (isinstance(item, Const) and type(item.value) is int and item.value >= 0):
+            cx.type_error(
+                node,
+                f"the shape of {name} is known when the kernel is compiled, which {describe(item)} is not",
+                "write positive numbers, or names of numbers from outside of the kernel",
+            )
+        shape.append(item.value)
+    if not 1 <= len(shape) <= 3:
+        cx.type_error(node, f"{name} makes arrays of 1 to 3 axes, not {len(shape)}")
+    return tuple(shape)
+
+
+def _dtype(cx: Context, node: ast.expr) -> T.Scalar:
+    term = cx.expr(node)
+    obj = term.obj if isinstance(term, Static) else None
+    wide = {float: T.FLOAT64, int: T.INT64}.get(obj) if isinstance(obj, type) else None
+    try:
+        found = wide or resolve_dtype(obj)
+    except TypeError:
+        cx.type_error(node, f"{describe(term)} is no dtype", "write np.float32, numba.float32, np.int32, …")
+    if not isinstance(found, T.Scalar):
+        cx.type_error(node, f"the elements are numbers, not {found}")
+    return found
+
+
+def new(cx: Context, t: T.Scalar, shape: tuple[int, ...], node: ast.AST) -> Value:
+    """Memory of the block, which is made at the kernel's beginning wherever it is asked for."""
+    array = Value(T.Array(t, len(shape), T.SHARED))
+    attrs = {"type": array.type, "shape": shape, "number": cx.new_uid()}
+    cx.root.ops.insert(0, Op("shared_new", (), (array,), attrs, (), cx.loc(node)))
+    return array
+
+
+def _spans(cx: Context, shape: tuple[int, ...]) -> tuple[Span, ...]:
+    return tuple(Span(None, 1, lambda n=n: cx.b.i32(n)) for n in shape)  # type: ignore[misc]
+
+
+def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:
+    layout = layout_of(cx, name, node)
+    shape, t = _array_arguments(cx, name, node)
+    if 0 in shape:
+        return _dynamic(cx, layout, shape, t, node)
+    return View(new(cx, t, shape, node), _spans(cx, shape))
+
+
+def _dynamic(cx: Context, layout: Layout, shape: tuple[int, ...], t: T.Scalar, node: ast.Call) -> Term:
+    """Dynamic shared memory: as many elements as the launch has bytes for. All such arrays are the same memory."""
+    if len(shape) != 1:
+        cx.type_error(
+            node, "dynamic shared memory has one axis", "write cuda.shared.array(0, dtype), and index by hand"
+        )
+    if not layout.shared:
+        cx.type_error(
+            node,
+            "the launch has no dynamic shared memory",
+            "give its bytes as the fourth entry: kernel[blocks, threads, stream, bytes](…)",
+        )
+    known = cx.dynamic
+    if known is not None and known.type.dtype != t:  # type: ignore[union-attr]
+        cx.type_error(
+            node,
+            f"dynamic shared memory is an array of {known.type.dtype} elsewhere, and of {t} here",  # type: ignore[union-attr]
+            "take shared arrays with shapes of their own for one of them",
+        )
+    length = layout.shared // t.itemsize
+    if known is None:
+        known = cx.dynamic = new(cx, t, (length,), node)
+    return View(known, _spans(cx, (length,)))
+
+
+def _local_array(cx: Context, name: str, node: ast.Call) -> Term:
+    """Memory of the thread: its part of an array of the block."""
+    layout = layout_of(cx, name, node)
+    shape, t = _array_arguments(cx, name, node)
+    if 0 in shape:
+        cx.type_error(node, "an array without elements")
+    base = new(cx, t, (layout.block_dim, *shape), node)
+    thread = nonneg(cx, cx.b.one("block_thread"))
+    return View(base, (Fixed(thread, False), *_spans(cx, shape)))
+
+
+# -- atomics ------------------------------------------------------------------------------------------------------
+
+_KINDS: Final = {"and_": "and", "or_": "or"}
+_OF_INTEGERS: Final = frozenset({"and", "or", "xor", "inc", "dec", "cas"})
+
+
+def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
+    layout_of(cx, name, node)
+    kind = name.rpartition(".")[2]
+    kind = _KINDS.get(kind, kind)
+    if node.keywords or len(node.args) != 3 + (kind == "cas"):
+        values = "old, v" if kind == "cas" else "v"
+        remedy = f"write {name}(a, i, {values}) or {name}(a, (i, j), {values})"
+        cx.type_error(
+            node, f"{name} takes an array, an index and {'two values' if kind == 'cas' else 'a value'}", remedy
+        )
+    array = cx.expr(node.args[0])
+    if not isinstance(array, View) or not array.spans:
+        cx.type_error(node.args[0], f"{name} needs an array, not {describe(array)}")
+    return _updated(cx, kind, name, array, cx.expr(node.args[1]), node.args[2:], node)
+
+
+def _compare_and_swap(cx: Context, name: str, node: ast.Call) -> Term:
+    layout_of(cx, name, node)
+    array = cx.expr(node.args[0]) if len(node.args) == 3 and not node.keywords else None
+    if not isinstance(array, View) or len(array.spans) != 1:
+        cx.type_error(
+            node, f"{name} takes an array of one axis and two values", "write cuda.atomic.cas(a, i, old, value)"
+        )
+    return _updated(cx, "cas", name, array, Const(0), node.args[1:], node)
+
+
+def _updated(
+    cx: Context, kind: str, name: str, array: View, index: Term, values: Sequence[ast.expr], node: ast.Call
+) -> Term:
+    """Change an element atomically."""
+    entries = list(index.items) if isinstance(index, Tup) else [index]
+    for entry in entries:
+        views.check_index(cx, entry, node)
+    if len(entries) != len(array.spans):
+        cx.type_error(node, f"{name} got {len(entries)} indices for an array with {views.count_axes(array)}")
+    t = T.value_type(array.array.dtype)
+    if kind in _OF_INTEGERS and not (isinstance(t, T.Scalar) and t.is_integer):
+        cx.type_error(node, f"{name} on elements of type {array.array.dtype}", "it takes arrays of integers")
+    if kind == "cas" and t.bits < 32:  # type: ignore[union-attr]
+        cx.type_error(node, f"{name} on elements of type {t}", "it takes integers of 32 or 64 bits")
+    element = views.fixed(cx, array, entries, node)
+    terms = [cx.expr(value) for value in values]
+    if kind != "cas":
+        return views.atomic(cx, kind, element, terms[0], node)
+    parts = [coerce.convert(cx, term, t, node, f"a value of {name}") for term in terms]
+    return views.compare_exchange(cx, element, cx.b.construct(T.Vec(t, 2), parts))  # type: ignore[arg-type]
+
+
+# -- arrays of constants ------------------------------------------------------------------------------------------
+
+_MOST_CONSTANTS: Final = 1024 * 1024
+"""Bytes that are still compiled in reasonable time."""
+
+
+def constant_array(cx: Context, array: np.ndarray[Any, Any], name: str, node: ast.AST) -> Term:
+    """A NumPy array from outside of the kernel: its elements as they are now are part of the program."""
+    t = T.SCALARS.get(array.dtype.name)
+    if t is None or t in T.STORAGE_ONLY or not 1 <= array.ndim <= 4:
+        cx.type_error(node, f"{name} is an array of {array.dtype} with {array.ndim} axes", "pass it as a parameter")
+    if not 0 < array.nbytes <= _MOST_CONSTANTS:
+        cx.type_error(
+            node, f"{name} has {array.nbytes} bytes; constants have at most {_MOST_CONSTANTS}", "pass it as a parameter"
+        )
+    key = f"{array.dtype}{array.shape}", array.tobytes()
+    made = cx.constants.get(key)
+    if made is None:
+        made = cx.constants[key] = Value(T.Array(t, array.ndim, "C"), name.rpartition(".")[2])
+        attrs = {"type": made.type, "shape": array.shape, "data": key[1]}
+        cx.root.ops.insert(0, Op("constant_array", (), (made,), attrs, (), cx.loc(node)))
+    return View(made, _spans(cx, array.shape))
+
+
+def _array_like(cx: Context, name: str, node: ast.Call) -> Term:
+    layout_of(cx, name, node)
+    term = cx.expr(node.args[0]) if len(node.args) == 1 and not node.keywords else None
+    if not isinstance(term, View):
+        cx.type_error(node, f"{name} takes an array from outside of the kernel")
+    return term
+
+
+CALLS: Final[Mapping[str, Call]] = {
+    "cuda.shared.array": _shared_array,
+    "cuda.local.array": _local_array,
+    "cuda.const.array_like": _array_like,
+    "cuda.atomic.compare_and_swap": _compare_and_swap,
+    **{f"cuda.atomic.{kind}": _atomic for kind in ("add", "sub", "min", "max", "exch", "and_", "or_", "xor")},
+    **{f"cuda.atomic.{kind}": _atomic for kind in ("inc", "dec", "cas")},
+}

@@ -1,0 +1,380 @@
+"""Reference entries of built-in functions: what each takes, gives and has for a derivative, with an example.
+
+In: a built-in's name, its signature and, where it is one operation, the row of the table. Out: its docstring, made when
+it is first asked for. What follows from the row (types, derivative, a value) is taken from there; the rest stands in
+:data:`ENTRIES`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
+from diffkern.ops.row import Diff, OpDef, TypeRuleError
+
+__all__ = ["ENTRIES", "Entry", "docstring"]
+
+
+class Entry(NamedTuple):
+    """What is said of a built-in beyond its signature and a sentence.
+
+    Attributes
+    ----------
+    takes
+        Parameters by name with their types, ``"x, y : float"``, separated by semicolons.
+    returns
+        What comes back; empty for nothing.
+    derivative
+        The partial derivatives, or why there are none.
+    example
+        Lines of a kernel. In them ``i`` is the thread's index; x, y are arrays of floats and p, q of ints; u and v are
+        vectors of three floats, w an array of them, m and k matrices of three rows, e an array of them; a, b, c are
+        arrays of floats with two axes.
+    """
+
+    takes: str
+    returns: str
+    derivative: str
+    example: str
+
+
+_STEP = "0 everywhere."
+_NONE = "None: no floats come back."
+_OLD = "The old value."
+_ATOMIC = "array : array; i, ... : int; value : float, int, vector or matrix"
+_ATOMIC_INT = "array : array; i, ... : int; value : float or int"
+_TILE = "A tile."
+_PASSED = "Cotangents go where the elements came from."
+_IN_PLACE = "As that of the function that makes a new tile."
+_TIE = "1 for the element that was taken, the first of equal ones; 0 for the others."
+_LOAD = "dk.tile_load(a, shape=(4, 4))"
+
+
+def _rows() -> dict[str, Entry]:
+    """Operations whose partial derivatives are no formulas of numbers."""
+    pair, square = "a, b : vector or matrix of floats", "m : square matrix of floats"
+    return {
+        "add": Entry("a, b : number, vector or matrix", "Of their type.", "1 with respect to each.",
+            "y[i] = dk.add(x[i], 1.0)"),
+        "sub": Entry("a, b : number, vector or matrix", "Of their type.", "1 and -1.", "y[i] = dk.sub(x[i], 1.0)"),
+        "neg": Entry("x : number, vector or matrix", "Of its type.", "-1.", "y[i] = dk.neg(x[i])"),
+        "min": Entry("a, b, ... : number or vector", "Of their type; of one vector a number.", _TIE,
+            "y[i] = dk.min(x[i], 1.0)"),
+        "max": Entry("a, b, ... : number or vector", "Of their type; of one vector a number.", _TIE,
+            "y[i] = dk.max(x[i], 0.0)"),
+        "abs": Entry("x : number or vector", "Of its type.", "The sign of x, and 0 at 0.", "y[i] = dk.abs(x[i])"),
+        "copysign": Entry("x, y : float", "float",
+            "sign(x) times the sign of y with respect to x, so 0 at x = 0; 0 with respect to y.",
+            "y[i] = dk.copysign(x[i], -1.0)"),
+        "cw_mul": Entry(pair, "Of their type.", "b and a, by component.", "w[i] = dk.cw_mul(u, v)"),
+        "cw_div": Entry(pair, "Of their type.", "1 / b and -a / b**2, by component.", "w[i] = dk.cw_div(u, v)"),
+        "dot": Entry("a, b : vector of floats, of one length", "float", "b and a.", "y[i] = dk.dot(u, v)"),
+        "cross": Entry("a, b : vector of three floats", "A vector of three floats.",
+            "A cotangent c goes on as cross(b, c) and cross(c, a).", "w[i] = dk.cross(u, v)"),
+        "length": Entry("a : vector of floats", "float", "a / length(a), and 0 for the zero vector.",
+            "y[i] = dk.length(u)"),
+        "length_sq": Entry("a : vector of floats", "float", "2 * a.", "y[i] = dk.length_sq(u)"),
+        "normalize": Entry("a : vector of floats", "Of its type.",
+            "(I - n n^T) / length(a) for the result n; 0 for the zero vector.", "w[i] = dk.normalize(u)"),
+        "outer": Entry("a, b : vector of floats", "A matrix with a row for each component of a.",
+            "A cotangent C goes on as C b and C^T a.", "e[i] = dk.outer(u, v)"),
+        "transpose": Entry("m : matrix of floats", "A matrix.", "A cotangent is transposed.", "e[i] = dk.transpose(m)"),
+        "trace": Entry(square, "float", "The identity matrix.", "y[i] = dk.trace(m)"),
+        "determinant": Entry(square, "float", "The matrix of cofactors.", "y[i] = dk.determinant(m)"),
+        "inverse": Entry(square, "A matrix.",
+            "A cotangent C goes on as -R^T C R^T for the result R; not finite for a singular matrix.",
+            "e[i] = dk.inverse(m)"),
+    }  # fmt: skip
+
+
+def _others() -> dict[str, Entry]:
+    return {
+        "tid": Entry("", "int, or as many as are unpacked.", _NONE, "j = dk.tid()"),
+        "sign": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.sign(x[i])"),
+        "nonzero": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.nonzero(x[i])"),
+        "step": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.step(x[i])"),
+        "frac": Entry("x : float", "float", "1.", "y[i] = dk.frac(x[i])"),
+        "degrees": Entry("x : float", "float", "180 / pi.", "y[i] = dk.degrees(x[i])"),
+        "radians": Entry("x : float", "float", "pi / 180.", "y[i] = dk.radians(x[i])"),
+        "pos": Entry("x : number, vector or matrix", "x.", "1.", "y[i] = dk.pos(x[i])"),
+        "clamp": Entry("x, lo, hi : float or int", "Of their type.",
+            "1 with respect to the one that comes back, x at a bound; 0 with respect to the others.",
+            "y[i] = dk.clamp(x[i], 0.0, 1.0)"),
+        "lerp": Entry("a, b : float, vector or matrix; t : float", "Of the type of a and b.", "1 - t, t and b - a.",
+            "y[i] = dk.lerp(x[i], 1.0, 0.25)"),
+        "smoothstep": Entry("lo, hi, x : float", "float",
+            "6 * t * (1 - t) / (hi - lo) with respect to x, for t the place of x between the bounds; 0 outside "
+            "of them.", "y[i] = dk.smoothstep(0.0, 1.0, x[i])"),
+        "where": Entry("condition : bool; a, b : number, vector, matrix or struct", "Of the type of a and b.",
+            "1 with respect to the chosen one, exactly 0 with respect to the other.",
+            "y[i] = dk.where(x[i] > 0.5, x[i], 0.0)"),
+        "select": Entry("condition : bool; if_false, if_true : number, vector, matrix or struct",
+            "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
+            "y[i] = dk.select(x[i] > 0.5, 0.0, x[i])"),
+        "ddot": Entry("a, b : matrix of floats, of one shape", "float", "b and a.", "y[i] = dk.ddot(m, k)"),
+        "diag": Entry("v : vector of floats", "A square matrix.", "The diagonal of a cotangent.", "e[i] = dk.diag(u)"),
+        "get_diag": Entry("m : square matrix of floats", "A vector.", "A cotangent goes to the diagonal.",
+            "w[i] = dk.get_diag(m)"),
+        "skew": Entry("v : vector of three floats", "A matrix of three rows and columns.",
+            "Differences of opposite components of a cotangent.", "e[i] = dk.skew(u)"),
+        "identity": Entry("n : int, a literal; dtype : type of float, optional", "A square matrix.",
+            "None: it is constant.", "e[i] = dk.identity(n=3, dtype=dk.float32)"),
+        "matrix_from_rows": Entry("r0, r1, ... : vector of floats, all of one length", "A matrix.",
+            "Each row has its part of a cotangent.", "e[i] = dk.matrix_from_rows(u, v, u)"),
+        "matrix_from_cols": Entry("c0, c1, ... : vector of floats, all of one length", "A matrix.",
+            "Each column has its part of a cotangent.", "e[i] = dk.matrix_from_cols(u, v, u)"),
+        "atomic_add": Entry(_ATOMIC, _OLD,
+            "With respect to value, the cotangent of the element; the old value has none.",
+            "dk.atomic_add(y, 0, x[i])"),
+        "atomic_sub": Entry(_ATOMIC, _OLD,
+            "With respect to value, the negative cotangent of the element; the old value has none.",
+            "dk.atomic_sub(y, 0, x[i])"),
+        "atomic_min": Entry(_ATOMIC_INT, _OLD, "The cotangent of the element goes to the value that supplied it.",
+            "dk.atomic_min(y, 0, x[i])"),
+        "atomic_max": Entry(_ATOMIC_INT, _OLD, "The cotangent of the element goes to the value that supplied it.",
+            "dk.atomic_max(y, 0, x[i])"),
+        "atomic_exch": Entry(_ATOMIC_INT, _OLD,
+            "None: a kernel that exchanges floats is refused when it is differentiated.", "dk.atomic_exch(q, 0, p[i])"),
+        "shared_array": Entry("shape : int or tuple of int, literals; dtype : type of number, optional",
+            "An array of the block.", "Elements carry their cotangents.",
+            "s = dk.shared_array(shape=4, dtype=dk.float32)"),
+        "syncthreads": Entry("", "", "None; the adjoint waits in its place.", "dk.syncthreads()"),
+        "block_dim": Entry("", "int", _NONE, "q[i] = dk.block_dim()"),
+        "thread_index": Entry("", "int", _NONE, "q[i] = dk.thread_index()"),
+        "block_index": Entry("", "int", _NONE, "q[i] = dk.block_index()"),
+    }  # fmt: skip
+
+
+def _tiles() -> dict[str, Entry]:
+    made = "shape : int or tuple of int, literals; dtype : type of number, optional; storage : str, optional"
+    array = "a : array; {}offset : tuple of int, optional; bounds_check, aligned : bool, optional"
+    tile, two = "a : tile", "a, b : tile, of one shape"
+    factor, half = "tile, a triangle", "fill_mode : 'lower' or 'upper', optional"
+    load, zero = f"s = {_LOAD}", "None: it is constant."
+    store = "dk.tile_store(c, {})"
+    spd = f"{load}; s = dk.tile_matmul(dk.tile_transpose(s), s)"
+    spd += "; s = dk.tile_diag_add(s, dk.tile_ones(shape=4, dtype=float))"
+    line = "r = dk.tile_load(x, shape=4)"
+    solve = f"{spd}; {line}; l = dk.tile_cholesky(s); dk.tile_store(y, {{}})"
+    inplace = f"{spd}; {line}; l = dk.tile_cholesky(s); {{}}; dk.tile_store(y, r)"
+    return {
+        "tile": Entry("x : number, vector or matrix; preserve_type : bool, optional",
+            "A tile whose last axis is the block's threads.", _PASSED, "s = dk.tile(x[i])"),
+        "untile": Entry("a : tile whose last axis is the block's threads", "A number or vector.", _PASSED,
+            "y[i] = dk.untile(dk.tile(x[i]))"),
+        "tile_zeros": Entry(made, _TILE, zero, store.format("dk.tile_zeros(shape=(4, 4), dtype=float)")),
+        "tile_empty": Entry(made, _TILE, zero, store.format("dk.tile_empty(shape=(4, 4), dtype=float)")),
+        "tile_ones": Entry(made, _TILE, zero, store.format("dk.tile_ones(shape=(4, 4), dtype=float)")),
+        "tile_full": Entry(made.replace("; dtype", "; value : number; dtype"), _TILE,
+            "With respect to value, the sum of the cotangents.",
+            store.format("dk.tile_full(shape=(4, 4), value=x[0], dtype=float)")),
+        "tile_arange": Entry("start, stop, step : number; dtype : type of number, optional; storage : str, optional",
+            _TILE, zero, "dk.tile_store(y, dk.tile_arange(4, dtype=float))"),
+        "tile_load": Entry(
+            array.format("shape : int or tuple of int, literals; ").replace("; b", "; storage : str, optional; b"),
+            _TILE, _PASSED, f"{load}; {store.format('s')}"),
+        "tile_store": Entry(array.format("t : tile; "), "", "The tile takes the cotangents of what it overwrites.",
+            f"{load}; {store.format('s')}"),
+        "tile_atomic_add": Entry(array.format("t : tile; "), "A tile of the old elements.",
+            "The tile takes the cotangents of the elements; the old ones have none.",
+            f"{load}; dk.tile_atomic_add(c, s)"),
+        "tile_view": Entry("t : tile; offset : tuple of int; shape : tuple of int, literals, optional", _TILE, _PASSED,
+            f"{load}; {store.format('dk.tile_view(s, offset=(0, 0), shape=(2, 2))')}"),
+        "tile_assign": Entry("dst, src : tile; offset : tuple of int, optional", "", _PASSED,
+            f"{load}; z = dk.tile_zeros(shape=(4, 4), dtype=float); dk.tile_assign(z, s, offset=(0, 0)); "
+            f"{store.format('z')}"),
+        "tile_extract": Entry("t : tile; i, ... : int", "A number.", _PASSED,
+            f"{load}; y[i] = dk.tile_extract(s, 1, 2)"),
+        "tile_transpose": Entry("a : tile of two axes", _TILE, _PASSED,
+            f"{load}; {store.format('dk.tile_transpose(s)')}"),
+        "tile_broadcast": Entry("a : tile; shape : tuple of int, literals", _TILE,
+            "The sum of the cotangents of its copies.",
+            f"{line}; {store.format('dk.tile_broadcast(r, shape=(4, 4))')}"),
+        "tile_reshape": Entry("t : tile; shape : tuple of int, literals", _TILE, _PASSED,
+            f"{load}; t = dk.tile_reshape(s, shape=(2, 8))"),
+        "tile_squeeze": Entry("t : tile; axis : int or tuple of int, optional", _TILE, _PASSED,
+            "t = dk.tile_squeeze(dk.tile_load(a, shape=(1, 4)))"),
+        "tile_astype": Entry("t : tile; dtype : type of number", _TILE, "1, between floats.",
+            f"{load}; t = dk.tile_astype(s, dtype=dk.float64)"),
+        "tile_map": Entry("op : function of numbers; a, b, ... : tile, of one shape", _TILE,
+            "That of the function, element by element.", f"{load}; {store.format('dk.tile_map(dk.sin, s)')}"),
+        "tile_dot": Entry(two, "A tile of shape (1,).", "b and a.",
+            f"{load}; y[i] = dk.tile_extract(dk.tile_dot(s, s), 0)"),
+        "tile_axpy": Entry("alpha : number; src, dest : tile, of one shape", "", "As that of dest + alpha * src.",
+            f"{load}; t = dk.tile_zeros(shape=(4, 4), dtype=float); dk.tile_axpy(2.0, s, t); {store.format('t')}"),
+        "tile_add_inplace": Entry(two, "", _IN_PLACE,
+            f"{load}; t = dk.tile_ones(shape=(4, 4), dtype=float); dk.tile_add_inplace(t, s); {store.format('t')}"),
+        "tile_sub_inplace": Entry(two, "", _IN_PLACE,
+            f"{load}; t = dk.tile_ones(shape=(4, 4), dtype=float); dk.tile_sub_inplace(t, s); {store.format('t')}"),
+        "tile_sum": Entry(f"{tile}; axis : int, optional", _TILE, "1 for each element.",
+            f"{load}; y[i] = dk.tile_extract(dk.tile_sum(s), 0)"),
+        "tile_min": Entry(f"{tile}; axis : int, optional", _TILE, _TIE,
+            f"{load}; y[i] = dk.tile_extract(dk.tile_min(s), 0)"),
+        "tile_max": Entry(f"{tile}; axis : int, optional", _TILE, _TIE,
+            f"{load}; y[i] = dk.tile_extract(dk.tile_max(s), 0)"),
+        "tile_reduce": Entry(f"op : function of two numbers; {tile}; axis : int, optional", _TILE,
+            "That of the function, along the chain of its calls.",
+            f"{load}; y[i] = dk.tile_extract(dk.tile_reduce(dk.max, s), 0)"),
+        "tile_argmin": Entry(tile, "A tile of one int32.", _NONE,
+            f"{load}; q[i] = dk.tile_extract(dk.tile_argmin(s), 0)"),
+        "tile_argmax": Entry(tile, "A tile of one int32.", _NONE,
+            f"{load}; q[i] = dk.tile_extract(dk.tile_argmax(s), 0)"),
+        "tile_scan_inclusive": Entry(tile, _TILE, "The sum of the later cotangents, its own included.",
+            f"{line}; dk.tile_store(y, dk.tile_scan_inclusive(r))"),
+        "tile_scan_exclusive": Entry(tile, _TILE, "The sum of the later cotangents.",
+            f"{line}; dk.tile_store(y, dk.tile_scan_exclusive(r))"),
+        "tile_sort": Entry("keys, values : tile of one axis, of one length", "",
+            "Cotangents go back where the elements stood.",
+            f"{line}; t = dk.tile_arange(4, dtype=int); dk.tile_sort(r, t); dk.tile_store(y, r)"),
+        "tile_matmul": Entry(
+            "a, b : tile of two axes; out : tile, optional; alpha, beta : number, optional; precision : str, optional",
+            "A tile; with out, nothing.", "alpha * C b^T and alpha * a^T C for a cotangent C.",
+            f"{load}; {store.format('dk.tile_matmul(s, s)')}"),
+        "tile_diag_add": Entry("a : tile, square; d : tile of one axis", _TILE, "1; for d the diagonal of a cotangent.",
+            f"{load}; {store.format('dk.tile_diag_add(s, dk.tile_load(x, shape=4))')}"),
+        "tile_cholesky": Entry(f"A : tile, symmetric and positive definite; {half}", "A tile, a triangle.",
+            "A symmetric matrix, from two triangular solves.", f"{spd}; {store.format('dk.tile_cholesky(s)')}"),
+        "tile_cholesky_solve": Entry(f"L : {factor}; y : tile of one or two axes; {half}", _TILE,
+            "Solves with the same factor; of the factor, an outer product.",
+            solve.format("dk.tile_cholesky_solve(l, r)")),
+        "tile_lower_solve": Entry(f"L : {factor}; y : tile of one or two axes", _TILE,
+            "A solve with the transposed factor; of the factor, an outer product.",
+            solve.format("dk.tile_lower_solve(l, r)")),
+        "tile_upper_solve": Entry(f"U : {factor}; z : tile of one or two axes", _TILE,
+            "A solve with the transposed factor; of the factor, an outer product.",
+            solve.format("dk.tile_upper_solve(dk.tile_transpose(l), r)")),
+        "tile_cholesky_inplace": Entry(f"A : tile, symmetric and positive definite; {half}", "", _IN_PLACE,
+            f"{spd}; dk.tile_cholesky_inplace(s); {store.format('s')}"),
+        "tile_cholesky_solve_inplace": Entry(f"L : {factor}; y : tile of one or two axes; {half}", "", _IN_PLACE,
+            inplace.format("dk.tile_cholesky_solve_inplace(l, r)")),
+        "tile_lower_solve_inplace": Entry(f"L : {factor}; y : tile of one or two axes", "", _IN_PLACE,
+            inplace.format("dk.tile_lower_solve_inplace(l, r)")),
+        "tile_upper_solve_inplace": Entry(f"U : {factor}; z : tile of one or two axes", "", _IN_PLACE,
+            inplace.format("dk.tile_upper_solve_inplace(dk.tile_transpose(l), r)")),
+    }  # fmt: skip
+
+
+ENTRIES: Final[Mapping[str, Entry]] = _rows() | _others() | _tiles()
+
+_KINDS: Final[Mapping[frozenset[Scalar], str]] = {
+    frozenset({FLOAT64}): "float",
+    frozenset({INT32, FLOAT64}): "float or signed int",
+    frozenset({INT32, UINT32, FLOAT64}): "float or int",
+    frozenset({INT32, UINT32}): "int",
+    frozenset({BOOL, INT32, UINT32}): "int or bool",
+    frozenset({BOOL}): "bool",
+}
+
+
+def docstring(name: str, signature: str, doc: str, row: OpDef | None, host: Callable[..., Any] | None) -> str:
+    """Return the docstring of a built-in.
+
+    Parameters
+    ----------
+    name, signature, doc : str
+        Its name, its parameters, and what it does in a sentence.
+    row : OpDef or None
+        The row of the operation that it is.
+    host : callable or None
+        The function of Python's numbers.
+    """
+    entry = ENTRIES.get(name) or _of_row(name, signature, row, host)
+    parts = [f"{name}({signature})", doc]
+    if entry.takes:
+        parts.append(_section("Parameters", *entry.takes.split("; ")))
+    if entry.returns:
+        parts.append(_section("Returns", entry.returns))
+    parts.append(_section("Notes", f"Derivative: {entry.derivative}"))
+    parts.append(_section("Examples", *_example(entry.example)))
+    return "\n\n".join(parts)
+
+
+def _section(title: str, *lines: str) -> str:
+    return "\n".join((title, "-" * len(title), *lines))
+
+
+def _example(text: str) -> Iterator[str]:
+    if text.startswith(">>>"):
+        yield from text.splitlines()
+        return
+    yield ".. code-block:: python"
+    yield ""
+    yield from (f"    {line}" for line in text.split("; "))
+
+
+def _of_row(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
+    assert row is not None
+    assert host is not None
+    kinds = _accepted(row)
+    return Entry(
+        f"{signature} : {_KINDS[frozenset(kinds)]}",
+        _result(row, kinds),
+        _derivative(row, signature.split(", "), kinds),
+        _value(name, row.arity or 0, host, kinds),
+    )
+
+
+def _accepted(row: OpDef) -> list[Scalar]:
+    """The kinds of numbers that an operation takes, each by one of its types."""
+
+    def takes(t: Scalar) -> bool:
+        try:
+            row.infer([t] * (row.arity or 0), {})
+        except TypeRuleError:
+            return False
+        return True
+
+    return [t for t in (BOOL, INT32, UINT32, FLOAT64) if takes(t)]
+
+
+def _result(row: OpDef, kinds: Sequence[Scalar]) -> str:
+    (result,) = row.infer([kinds[-1]] * (row.arity or 0), {})
+    return "bool" if result == BOOL else "float" if kinds == [FLOAT64] else "Of the same type."
+
+
+def _derivative(row: OpDef, names: Sequence[str], kinds: Sequence[Scalar]) -> str:
+    (result,) = row.infer([kinds[-1]] * (row.arity or 0), {})
+    if not row.partials:
+        return _STEP if FLOAT64 in (result, *kinds) and row.diff is Diff.ZERO and result == FLOAT64 else _NONE
+    formulas = [_named(_exception_last(formula), names) for formula in row.partials]
+    by_name = (f"{formula} with respect to {name}" for formula, name in zip(formulas, names, strict=True))
+    said = formulas[0] if len(formulas) == 1 else ", ".join(by_name)
+    where = ", where r is the result" if any("r" in _words(formula) for formula in formulas) else ""
+    return f"{said}{where}."
+
+
+def _exception_last(formula: str) -> str:
+    special, _, usual = formula.rpartition(" else ")
+    value, _, where = special.partition(" if ")
+    return f"{usual} ({value} where {where})" if special else usual
+
+
+def _words(formula: str) -> list[str]:
+    return "".join(c if c.isalnum() or c == "_" else " " for c in formula).split()
+
+
+def _named(formula: str, names: Sequence[str]) -> str:
+    """A formula in x and y with the names of the signature, and constants by name."""
+    known = {"0.6931471805599453": "log(2)", "2.302585092994046": "log(10)", "1.1283791670955126": "(2/sqrt(pi))"}
+    for number, word in known.items():
+        formula = formula.replace(number, word)
+    new = dict(zip("xy", names, strict=False))
+    pieces = itertools.groupby(formula, lambda c: c.isalnum() or c == "_")
+    return "".join(new.get(piece, piece) for piece in ("".join(group) for _, group in pieces))
+
+
+def _value(name: str, arity: int, host: Callable[..., Any], kinds: Sequence[Scalar]) -> str:
+    """A call with numbers that are in the function's domain, and what it returns."""
+    floats, ints, flags = (0.5, 1.5), (6, 3), (True, False)
+    for numbers in [floats, floats[::-1]] if FLOAT64 in kinds else [ints if INT32 in kinds else flags]:
+        given = numbers[:arity]
+        try:
+            found = host(*given)
+        except (ValueError, ArithmeticError):
+            continue
+        if not isinstance(found, float) or math.isfinite(found):
+            return f">>> dk.{name}({', '.join(map(repr, given))})\n{found!r}"
+    raise AssertionError(f"dk.{name} has no value at {floats}")

@@ -1,0 +1,153 @@
+"""Generated source that needs nothing of diffkern: the definitions that it would import, copied.
+
+In: modules of Python source, whose text is read and which are not imported, and names of theirs. Out: the statements at
+their top level that define the names, and all that these use, in an order in which they run.
+
+What is copied must say what it uses in the plain way: names of the same module, imports of other modules, and
+``from diffkern.… import name`` without another name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import importlib.util
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Copied", "copied"]
+
+_OWN = "diffkern."
+_ANNOTATION = re.compile(r": Any(?=[,)=\s])| -> Any(?=:)")
+_COMMENT = re.compile(r"  # (noqa|type:)[^#\n]*")
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Copied statements.
+
+    Attributes
+    ----------
+    imports : tuple of str
+        Those of other packages, sorted.
+    definitions : tuple of str
+        The rest. Lines that follow one another are one of them.
+    names : frozenset of str
+        What all of them define.
+    """
+
+    imports: tuple[str, ...]
+    definitions: tuple[str, ...]
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """A statement at the top level of a module."""
+
+    module: str
+    line: int
+    defines: tuple[str, ...]
+    uses: frozenset[str]
+    text: str
+    is_import: bool
+
+
+def copied(module: str, names: Iterable[str]) -> Copied:
+    """Return the statements that define names of a module.
+
+    Parameters
+    ----------
+    module : str
+        Its full name.
+    names : iterable of str
+        What is needed of it.
+    """
+    found: dict[_Statement, None] = {}
+    for name in sorted(names):
+        _collect(module, name, found)
+    imports = sorted(s.text for s in found if s.is_import)
+    # What is copied of another module comes before what needs it.
+    rest = sorted((s for s in found if not s.is_import), key=lambda s: (s.module == module, s.module, s.line))
+    definitions: list[str] = []
+    for before, s in zip([None, *rest], rest, strict=False):
+        joined = before is not None and "\n" not in s.text and "\n" not in before.text
+        definitions[-1:] = [f"{definitions[-1]}\n{s.text}"] if joined else [*definitions[-1:], s.text]
+    return Copied(tuple(imports), tuple(definitions), frozenset(name for s in found for name in s.defines))
+
+
+def _collect(module: str, name: str, found: dict[_Statement, None]) -> None:
+    statement = _statements(module).get(name)
+    if statement is None:
+        if not hasattr(builtins, name):
+            raise LookupError(f"{module} defines no {name!r}")
+        return
+    if statement in found:
+        return
+    if statement.text.startswith(f"from {_OWN}"):
+        _collect(statement.text.split()[1], name, found)
+        return
+    found[statement] = None
+    for used in sorted(statement.uses):
+        if used in _statements(module):
+            _collect(module, used, found)
+
+
+@functools.cache
+def _statements(module: str) -> dict[str, _Statement]:
+    """The statements of a module by the names that they define."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    lines = source.splitlines()
+    out: dict[str, _Statement] = {}
+    for node in ast.parse(source).body:
+        for part in _split(node):
+            defines = tuple(_defined(part))
+            first = min([part.lineno, *(d.lineno for d in getattr(part, "decorator_list", ()))])
+            text = "\n".join(lines[first - 1 : part.end_lineno]) if part is node else ast.unparse(part)
+            is_import = isinstance(part, (ast.Import, ast.ImportFrom))
+            uses = frozenset(n.id for n in ast.walk(part) if isinstance(n, ast.Name)) - {*defines, "Any"}
+            statement = _Statement(module, part.lineno, defines, uses, _plain(text), is_import)
+            out.update(dict.fromkeys(defines, statement))
+    return out
+
+
+def _split(node: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement, or where it defines several names independently one for each."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        for alias in node.names:
+            one = (
+                ast.Import([alias])
+                if isinstance(node, ast.Import)
+                else ast.ImportFrom(node.module, [alias], node.level)
+            )
+            yield ast.copy_location(one, node)
+        return
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+        for target, value in zip(node.targets[0].elts, node.value.elts, strict=True):
+            yield ast.copy_location(ast.Assign([target], value), node)
+        return
+    yield node
+
+
+def _defined(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from (alias.asname or alias.name for alias in names)
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case ast.If(body=body, orelse=orelse):
+            for inner in (*body, *orelse):
+                yield from _defined(inner)
+
+
+def _plain(text: str) -> str:
+    """Without annotations, which numba does not read, and remarks for tools."""
+    return _COMMENT.sub("", _ANNOTATION.sub("", text.replace(": Any = ", "=")))

@@ -1,0 +1,116 @@
+"""How the adjoint of a launch runs: which program, cut how, and on which copies of cotangents.
+
+In: an adjoint program that accumulates plainly, and a launch. Out: a :class:`Sweep`, the same for launches, tapes and
+PyTorch; for launches of one shape it is decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from diffkern.runtime.array import array
+from diffkern.runtime.copies import Copies
+from diffkern.runtime.device import CPU
+from diffkern.runtime.grid import Grid
+from diffkern.runtime.program import Executable
+from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
+
+__all__ = ["NOTHING", "Sweep", "choose"]
+
+NOTHING: Mapping[int, bytes] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How an adjoint runs.
+
+    Attributes
+    ----------
+    executable
+        Its program.
+    plan
+        How its accumulations are kept apart.
+    grid
+        Its threads.
+    """
+
+    executable: Executable
+    plan: Plan
+    grid: Grid
+
+    def run(self, cotangents: Mapping[int, array], pack: Callable[[Mapping[int, bytes]], bytes]) -> None:
+        """Run it: on copies of cotangents that are then added up, or on the cotangents.
+
+        Parameters
+        ----------
+        cotangents : mapping of int to array
+            At least those that the plan has copies of.
+        pack : callable
+            Returns the argument block behind the header; what it is given stands for some of the cotangents.
+        """
+        plan = self.plan
+        if not plan.private:
+            if plan.cut.n:
+                self.executable.run_blocks(self.grid, [pack(NOTHING)], plan.colours)
+            return
+        count = plan.cut.chunks - 1
+        copies = {k: Copies(cotangents[k], count) for k in plan.private}
+        own = ({k: copy.packed[group] for k, copy in copies.items()} for group in range(count))
+        self.executable.run_blocks(self.grid, [pack(NOTHING), *map(pack, own)], plan.colours)
+        for copy in copies.values():
+            copy.add_up()
+
+
+def choose(
+    plain: Executable,
+    atomic: Callable[[], Executable],
+    dims: tuple[int, ...],
+    shapes: Mapping[int, tuple[int, ...]],
+    sizes: Mapping[int, int],
+    shared: bool = False,
+    blocks: Blocks = USUAL,
+) -> Sweep:
+    """Return how to run an adjoint: with the program that accumulates plainly, or with the one with atomics.
+
+    Parameters
+    ----------
+    plain : Executable
+        The adjoint that accumulates plainly. On a GPU it knows where its threads race, unless buffers or dims are
+        special.
+    atomic : callable
+        Returns the one with atomics.
+    dims : tuple of int
+        The launch's dimensions.
+    shapes, sizes : mapping
+        Of each cotangent, by parameter, the shape and the number of scalars.
+    shared : bool, optional
+        Whether cotangents share memory, or one of them several times the same element.
+    blocks : Blocks, optional
+        Threads of a block and limit of blocks.
+
+    Raises
+    ------
+    ValueError
+        If the program cannot be launched in such blocks.
+    """
+    derivative = plain.derivative
+    if plain.device is not CPU:
+        chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
+        return _sweep(chosen, Plan(cut(dims, chosen.cost)), blocks)
+    if plain.blockwise:
+        chosen = atomic() if shared else plain
+        return _sweep(chosen, Plan(chosen.cut(dims, blocks)), blocks)
+    key = (dims, shared, (*shapes.values(),))
+    found = plain.sweeps.get(key)
+    if found is None:
+        plan = derivative.schedule(dims, plain.cost, sizes, shared)
+        chosen = plain if plan is not None else atomic()
+        found = _sweep(chosen, plan or Plan(cut(dims, chosen.cost)), blocks)
+        plain.remember(key, found)
+    return found
+
+
+def _sweep(executable: Executable, plan: Plan, blocks: Blocks) -> Sweep:
+    return Sweep(executable, plan, executable.grid_of(plan.cut, blocks))

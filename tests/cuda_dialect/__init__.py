@@ -1,0 +1,1 @@
+"""Kernels in the spelling of numba.cuda."""

@@ -1,0 +1,117 @@
+"""The reference entries of built-in functions: every parameter is named, every example runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
+from diffkern.lang.reference import ENTRIES
+from diffkern.ops.table import all_ops
+
+FUNCTIONS = {
+    name: getattr(math, name) for name in ("cos", "sin", "cosh", "sinh", "exp", "log", "sqrt", "floor", "pow", "pi")
+}
+FUNCTIONS |= {"rsqrt": lambda x: 1 / math.sqrt(x), "abs": abs}
+
+HEAD = """
+
+@dk.kernel
+def {name}_example(
+    x: dk.array(dtype=float), y: dk.array(dtype=float), p: dk.array(dtype=int), q: dk.array(dtype=int),
+    w: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.mat33), a: dk.array(dtype=float, ndim=2),
+    b: dk.array(dtype=float, ndim=2), c: dk.array(dtype=float, ndim=2),
+):
+    i = dk.tid()
+    u = w[i] + dk.vec3(1.0, 2.0, 3.0)
+    v = dk.vec3(0.5, x[i], 2.0)
+    m = dk.matrix_from_rows(u, v, dk.vec3(0.0, 1.0, 4.0))
+    k = dk.transpose(m)
+"""
+
+
+def text(built_in: Intrinsic) -> str:
+    return str(built_in.__doc__)
+
+
+def section(built_in: Intrinsic, title: str) -> str:
+    return text(built_in).partition(f"{title}\n{'-' * len(title)}\n")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("built_in", INTRINSICS.values(), ids=lambda b: b.name)
+def test_an_entry_names_the_parameters_of_the_signature(built_in):
+    stated = [
+        name for line in section(built_in, "Parameters").splitlines() for name in line.split(" : ")[0].split(", ")
+    ]
+    named = re.findall(
+        r"(\w+|\.\.\.)(?==|,|$|\])", re.sub(r"=[^,]+", "", built_in.signature).replace("[", "").replace("]", "")
+    )
+    assert [n for n in stated if n != "..."] == [n for n in named if n not in ("...", "j")]
+
+
+def test_entries_are_of_built_ins():
+    assert set(ENTRIES) <= set(INTRINSICS)
+
+
+@pytest.mark.parametrize("built_in", [b for b in INTRINSICS.values() if ">>>" in text(b)], ids=lambda b: b.name)
+def test_examples_on_the_host_print_what_they_say(built_in):
+    example = doctest.DocTestParser().get_doctest(text(built_in), {"dk": dk}, built_in.name, None, 0)
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory) -> Any:
+    """A module with a kernel for each example of one."""
+    path = tmp_path_factory.mktemp("reference") / "reference_examples.py"
+    bodies = (
+        HEAD.format(name=name) + "".join(f"    {line}\n" for line in entry.example.split("; "))
+        for name, entry in ENTRIES.items()
+    )
+    path.write_text("import diffkern as dk\n" + "".join(bodies), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_examples_of_kernels_run(name, examples):
+    x, y = np.linspace(0.25, 1.0, 4, dtype=np.float32), np.zeros(4, np.float32)
+    p, q = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+    w = dk.array(np.ones((4, 3), np.float32), dtype=dk.vec3)
+    e = dk.zeros(4, dtype=dk.mat33)
+    a = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
+    b, c = np.zeros((4, 4), np.float32), np.zeros((4, 4), np.float32)
+    dk.launch(getattr(examples, f"{name}_example"), 1, [x, y, p, q, w, e, a, b, c], block_dim=1)
+    assert all(np.isfinite(out).all() for out in (x, y, w.numpy(), e.numpy(), a, b, c))
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in all_ops().values() if row.partials and row.built_in], ids=lambda r: r.name
+)
+def test_a_stated_derivative_is_that_of_the_value(row):
+    """Where neither is special: the formula as it is printed, against differences of the host's function."""
+    built_in = INTRINSICS[row.built_in.name or row.name]
+    if built_in.name in ENTRIES:
+        return
+    said = text(built_in).partition("Derivative: ")[2].partition("\n")[0].rstrip(".")
+    said = said.removesuffix(", where r is the result")
+    names = built_in.signature.split(", ")
+    formulas = (
+        [said] if len(names) == 1 else [f.strip(", ") for f in re.split(r" with respect to \w+", said)[: len(names)]]
+    )
+    at = [1.25, 1.75][: len(names)] if built_in.name == "acosh" else [0.625, 1.75][: len(names)]
+    for k, formula in enumerate(formulas):
+        usual = re.sub(r" \(\S+ where .*\)$", "", formula)
+        here = dict(zip(names, at, strict=True)) | {"r": built_in(*at)} | FUNCTIONS
+        above, below = ([v + (h if j == k else 0.0) for j, v in enumerate(at)] for h in (1e-6, -1e-6))
+        assert eval(usual, {}, here) == pytest.approx((built_in(*above) - built_in(*below)) / 2e-6, rel=1e-6)

@@ -1,0 +1,6 @@
+import math
+
+import numpy as np
+
+import diffkern as dk
+from diffkern import cuda
