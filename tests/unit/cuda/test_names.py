@@ -57,3 +57,14 @@ def test_types_are_those_of_diffkern() -> None:
         if isinstance(t, type(dk.float32)) and t != dk.bfloat16 and name not in ("char", "long_", "byte"):
             numpy = getattr(np, name, None)
             assert numpy is None or not isinstance(numpy, type) or np.dtype(numpy) == t.numpy, name
+
+
+@cuda.jit
+def waits_for_the_grid(x):  # type: ignore[no-untyped-def]
+    cuda.cg.this_grid().sync()
+
+
+def test_kernels_say_what_to_write() -> None:
+    with pytest.raises(dk.KernelError, match="cuda has no attribute 'cg'") as caught:
+        waits_for_the_grid[1, 1](np.zeros(1))
+    assert INSTEAD["cg"] in str(caught.value)
