@@ -135,6 +135,10 @@ class Memory(ABC):
         """Return elements of it in host memory: in place, or in a copy."""
 
     @abstractmethod
+    def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+
+    @abstractmethod
     def copy(self, goal: array, source: array) -> None:
         """Copy the elements of one array to another, of which one is here; of a host and a GPU, the GPU is asked."""
 
@@ -172,6 +176,11 @@ class HostMemory(Memory):
     def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return elements, in place."""
         return data
+
+    def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+        made: np.ndarray[Any, Any] = np.ndarray(like.shape, like.dtype, data, start, like.strides)
+        return made
 
     def copy(self, goal: array, source: array) -> None:
         """Copy the elements of one array of the host to another."""
