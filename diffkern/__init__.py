@@ -11,6 +11,10 @@ from diffkern._version import __version__ as __version__
 from diffkern.decorator import kernel as kernel
 from diffkern.kernel import Kernel as Kernel
 from diffkern.lang import public_names as _public_names
+from diffkern.lang.called import Called as _Called
+from diffkern.lang.called import KnownToNumba as _KnownToNumba
+from diffkern.lang.called import set_evaluator as _set_evaluator
+from diffkern.lang.called import set_numba_type as _set_numba_type
 from diffkern.runtime.cuda.elementwise import set_source as _set_source
 
 if TYPE_CHECKING:
@@ -25,6 +29,24 @@ def _elementwise(name: str, ndim: int) -> Kernel:
 
 
 _set_source(_elementwise)
+
+
+def _evaluate(called: _Called, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Evaluate what Python calls of a func besides its value."""
+    from diffkern.evaluate import evaluate
+
+    return evaluate(called, args, kwargs)
+
+
+def _numba_type(known: _KnownToNumba) -> Any:
+    """Tell numba, which asks, the type of a func, a kernel, or a form of one."""
+    from diffkern.interop.numba import type_of
+
+    return type_of(known)
+
+
+_set_evaluator(_evaluate)
+_set_numba_type(_numba_type)
 
 _language = _public_names()
 globals().update(_language)

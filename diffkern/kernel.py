@@ -24,6 +24,7 @@ from diffkern.forks import free_in_child
 from diffkern.ir.structs import Argument, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.dtypes import CompositeValue
 from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
@@ -53,7 +54,7 @@ else:
 __all__ = ["Kernel"]
 
 
-class Kernel(ByPath):
+class Kernel(ByPath, KnownToNumba):
     """A function that runs once for every index of a launch's grid. Made by :func:`~diffkern.kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
@@ -100,6 +101,23 @@ class Kernel(ByPath):
         raise MisuseError(
             f"a kernel needs a grid: write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])"
         )
+
+    @functools.cached_property
+    def thread(self) -> Called:
+        """One thread, for programs that numba compiles: ``kernel.thread(i, x, y)`` does what thread i of a launch does.
+
+        The index is an integer, or a tuple of as many as ``dk.tid()`` is unpacked into.
+        """
+        return Called(self, self.func, Form.THREAD, "One thread of the kernel.")
+
+    @functools.cached_property
+    def thread_adjoint(self) -> Called:
+        """One thread of the adjoint: ``kernel.thread_adjoint(i, x, y, ct_x, ct_y)``, for programs that numba compiles.
+
+        After the index and the arguments there is a cotangent for each argument: an array like the argument, an array
+        of one element for an argument by value, None where none is wanted.
+        """
+        return Called(self, self.func, Form.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
 
     def __getitem__(self, dim: Any) -> Callable[..., None]:
         """Return what launches the kernel over `dim` with the arguments it is called with."""

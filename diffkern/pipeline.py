@@ -8,6 +8,9 @@
     differentiate  normalised IR + active parameters -> adjoint IR           (ad)
     settle         adjoint IR -> adjoint IR with the ways it accumulates     (targets)
 
+A func by itself, as programs call it that are no kernels, goes ``lower_function`` and ``optimise``, or ``prepare`` and
+``differentiate_function`` (:mod:`diffkern.device_functions`).
+
 The passes of each step stand in a list; from here to the form that is emitted, a target gives the list (``lowering``).
 :class:`~diffkern.compilation.Compilation` goes these ways for one kernel, and on to object code, source and manifest: a
 :class:`~diffkern.program.Program`, which is all that the run time ever sees of it.
@@ -21,10 +24,11 @@ from functools import partial
 
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.derivative import Derivative
-from diffkern.ad.reverse import reverse
+from diffkern.ad.reverse import reverse, reverse_func
 from diffkern.analysis.blocks import check_adjoint, check_blocks
 from diffkern.analysis.conflicts import analyse_conflicts
-from diffkern.frontend.lowering import lower
+from diffkern.analysis.thread_free import check_thread_free
+from diffkern.frontend.lowering import lower, lower_func
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.passes import PLAIN, Context, Pass, run
@@ -61,6 +65,13 @@ WRITTEN_TO_PRIMAL = (
 )
 ONE_THREAD = (Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one),)
 """For targets on which a block that works on tiles is one thread."""
+
+ONE_CALL = (
+    Pass("threads", WRITTEN, WRITTEN, check_thread_free),
+    Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
+    Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
+)
+"""For a func that no kernel calls."""
 
 FOLD = Pass("fold", PRIMAL, PRIMAL, fold)
 UNROLL = Pass("unroll", PRIMAL, PRIMAL, unroll)
@@ -103,6 +114,15 @@ def lower_kernel(
     return run(WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD, fn, context)
 
 
+def lower_function(
+    pyfunc: Callable[..., object], types: Sequence[Argument], context: Context = PLAIN
+) -> tuple[Function, bool]:
+    """Typed IR of a func that no kernel calls: it yields its results; and whether these are a tuple."""
+    lowered, together = lower_func(pyfunc, types)
+    fn = run(ONE_CALL, context.done("lower", WRITTEN, lowered), context)
+    return fn, together
+
+
 def optimise(fn: Function, context: Context = PLAIN) -> Function:
     """The forward program of a kernel, in place."""
     return run(OPTIMISE, fn, context)
@@ -136,6 +156,20 @@ def differentiate(
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     return Derivative(adjoint, tuple(conflicts))
+
+
+def differentiate_function(
+    fn: Function, active: Iterable[int], target: str = "native", context: Context = PLAIN
+) -> Function:
+    """The adjoint of a prepared function that yields its results, with respect to its by-value parameters ``active``.
+
+    It goes from parameters and cotangents of results to results and cotangents of parameters.
+    """
+    budget = target_named(target).stack_budget(None, None)
+    swept = reverse_func(fn, sorted(active), budget, partial(run, NORMALISE_MAP))
+    for step in behind(swept):
+        step(swept.fn)
+    return run(CLEAN, context.done("reverse", ADJOINT, swept.function()), context)
 
 
 def settle(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:

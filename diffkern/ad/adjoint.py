@@ -93,18 +93,22 @@ class Swept:
         fn.body.ops[:0] = self.prologue
         return fn
 
-    def adjoint(self) -> Adjoint:
-        """Return the adjoint, with the parameters that it needs.
+    def function(self) -> Function:
+        """Return the function of a func, which has no parameters besides those of the primal and cotangents.
 
         Raises
         ------
         AutodiffError
             If it needs a value that cannot be rematerialized.
         """
-        out, params = self.fn, self.params
-        error = used_poison(out.body, self.context)
+        error = used_poison(self.fn.body, self.context)
         if error is not None:
             raise error
+        return self.fn
+
+    def adjoint(self) -> Adjoint:
+        """Return the adjoint of a kernel, with the parameters that it needs; errors as of :meth:`function`."""
+        out, params = self.function(), self.params
         read = {Access(op).array for op in walk(out.body) if op.name in LOADS}
         saved = tuple(k for k, p in enumerate(params) if p in self.saved and self.saved[p] in read)
         final = tuple(k for k, p in enumerate(params) if p in read)

@@ -40,7 +40,7 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Array, Tile, is_shared, value_type
+from diffkern.ir.types import Array, Tile, is_differentiable, is_shared, value_type
 from diffkern.ir.views import Access, If, is_loop, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.row import Diff
@@ -79,6 +79,28 @@ def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_
         If the gradient cannot be proved right; with the source line and a remedy.
     """
     return _Reverse(fn, sorted(active), budget, normalise_map).run()
+
+
+def reverse_func(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Swept:
+    """Differentiate a normalised function that yields its results, and writes to no array.
+
+    Parameters
+    ----------
+    fn, active, budget, normalise_map
+        As :func:`reverse` has them; the parameters ``active`` are by value.
+
+    Returns
+    -------
+    Swept
+        To be tidied up; then its ``function`` goes from parameters and a cotangent for each differentiable result to
+        the results and the cotangents of the parameters ``active``.
+
+    Raises
+    ------
+    AutodiffError
+        As :func:`reverse`, and at the first write to an array.
+    """
+    return _Reverse(fn, sorted(active), budget, normalise_map).of_func()
 
 
 class _Reverse:
@@ -170,6 +192,31 @@ class _Reverse:
         pairs = zip(self.active_params, found, strict=True)
         region.yields = tuple(ct if ct is not None else self.b.zero(p.type) for p, ct in pairs)
         return region
+
+    def of_func(self) -> Swept:
+        """The adjoint of a function that yields its results."""
+        for op in walk(self.fn.body):
+            if op.name in STORES | ATOMICS:
+                raise AutodiffError(
+                    f"{self.fn.name} writes to {Access(op).array.name}, so its results are not all that it does",
+                    loc=op.loc,
+                    remedy="return the value, or make it a kernel and use the kernel's adjoint",
+                )
+        env: Env = dict(self.params)
+        Replay(self.b, env, self.context).ops(self.fn.body.ops)
+        cts, results = Cotangents(self.b), self.fn.body.yields
+        seeds = []
+        for k, y in enumerate(results):
+            if is_differentiable(y.type):
+                seeds.append(Value(y.type, "ct" if len(results) == 1 else f"ct_{k}"))
+                if self.activity.active(y):
+                    cts.add(y, seeds[-1])
+        self.ops(self.fn.body.ops, env, cts, self.level)
+        found = [(p, cts.take(p)) for p in self.active_params]
+        params = [self.params[p] for p in self.fn.params]
+        out = replace(self.fn, name=f"{self.fn.name}_vjp", params=(*params, *seeds), body=self.b.region)
+        out.body.yields = (*(env[y] for y in results), *(self.b.zero(p.type) if ct is None else ct for p, ct in found))
+        return Swept(out, params, self.saved, self.cotangents, self.context, None, ())
 
     # -- regions -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from diffkern.lang.called import Called, KnownToNumba
+
 __all__ = [
     "STRINGS", "array_attribute", "for_annotation", "for_call", "for_instance", "missing_name", "number_attribute",
 ]  # fmt: skip
@@ -101,8 +103,16 @@ STRINGS: Final[Mapping[str, str]] = {
 """What to write for ``float("…")``."""
 
 
+_OF_OTHER_PROGRAMS = (
+    "is for Python and for Numba programs; a kernel cannot call it",
+    "differentiate the whole kernel, with dk.Tape or adjoint=True, or write the derivative as a @dk.func",
+)
+
+
 def for_call(obj: Any) -> tuple[str, str] | None:
     """Return what is wrong with calling an object of another library or of the host, and what to write instead."""
+    if isinstance(obj, Called):
+        return _OF_OTHER_PROGRAMS
     module = _module(obj)
     name = str(getattr(obj, "__name__", ""))
     root = module.partition(".")[0]
@@ -138,6 +148,8 @@ def _module(obj: Any) -> str:
 
 def for_instance(obj: Any, name: str, attribute: str) -> tuple[str, str]:
     """Return what is wrong with reading an attribute of an object that is no module or class, and what to write."""
+    if isinstance(obj, KnownToNumba) and isinstance(getattr(obj, attribute, None), Called):
+        return f"{name}.{attribute} {_OF_OTHER_PROGRAMS[0]}", _OF_OTHER_PROGRAMS[1]
     if not hasattr(obj, attribute):
         return f"{name} has no attribute {attribute!r}", "a kernel can read attributes of modules and classes"
     remedy = (
@@ -149,6 +161,9 @@ def for_instance(obj: Any, name: str, attribute: str) -> tuple[str, str]:
 
 def missing_name(owner: str, obj: Any, name: str) -> str:
     """Return what to write for a name that a module does not have."""
+    known: Mapping[str, str] = getattr(obj, "__instead__", {})  # what a module says of names that it does not have
+    if name in known:
+        return known[name]
     if getattr(obj, "__name__", "") == "diffkern":
         return _NAMES.get(name, "the page on the kernel language lists what there is").replace("dk.", f"{owner}.")
     return "check the name, or what the module is"

@@ -69,6 +69,8 @@ class Context:
         The innermost activation.
     stack
         All activations, the kernel first.
+    of_func
+        Whether the first activation is that of a func, which is lowered by itself.
     errors
         Errors found so far.
     nonneg
@@ -92,6 +94,7 @@ class Context:
         self._block = block
         self.b = Builder()
         self.stack: list[Frame] = []
+        self.of_func = False
         self.errors: list[KernelError] = []
         self.nonneg: set[Value] = set()
         self.shapes: dict[tuple[tuple[ast.AST, ...], str], Any] = {}
@@ -177,6 +180,11 @@ class Context:
         if isinstance(term, Const):
             return term.value >= 0
         return isinstance(term, Val) and term.value in self.nonneg
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether the innermost activation is a kernel's."""
+        return len(self.stack) == 1 and not self.of_func
 
     def new_uid(self) -> int:
         """A number that no other frame or loop of this lowering has."""

@@ -24,7 +24,7 @@ from diffkern.frontend.terms import Binding, Const, RecView, Static, Term, Val, 
 from diffkern.ir.types import Tile
 from diffkern.lang import ArrayAnnotation, Func
 
-__all__ = ["inline", "make_frame", "run"]
+__all__ = ["inline", "make_frame", "returned", "run"]
 
 
 def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Frame:
@@ -80,16 +80,22 @@ def inline(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None
     cx.stack.append(frame)
     cx.call_path = (*path, node)
     try:
-        if frame.returns_value and falls_off(source.node.body):
-            last = source.node.body[-1]
-            cx.type_error(last, f"{func.name} ends without a value on some path", "end every path with return ...")
-        run(cx)
-        result = frame.env.get(RETURN)
+        return returned(cx)
     finally:
         cx.stack.pop()
         cx.call_path, cx.b.loc = path, loc
+
+
+def returned(cx: Context) -> Term:
+    """Lower the body of the innermost frame, a func's; returns what it gives back, which is None if nothing."""
+    frame = cx.frame
+    name, body = frame.pyfunc.__name__, frame.source.node.body
+    if frame.returns_value and falls_off(body):
+        cx.type_error(body[-1], f"{name} ends without a value on some path", "end every path with return ...")
+    run(cx)
     if not frame.returns_value:
-        return Static(None, f"{func.name}(...)")
+        return Static(None, f"{name}(...)")
+    result = frame.env.get(RETURN)
     if result is None or result.term is None:
         raise Cascade  # an error in the func has been recorded
     return result.term

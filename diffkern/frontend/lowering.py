@@ -1,7 +1,8 @@
 """The entry of the frontend: a Python function and the types of its parameters become a function of the IR.
 
 In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all errors found
-in it together, each with its place and what to do instead.
+in it together, each with its place and what to do instead. A func that is lowered by itself, not where a kernel calls
+it, yields what it returns.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, raise_all
-from diffkern.frontend import numba_cuda, records
+from diffkern.frontend import coerce, numba_cuda, records
+from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import Cascade, Context
 from diffkern.frontend.desugar import LAMBDA
 from diffkern.frontend.expr import lower_expr
-from diffkern.frontend.inline import make_frame, run
-from diffkern.frontend.source import get_source, too_deep
+from diffkern.frontend.inline import make_frame, returned, run
+from diffkern.frontend.source import Source, get_source, too_deep
 from diffkern.frontend.stmt import lower_block
-from diffkern.frontend.terms import Binding
+from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Tup, Val, describe
 from diffkern.frontend.weak import settle
 from diffkern.ir.nodes import Function, Op, Update, Value, walk
 from diffkern.ir.structs import Argument, flatten
 from diffkern.launch_layout import Layout
 
-__all__ = ["lower"]
+__all__ = ["lower", "lower_func"]
 
 
 def lower(
@@ -66,12 +68,7 @@ def lower(
         raise KernelTypeError(f"{pyfunc.__name__} takes {len(parameters)} arguments, not {len(arg_types)}")
     params: tuple[Value, ...] = ()
     try:
-        frame = make_frame(cx, pyfunc, source)
-        params = tuple(Value(leaf.type, leaf.name) for leaf in flatten(parameters, arg_types))
-        rest = iter(params)
-        for parameter, t in zip(parameters, arg_types, strict=True):
-            frame.env[parameter] = Binding(records.parameter(cx, t, rest), source.loc(source.node))
-        cx.stack.append(frame)
+        params = _begin(cx, pyfunc, source, arg_types)
         if layout is not None:
             numba_cuda.begin(cx, layout)
         run(cx)
@@ -80,9 +77,84 @@ def lower(
     except RecursionError as error:
         raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
     raise_all(cx.errors)
-    updates = _settled(cx)
+    return _function(cx, name or pyfunc.__name__, params, source, _settled(cx, ())[0])
+
+
+def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tuple[Function, bool]:
+    """Lower a func by itself; returns a function whose body yields the results, and whether they are a tuple.
+
+    Parameters
+    ----------
+    pyfunc
+        The Python function of the func.
+    arg_types
+        One type per parameter, from the first; the others have their defaults.
+
+    Raises
+    ------
+    KernelError
+        As :func:`lower`, and for results that are neither numbers nor vectors nor matrices.
+    """
+    source = get_source(pyfunc)
+    cx = Context(lower_expr, lower_block)
+    cx.of_func = True
+    params: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    together = False
+    try:
+        params = _begin(cx, pyfunc, source, arg_types)
+        for name, p in list(inspect.signature(pyfunc).parameters.items())[len(arg_types) :]:
+            default = static_term(cx, p.default, name, source.node)
+            cx.frame.env[name] = Binding(default, source.loc(source.node))
+        term = returned(cx)
+        together = isinstance(term, Tup)
+        results = _results(cx, term, source, pyfunc.__name__)
+    except Cascade:
+        pass
+    except RecursionError as error:
+        raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
+    raise_all(cx.errors)
+    updates, results = _settled(cx, results)
+    fn = _function(cx, pyfunc.__name__, params, source, updates)
+    fn.body.yields = results
+    return fn, together
+
+
+def _begin(cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: Sequence[Argument]) -> tuple[Value, ...]:
+    """Begin the activation of the whole function; returns its parameters in the IR."""
+    frame = make_frame(cx, pyfunc, source)
+    parameters = list(inspect.signature(pyfunc).parameters)[: len(arg_types)]
+    params = tuple(Value(leaf.type, leaf.name) for leaf in flatten(parameters, arg_types))
+    rest = iter(params)
+    for parameter, t in zip(parameters, arg_types, strict=True):
+        frame.env[parameter] = Binding(records.parameter(cx, t, rest), source.loc(source.node))
+    cx.stack.append(frame)
+    return params
+
+
+def _results(cx: Context, term: Term, source: Source, name: str) -> tuple[Value, ...]:
+    """The values that a func returns."""
+    if isinstance(term, Static) and term.obj is None:
+        return ()
+    values = []
+    for part in term.items if isinstance(term, Tup) else (term,):
+        if isinstance(part, Poison):
+            raise Cascade
+        if not isinstance(part, (Const, Val)):
+            cx.type_error(
+                source.node,
+                f"{name} returns {describe(part)} to a program that is no kernel",
+                "return numbers, vectors and matrices, or a tuple of them",
+            )
+        values.append(coerce.own_value(cx, part, source.node))
+    return tuple(values)
+
+
+def _function(
+    cx: Context, name: str, params: tuple[Value, ...], source: Source, updates: tuple[Update, ...]
+) -> Function:
     return Function(
-        name or pyfunc.__name__,
+        name,
         params,
         cx.b.region,
         loc=source.loc(source.node),
@@ -92,12 +164,14 @@ def lower(
     )
 
 
-def _settled(cx: Context) -> tuple[Update, ...]:
-    """Give what was lowered its types; returns the augmented assignments that are in it."""
+def _settled(cx: Context, results: tuple[Value, ...]) -> tuple[tuple[Update, ...], tuple[Value, ...]]:
+    """Give what was lowered its types; returns the augmented assignments that are in it, and what results become."""
     kept = set(walk(cx.b.region)) if cx.updates else set()
     updates = tuple(u for u in cx.updates if u.store in kept)
     beside = Op("updates", (), (), {}, tuple(u.prelude for u in updates), None)  # what an atomic update would need
     cx.b.region.ops.append(beside)
+    cx.b.region.yields = results
     settle(cx.b.region, wide=cx.layout is not None)
+    results, cx.b.region.yields = cx.b.region.yields, ()
     cx.b.region.ops.remove(beside)
-    return updates
+    return updates, results

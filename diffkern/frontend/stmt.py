@@ -321,10 +321,10 @@ def _expression(cx: Context, stmt: ast.Expr) -> None:
 def _return(cx: Context, stmt: ast.Return) -> None:
     frame = cx.frame
     if stmt.value is not None and frame.returns_value:
-        if len(cx.stack) == 1:
+        if cx.in_kernel:
             cx.syntax_error(stmt, "a kernel returns nothing", "write the result to an array parameter")
         cx.env[RETURN] = Binding(cx.expr(stmt.value), cx.loc(stmt.value))
-    elif frame.returns_value and len(cx.stack) > 1:
+    elif frame.returns_value and not cx.in_kernel:
         cx.type_error(
             stmt, "this return has no value, and others have one", "return the same number of values everywhere"
         )

@@ -12,6 +12,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from diffkern.errors import MisuseError
+from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.imported import ByPath
 from diffkern.lang.text import take_text
 
@@ -44,7 +45,7 @@ def function_of_dispatcher(obj: Any) -> FunctionType | None:
     return found if isinstance(found, FunctionType) else None
 
 
-class Func(ByPath):
+class Func(ByPath, KnownToNumba):
     """A function for use in kernels.
 
     Attributes
@@ -67,6 +68,23 @@ class Func(ByPath):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the Python function itself, on the host."""
         return self.pyfunc(*args, **kwargs)
+
+    @functools.cached_property
+    def grad(self) -> Called:
+        """The partial derivatives: ``f.grad(x, y)`` is ``(df/dx, df/dy)``.
+
+        One for each floating-point argument by value, in order; the bare number, not a tuple, where there is one. The
+        func returns one floating-point number. It is called from Python, and from functions that numba compiles.
+        """
+        return Called(self, self.pyfunc, Form.GRAD, "The partial derivatives with respect to the arguments by value.")
+
+    @functools.cached_property
+    def vjp(self) -> Called:
+        """The value and the derivatives weighted by cotangents: ``f.vjp(x, y, ct)`` is ``(f(x, y), (ct_x, ct_y))``.
+
+        The last arguments are a cotangent for each floating-point result; 1.0 gives the value with its gradient.
+        """
+        return Called(self, self.pyfunc, Form.VJP, "The value, and the cotangents of the arguments by value.")
 
     def _function(self) -> Callable[..., Any]:
         return self.pyfunc

@@ -19,7 +19,6 @@ import math
 import re
 from collections.abc import Sequence
 
-from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import (
     BFLOAT16,
@@ -48,7 +47,7 @@ from diffkern.printing.expression import ATOM, Expr, literal
 from diffkern.printing.names import Names
 from diffkern.printing.python import Writer, contents_of, function_name, import_lines
 
-__all__ = ["MAX_THREADS", "to_cuda_python"]
+__all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "as_tuple", "to_cuda_python"]
 
 LIBRARY = "diffkern.targets.cuda.device_library"
 MAX_THREADS = 1024
@@ -114,7 +113,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
-    writer = _CudaWriter(fn)
+    writer = CudaWriter(fn)
     body = writer.function()
     lines = [f"# {line}".rstrip() for line in header]
     lines += [*(["import numpy as np"] if writer.contents else []), "from numba import cuda", ""]
@@ -128,7 +127,7 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     return "\n".join([*lines, "", "", *body]) + "\n"
 
 
-class _CudaWriter(Writer):
+class CudaWriter(Writer):
     def __init__(self, fn: Function) -> None:
         super().__init__(fn)
         self.plan_of_updates = cuda_plan(fn)
@@ -221,9 +220,7 @@ class _CudaWriter(Writer):
     def stored_dtype(self, t: Array) -> str:
         """The scalar type of an array's elements in memory."""
         s = scalar_of(t)
-        if s in STORAGE_ONLY:
-            raise CompileError(f"a shared array of {s} has no numba-cuda form", loc=self.fn.loc)
-        return self.prim("bool_" if s == BOOL else s.name)
+        return self.prim("bool_" if s == BOOL else "uint16" if s == BFLOAT16 else s.name)
 
     def start_sum(self, op: Op) -> None:
         t = summed_type(op)
@@ -412,15 +409,17 @@ class _CudaWriter(Writer):
 
     def atomic(self, op: Op, place: str, value: str) -> str:
         array, kind = Access(op).array, op.attrs.get("kind", "add")
-        if scalar_of(array.type) == BFLOAT16:
-            raise CompileError(f"an atomic on the bfloat16 array {array.name} has no numba-cuda form", loc=op.loc)
-        real = scalar_of(array.type).is_float
-        if kind == "exch" and real:  # numba-cuda exchanges integers alone
-            return f"{self.prim('exchange')}({self.exprs[array].text}, {place}, {value})"
-        if kind == "sub" and real:  # the hardware adds; numba-cuda would compare and swap
+        name, s = self.exprs[array].text, scalar_of(array.type)
+        if s == BFLOAT16:
+            return f"{self.prim(f'atomic_{kind}_bfloat16')}({name}, {place}, {value})"
+        if s.bits < 32 or (s.is_float and kind in ("min", "max")):
+            return f"{self.prim(f'atomic_{kind}')}({name}, {place}, {value})"
+        if kind == "exch" and s.is_float:  # numba-cuda exchanges integers alone
+            return f"{self.prim('exchange')}({name}, {place}, {value})"
+        if kind == "sub" and s.is_float:  # the hardware adds; numba-cuda would compare and swap
             kind, value = "add", f"-{value}" if _ATOM.fullmatch(value) else f"-({value})"
-        name = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
-        return f"cuda.atomic.{name}({self.exprs[array].text}, {place}, {value})"
+        method = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
+        return f"cuda.atomic.{method}({name}, {place}, {value})"
 
     def op(self, op: Op, region: Region, position: int) -> None:
         match op.name:

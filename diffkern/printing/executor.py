@@ -27,7 +27,7 @@ from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, 
 from diffkern.printing.prims import launched_over
 from diffkern.printing.python import function_name, to_python
 
-__all__ = ["Access", "Observer", "load_source", "run"]
+__all__ = ["Access", "Observer", "evaluator", "load_source", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,32 @@ def run(
         for t in range(len(coordinates)) if order is None else order:
             watch.thread = t
             function((*map(np.int32, coordinates[t]), *padding), *values)
+
+
+def evaluator(fn: Function, source: str) -> Callable[..., Any]:
+    """Return what evaluates a function that asks for no thread.
+
+    Parameters
+    ----------
+    fn : Function
+        The function.
+    source : str
+        Its spelling as :func:`~diffkern.printing.functions.to_python_function` gives it.
+
+    Returns
+    -------
+    callable
+        Takes an argument per parameter as :func:`run` does, and gives scalars of NumPy and small arrays.
+    """
+    function = load_source(source, function_name(fn))
+
+    def evaluate(*args: Any) -> Any:
+        watch = _Watch(None)
+        values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
+        with np.errstate(all="ignore"), _weak_literals():
+            return function(*values)
+
+    return evaluate
 
 
 @contextlib.contextmanager

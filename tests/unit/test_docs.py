@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:(?: +.*)?\n)+)", re.MULTIL
 NEEDS = {
     "cuda_compilers": ("cuda.bindings", "nvidia.cu13", "numba_cuda"),
     "cuda_inspect": ("cuda.bindings", "nvidia.cu13"),
+    "numba_inside": ("numba_cuda",),
     "jax": ("jax",),
     "torch": ("torch",),
     "dlpack": ("jax", "torch"),

@@ -21,7 +21,7 @@ from diffkern.targets.emit.memory import ArrayRef, address, element_size, load_a
 from diffkern.targets.emit.scalars import ScalarEmitter
 from diffkern.targets.emit.types import I8, I64, Builder, constant, i64, value_type
 
-__all__ = ["Frame", "summed_type", "width"]
+__all__ = ["Frame", "loop_stacks", "summed_type", "width"]
 
 
 class Frame:
@@ -80,11 +80,7 @@ class Frame:
 
     def stacks(self) -> dict[int, Any]:
         """Memory for the loops' stacks, by level."""
-        b = self.builder
-        return {
-            level: _untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8)))
-            for level, size in sorted(self.facts.stack_bytes.items())
-        }
+        return loop_stacks(self.builder, self.facts)
 
     def accumulators(self) -> dict[int, list[Any]]:
         """A slot, which holds 0, for each component of the sums into uniform addresses, by identity of the op."""
@@ -108,6 +104,14 @@ class Frame:
         array = self.arrays[Access(op).array]
         indices = [body.index(v) for v in Access(op).index]
         return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+
+
+def loop_stacks(b: Builder, facts: Facts) -> dict[int, Any]:
+    """Memory for the stacks of a function's loops, by level."""
+    return {
+        level: _untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8)))
+        for level, size in sorted(facts.stack_bytes.items())
+    }
 
 
 def width(op: Op) -> int:

@@ -24,7 +24,7 @@ from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Type, Vec, sca
 from diffkern.targets.cuda.libdevice import INSTALL
 from diffkern.targets.numba_cuda.entry import KERNEL, Entry
 
-__all__ = ["Modules", "numba", "to_llvm"]
+__all__ = ["Modules", "compiling_for", "numba", "to_llvm"]
 
 _lock = free_in_child(threading.Lock())
 _asked = threading.local()
@@ -83,12 +83,14 @@ def _give_architecture(dispatcher: Any) -> None:
 
 
 @contextmanager
-def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+    """Let this thread compile device functions for an architecture, whatever device there is."""
+    before = getattr(_asked, "architecture", None)
     _asked.architecture = architecture
     try:
         yield
     finally:
-        _asked.architecture = None
+        _asked.architecture = before
 
 
 def to_llvm(
@@ -127,7 +129,7 @@ def to_llvm(
         Names that the source takes as given.
     """
     found = numba()
-    with _lock, _compiling_for(architecture):
+    with _lock, compiling_for(architecture):
         namespace: dict[str, Any] = dict(more or {})
         exec(compile(source, f"<diffkern {name}>", "exec"), namespace)
         jit = functools.partial(found.cuda.jit, device=True, forceinline=True, fastmath=fast_math)

@@ -48,7 +48,7 @@ def both(monkeypatch: pytest.MonkeyPatch, kernel: Kernel, types: tuple[Any, ...]
     variant = replace(kernel.variant, active=active, block_dim=kernel.block_dim, may_alias=False)
     wanted = Specialization(kernel.func, known, variant).compilation("sm_90")
     show = kernel.adjoint_source if direction == "adjoint" else kernel.source
-    printed = seen(monkeypatch, printing, "_CudaWriter", lambda: show(*types, target="cuda"))
+    printed = seen(monkeypatch, printing, "CudaWriter", lambda: show(*types, target="cuda"))
     return printed, seen(monkeypatch, compiler, "emit_kernel", lambda: wanted.build("kernel"))
 
 

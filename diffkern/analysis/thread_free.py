@@ -1,0 +1,30 @@
+"""What a func that no kernel calls must not have: there are no threads of a launch around it.
+
+In: a function. Out: the same, or an error at the first operation that asks for a thread, a block or a tile.
+"""
+
+from __future__ import annotations
+
+from diffkern.errors import KernelTypeError
+from diffkern.ir.nodes import Function, walk
+from diffkern.ops.table import lookup
+
+__all__ = ["check_thread_free"]
+
+
+def check_thread_free(fn: Function) -> Function:
+    """Return a function as it is.
+
+    Raises
+    ------
+    KernelTypeError
+        If it works with threads of a launch.
+    """
+    for op in walk(fn.body):
+        if op.name == "tid" or lookup(op.name).family in ("block", "tile"):
+            raise KernelTypeError(
+                f"{fn.name} works with the threads of a launch, and is called from a program that is no kernel",
+                loc=op.loc,
+                remedy="pass indices as arguments; what needs blocks or tiles belongs into a kernel",
+            )
+    return fn

@@ -1,0 +1,315 @@
+"""Functions that programs of other compilers call: funcs, their derivatives, and one thread of a kernel or its adjoint.
+
+In: a Python function, the types of its arguments, what is wanted of it, and a target. Out: a :class:`DeviceFunction`,
+whose IR yields what the function returns, from which come readable source (:mod:`diffkern.printing.functions`) and LLVM
+code for a processor (:mod:`diffkern.targets.cpu.function`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.conflicts import use_atomics
+from diffkern.errors import AutodiffError, KernelTypeError, Loc, compiling
+from diffkern.frontend.signature import signature
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner, clone_function
+from diffkern.ir.nodes import Function, walk
+from diffkern.ir.passes import PLAIN, run
+from diffkern.ir.structs import Argument, Struct, StructArray
+from diffkern.ir.types import Array, Scalar, Stack, is_differentiable, value_type
+from diffkern.lang.called import Form
+from diffkern.ops.table import lookup
+from diffkern.options import Variant
+from diffkern.pipeline import (
+    CLEAN,
+    differentiate,
+    differentiate_function,
+    lower_function,
+    lower_kernel,
+    optimise,
+    prepare,
+)
+from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
+from diffkern.targets import target_named
+from diffkern.targets.target import USUAL
+
+__all__ = ["DeviceFunction", "device_function"]
+
+
+@dataclass(frozen=True)
+class DeviceFunction:
+    """A function for types of arguments.
+
+    Attributes
+    ----------
+    fn : Function
+        Its IR as programs are.
+    returns : Structure
+        What it gives back.
+    arguments : tuple of (int or None)
+        Which parameter of the IR each argument is, without a thread's index; None for a None that is passed.
+    """
+
+    fn: Function
+    returns: Structure
+    arguments: tuple[int | None, ...]
+
+    @property
+    def written(self) -> frozenset[int]:
+        """The array parameters that it writes to."""
+        arrays = {op.operands[0] for op in walk(self.fn.body) if op.name in _WRITES}
+        return frozenset(k for k, p in enumerate(self.fn.params) if p in arrays)
+
+    def lowered(self, target: str) -> Function:
+        """Return the IR as the target's compilers take it."""
+        return target_named(target).lowered(clone_function(self.fn), USUAL)
+
+    def python_source(self) -> str:
+        """Return readable Python, as the host runs it."""
+        return to_python_function(self.fn, self.returns)
+
+    def cuda_source(self, target: str, tid: str = "") -> str:
+        """Return the source of a device function for numba-cuda, as :func:`to_cuda_function` prints it."""
+        return to_cuda_function(self.lowered(target), self.returns, self.arguments, tid=tid)
+
+
+_WRITES = frozenset({"store", "atomic", "accumulate"})
+
+
+def device_function(
+    pyfunc: Callable[..., object],
+    form: Form,
+    given: Sequence[Argument | None],
+    target: str = "native",
+) -> DeviceFunction:
+    """Compile to IR.
+
+    Parameters
+    ----------
+    pyfunc : callable
+        The Python function of a func or kernel.
+    form : Form
+        What is wanted of it.
+    given : sequence of Argument
+        The types of the arguments: for ``VJP`` those of the func, then of a cotangent for each floating-point result;
+        for ``THREAD_ADJOINT`` those of the kernel, then for each a cotangent's, None where none is wanted.
+    target : str
+        The target whose limits hold.
+
+    Raises
+    ------
+    KernelError
+        If the arguments do not fit, or the function cannot be compiled or differentiated.
+    """
+    code = pyfunc.__code__
+    with compiling(pyfunc.__name__, Loc(code.co_filename, code.co_firstlineno, 0)):
+        return _MAKERS[form](pyfunc, given, target)
+
+
+def _device(fn: Function, returns: Structure, given: Sequence[Argument | None]) -> DeviceFunction:
+    position = iter(range(len(fn.params)))
+    return DeviceFunction(fn, returns, tuple(None if t is None else next(position) for t in given))
+
+
+def _name(pyfunc: Callable[..., object]) -> str:
+    return pyfunc.__name__
+
+
+def _loc(pyfunc: Callable[..., object]) -> Loc:
+    return Loc(pyfunc.__code__.co_filename, pyfunc.__code__.co_firstlineno, 0)
+
+
+# -- funcs -------------------------------------------------------------------------------------------------------------
+
+
+def _lowered(pyfunc: Callable[..., object], given: Sequence[Argument | None]) -> tuple[Function, bool]:
+    """A func for the types of its arguments, converted to those of its annotations."""
+    whole = signature(pyfunc)
+    needed = sum(not p.has_default for p in whole.params)
+    if not needed <= len(given) <= len(whole.params):
+        names = ", ".join(p.name for p in whole.params)
+        takes = f"{needed}" if needed == len(whole.params) else f"{needed} to {len(whole.params)}"
+        raise KernelTypeError(f"{_name(pyfunc)} takes {takes} arguments ({names}), not {len(given)}", loc=_loc(pyfunc))
+    types = replace(whole, params=whole.params[: len(given)]).match([t for t in given if t is not None])
+    return lower_function(pyfunc, types)
+
+
+def _whole(count: int, together: bool, start: int = 0) -> Structure:
+    """All of some values: None, one, or a tuple."""
+    if together or count > 1:
+        return tuple(range(start, start + count))
+    return start if count else None
+
+
+def _value(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
+    fn, together = _lowered(pyfunc, given)
+    return _device(optimise(fn), _whole(len(fn.body.yields), together), given)
+
+
+def _active(fn: Function) -> list[int]:
+    return [k for k, p in enumerate(fn.params) if not isinstance(p.type, Array) and is_differentiable(p.type)]
+
+
+def _differentiated(fn: Function, target: str) -> tuple[Function, int]:
+    """The value and the partial derivatives, and how many these are."""
+    active = _active(fn)
+    if not active:
+        raise AutodiffError(
+            f"{fn.name} has no floating-point argument to differentiate for: it is given "
+            + (", ".join(str(p.type) for p in fn.params) or "nothing"),
+            loc=fn.loc,
+            remedy="pass floats; an array's elements have derivatives in the adjoint of a kernel",
+        )
+    if not any(is_differentiable(y.type) for y in fn.body.yields):
+        raise AutodiffError(f"{fn.name} returns no floating-point value to differentiate", loc=fn.loc)
+    return differentiate_function(prepare(fn), active, target), len(active)
+
+
+def _vjp(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
+    names = signature(pyfunc).params
+    for taken in range(len(names), -1, -1):
+        # Which arguments are cotangents depends on how many results there are, where parameters have defaults.
+        if taken <= len(given) and (taken == len(names) or names[taken].has_default):
+            fn, together = _lowered(pyfunc, given[:taken])
+            wanted = [y.type for y in fn.body.yields if is_differentiable(y.type)]
+            if len(given) - taken == len(wanted):
+                break
+    else:
+        fn, together = _lowered(pyfunc, given[: len(names)])
+        wanted = [y.type for y in fn.body.yields if is_differentiable(y.type)]
+        raise KernelTypeError(
+            f"{_name(pyfunc)}.vjp takes the arguments of {_name(pyfunc)} and one cotangent for each floating-point "
+            f"result, which are {len(wanted)}; it was given {len(given)} arguments",
+            loc=_loc(pyfunc),
+            remedy=f"write {_name(pyfunc)}.vjp({', '.join([*(p.name for p in names), *['1.0'] * len(wanted)])})",
+        )
+    for t, want in zip(given[taken:], wanted, strict=True):
+        _check_cotangent(pyfunc, t, want)
+    count = len(fn.body.yields)
+    adjoint, partials = _differentiated(fn, target)
+    return _device(adjoint, (_whole(count, together), _whole(partials, False, count)), given)
+
+
+def _check_cotangent(pyfunc: Callable[..., object], given: Argument | None, want: object) -> None:
+    fits = given == want
+    if isinstance(given, Scalar) and isinstance(want, Scalar):
+        fits = True  # any number is converted, as for a parameter
+    if not fits:
+        raise KernelTypeError(f"a cotangent of {_name(pyfunc)} is {want}, as its result, not {given}", loc=_loc(pyfunc))
+
+
+def _grad(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
+    fn, together = _lowered(pyfunc, given)
+    single = len(fn.body.yields) == 1 and not together
+    if not single or not isinstance(fn.body.yields[0].type, Scalar):
+        shown = ", ".join(str(y.type) for y in fn.body.yields) or "nothing"
+        raise AutodiffError(
+            f"{fn.name}.grad: {fn.name} returns {shown}, and a gradient is that of one floating-point number",
+            loc=fn.loc,
+            remedy=f"use {fn.name}.vjp(…), with a cotangent for each result",
+        )
+    adjoint, partials = _differentiated(fn, target)
+    return _device(_with_unit_seed(adjoint), _whole(partials, False), given)
+
+
+def _with_unit_seed(adjoint: Function) -> Function:
+    """The partial derivatives alone, of an adjoint with one result and one cotangent."""
+    b, seed = Builder(), adjoint.params[-1]
+    assert isinstance(seed.type, Scalar)
+    cloner = Cloner(b, {seed: b.const(1.0, seed.type)})
+    cloner.ops(adjoint.body.ops)
+    b.region.yields = cloner.values(adjoint.body.yields[1:])
+    name = f"{adjoint.name.removesuffix('_vjp')}_grad"
+    return run(CLEAN, replace(adjoint, name=name, params=adjoint.params[:-1], body=b.region), PLAIN)
+
+
+# -- threads of kernels ------------------------------------------------------------------------------------------------
+
+
+def _of_one_thread(fn: Function) -> Function:
+    """A kernel as it is, or an error where threads work together."""
+    if is_simt(fn) or any(lookup(op.name).family in ("block", "tile") for op in walk(fn.body)):
+        op = next(op for op in walk(fn.body) if lookup(op.name).family in ("block", "tile"))
+        raise KernelTypeError(
+            f"the threads of a block of {fn.name} work together, so none of them can be called by itself",
+            loc=op.loc,
+            remedy="launch the kernel",
+        )
+    return fn
+
+
+def _typed(pyfunc: Callable[..., object], given: Sequence[Argument | None]) -> tuple[Argument, ...]:
+    whole = signature(pyfunc)
+    if any(t is None for t in given):
+        raise KernelTypeError(f"{_name(pyfunc)} takes no None", loc=_loc(pyfunc))
+    return tuple(whole.match([t for t in given if t is not None]))
+
+
+def _variant(target: str, active: frozenset[int] | None = None) -> Variant:
+    return Variant(target=target, active=active)
+
+
+def _thread(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
+    fn = _of_one_thread(lower_kernel(pyfunc, _typed(pyfunc, given), _variant(target)))
+    return _device(optimise(fn), None, given)
+
+
+def _thread_adjoint(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
+    count = len(signature(pyfunc).params)
+    if len(given) != 2 * count:
+        names = [p.name for p in signature(pyfunc).params]
+        shown = ", ".join([*names, *(f"ct_{n}" for n in names)])
+        raise KernelTypeError(
+            f"{_name(pyfunc)}.thread_adjoint takes the thread's index, the {count} arguments of {_name(pyfunc)} and a "
+            f"cotangent for each; it was given {len(given)} arguments besides the index",
+            loc=_loc(pyfunc),
+            remedy=f"write {_name(pyfunc)}.thread_adjoint(i, {shown}), with None for a cotangent that is not wanted",
+        )
+    types = _typed(pyfunc, given[:count])
+    active = frozenset(k for k, t in enumerate(given[count:]) if t is not None)
+    for k in sorted(active):
+        _check_buffer(pyfunc, k, types[k], given[count + k])
+    variant = _variant(target, active)
+    fn = _of_one_thread(lower_kernel(pyfunc, types, variant))
+    d = differentiate(prepare(fn), active, variant)
+    if d.saved:
+        name = fn.params[d.saved[0]].name
+        raise AutodiffError(
+            f"the adjoint of {fn.name} needs what {name} held before the launch, which {fn.name} overwrites",
+            loc=fn.loc,
+            remedy=f"write to another array than {name}, or launch the kernel on a dk.Tape, which keeps a copy",
+        )
+    shared = [b for b, c in zip(d.buffers, d.conflicts, strict=True) if c.kind != "none"]
+    use_atomics(d.fn, shared)
+    return _device(d.fn, None, given)
+
+
+def _check_buffer(pyfunc: Callable[..., object], k: int, t: Argument, given: Argument | None) -> None:
+    """Check a cotangent's type: an array like the argument, or of one element for an argument by value."""
+    parameter = f"{signature(pyfunc).params[k].name} of {_name(pyfunc)}"
+    if isinstance(t, (Stack, Struct, StructArray)) or not is_differentiable(t):
+        raise KernelTypeError(
+            f"{parameter} is {t} and has no cotangent", loc=_loc(pyfunc), remedy="pass None in its place"
+        )
+    element, ndim = (t.dtype, t.ndim) if isinstance(t, Array) else (value_type(t), 1)
+    if not isinstance(given, Array) or (given.dtype, given.ndim) != (element, ndim):
+        what = f"{ndim} {'axis' if ndim == 1 else 'axes'}, as it has" if isinstance(t, Array) else "one element"
+        raise KernelTypeError(
+            f"the cotangent of {parameter} is an array of {element} with {what}, not {given}",
+            loc=_loc(pyfunc),
+            remedy="pass None where no cotangent is wanted",
+        )
+
+
+_Maker: TypeAlias = "Callable[[Callable[..., object], Sequence[Argument | None], str], DeviceFunction]"
+_MAKERS: dict[Form, _Maker] = {
+    Form.VALUE: _value,
+    Form.GRAD: _grad,
+    Form.VJP: _vjp,
+    Form.THREAD: _thread,
+    Form.THREAD_ADJOINT: _thread_adjoint,
+}

@@ -1,0 +1,153 @@
+"""Derivatives of funcs called from Python, and threads of kernels called in numba's CUDA simulator.
+
+In: numbers, vectors and arrays. Out: what the readable source of the derivative gives for them: no compiler is asked.
+The simulator runs kernels as Python, and so what they call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import KernelTypeError, MisuseError
+from diffkern.forks import free_in_child
+from diffkern.lang.called import Called, Form
+
+__all__ = ["evaluate"]
+
+_SIMULATED = "sm_90"
+
+Made = Callable[..., Any]
+_made: weakref.WeakKeyDictionary[Callable[..., Any], dict[Any, tuple[Any, Made]]] = weakref.WeakKeyDictionary()
+_lock = free_in_child(threading.RLock())
+
+
+def evaluate(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Evaluate a call from Python.
+
+    Parameters
+    ----------
+    called : Called
+        What is called.
+    args, kwargs
+        Its arguments: numbers, vectors and matrices as tuples or values such as ``dk.vec3(…)``, NumPy arrays. A Python
+        float counts as float64, an int as int64, unless the parameter's annotation says otherwise.
+
+    Raises
+    ------
+    KernelError
+        If they do not fit, or the function cannot be differentiated.
+    MisuseError
+        For a thread of a kernel, outside of numba's CUDA simulator.
+    """
+    if called.form.of_kernel:
+        return _thread(called, args, kwargs)
+    given = _in_order(called, args, kwargs)
+    types = tuple(_type_of(called, value) for value in given)
+    result = _function(called, types, _host_function)(*given)
+    return _as_tuples(result) if any(isinstance(value, tuple) for value in given) else result
+
+
+def _in_order(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    if not kwargs:
+        return args
+    if called.form is Form.VJP:
+        raise KernelTypeError(f"{called.name} takes no keyword arguments", remedy="give the values in order")
+    try:
+        return inspect.signature(called.pyfunc).bind(*args, **kwargs).args
+    except TypeError as error:
+        raise KernelTypeError(f"{called.name}: {error}") from error
+
+
+def _type_of(called: Called, value: Any) -> Any:
+    from diffkern.ir import types as T
+    from diffkern.lang.dtypes import CompositeValue, element_of_value
+
+    if isinstance(value, CompositeValue) and value.composite is not None:
+        return value.composite.ir
+    if isinstance(value, bool):
+        return T.BOOL
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return T.FLOAT64
+    if isinstance(value, int):
+        return T.INT64
+    if isinstance(value, tuple):
+        array = np.asarray(value)
+        if array.dtype.name in T.SCALARS and 2 <= array.shape[-1] <= 4 and array.ndim <= 2 and array.shape[0] <= 4:
+            scalar = T.SCALARS[array.dtype.name]
+            return T.Vec(scalar, array.shape[0]) if array.ndim == 1 else T.Mat(scalar, *array.shape)
+    elif (scalar_type := element_of_value(value)) is not None:
+        return scalar_type
+    elif hasattr(value, "shape") and hasattr(value, "dtype") and np.dtype(value.dtype).name in T.SCALARS:
+        return T.Array(T.SCALARS[np.dtype(value.dtype).name], len(value.shape), "A")
+    raise KernelTypeError(
+        f"{called.name} is called with {value!r}",
+        remedy="pass numbers, tuples of 2 to 4 numbers for vectors, and NumPy arrays",
+    )
+
+
+def _function(called: Called, types: Any, make: Callable[[Called, Any], Made]) -> Made:
+    """What evaluates a call for types of arguments, as long as the function means the same."""
+    from diffkern.frontend.canonical import fingerprint
+
+    with _lock:
+        meaning = fingerprint(called.pyfunc)
+        known = _made.setdefault(called.pyfunc, {})
+        found = known.get((called.form, types))
+        if found is None or found[0] != meaning:
+            found = known[called.form, types] = meaning, make(called, types)
+        return found[1]
+
+
+def _host_function(called: Called, types: Sequence[Any]) -> Made:
+    from diffkern.device_functions import device_function
+    from diffkern.printing.executor import evaluator
+
+    made = device_function(called.pyfunc, called.form, types)
+    return evaluator(made.fn, made.python_source())
+
+
+def _as_tuples(result: Any) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_as_tuples(part) for part in result)
+    if isinstance(result, np.ndarray):
+        return tuple(_as_tuples(part) for part in result) if result.ndim > 1 else tuple(result)
+    return result
+
+
+# -- threads of kernels ------------------------------------------------------------------------------------------------
+
+
+def _is_simulated() -> bool:
+    """Whether numba-cuda's simulator stands in its place."""
+    numba = sys.modules.get("numba")
+    return numba is not None and bool(numba.config.ENABLE_CUDASIM)
+
+
+def _thread(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    if not _is_simulated():
+        raise MisuseError(
+            f"{called.name} is one thread of a kernel, which a Numba program calls: Python launches the whole kernel",
+            remedy="call it in a function decorated with numba.njit or numba.cuda.jit",
+        )
+    if kwargs or not args:
+        raise KernelTypeError(f"{called.name} takes the thread's index and the arguments in order")
+    tid, *given = args
+    types = tuple(None if value is None else _type_of(called, value) for value in given)
+    key = ("tuple" if isinstance(tid, tuple) else "int", *types)
+    _function(called, key, _simulated)(tid, *given)
+
+
+def _simulated(called: Called, key: Sequence[Any]) -> Made:
+    from diffkern.device_functions import device_function
+    from diffkern.printing.executor import load_source
+    from diffkern.printing.python import function_name
+
+    made = device_function(called.pyfunc, called.form, key[1:], _SIMULATED)
+    return load_source(made.cuda_source(_SIMULATED, key[0]), function_name(made.fn))

@@ -1,0 +1,95 @@
+"""What programs of other compilers call: funcs, their derivatives, and single threads of kernels.
+
+In: a func or a kernel. Out: a :class:`Called` for each form in which it may be called from a program that is no kernel.
+Called from Python it is evaluated on the host; numba asks each object that it meets for the attribute
+``_numba_type_``. What answers is said by whoever loads the compiler.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Called", "Form", "KnownToNumba", "set_evaluator", "set_numba_type"]
+
+
+class Form(enum.Enum):
+    """What is wanted of a func or a kernel."""
+
+    VALUE = "value"
+    GRAD = "grad"
+    VJP = "vjp"
+    THREAD = "thread"
+    THREAD_ADJOINT = "thread_adjoint"
+
+    @property
+    def of_kernel(self) -> bool:
+        """Whether it is one thread of a kernel, whose first argument is the thread's index."""
+        return self in (Form.THREAD, Form.THREAD_ADJOINT)
+
+
+class KnownToNumba:
+    """What functions that numba compiles may name."""
+
+    __slots__ = ()
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Its type in numba, or in numba-cuda if that is asking."""
+        assert _numba_type is not None
+        return _numba_type(self)
+
+
+class Called(KnownToNumba):
+    """One form of a func or kernel, as an attribute of it.
+
+    Attributes
+    ----------
+    owner
+        The func or kernel.
+    pyfunc
+        Its Python function.
+    form
+        Which of its forms.
+    """
+
+    def __init__(self, owner: Any, pyfunc: Callable[..., Any], form: Form, doc: str) -> None:
+        self.owner, self.pyfunc, self.form = owner, pyfunc, form
+        self.__doc__ = doc
+
+    @property
+    def name(self) -> str:
+        """How it is written: ``f``, ``f.grad``."""
+        own = self.pyfunc.__name__
+        return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate on the host."""
+        assert _evaluator is not None
+        return _evaluator(self, args, kwargs)
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.owner, self.form.value)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of {self.owner!r}>"
+
+
+Evaluator = Callable[[Called, "tuple[Any, ...]", "dict[str, Any]"], Any]
+_evaluator: Evaluator | None = None
+
+
+def set_evaluator(evaluator: Evaluator) -> None:
+    """Say what evaluates calls from Python."""
+    global _evaluator
+    _evaluator = evaluator
+
+
+_numba_type: Callable[[KnownToNumba], Any] | None = None
+
+
+def set_numba_type(answer: Callable[[KnownToNumba], Any]) -> None:
+    """Say what tells numba the type of an object."""
+    global _numba_type
+    _numba_type = answer

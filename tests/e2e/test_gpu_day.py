@@ -1,0 +1,168 @@
+"""``tools/gpu_day``: what a GPU machine gets and gives back, rehearsed on the fake driver."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "gpu_day"
+pytestmark = pytest.mark.skipif(not TOOL.is_dir(), reason="the tools are not beside the tests")
+
+SANITIZER = """#!/bin/sh
+shift 4
+exec "$@"
+"""
+"""Stands for NVIDIA's checker: it runs the command behind its four words."""
+TESTS = "test_streams or test_shared_memory_that or memory.gather"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(TOOL))
+    names = ("packing", "report", "steps")
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    for name in names:
+        sys.modules.pop(name)
+
+
+def gpu_day(*arguments: object, cwd: Path, tool: Path = TOOL, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, tool, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **more}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the checker's stand-in is a shell script")
+def test_the_day_is_rehearsed(tmp_path: Path) -> None:
+    """Packed here, unpacked there, and run from there: the suite, the checker's sample and the benchmarks."""
+    packed = gpu_day("pack", "day.tar.gz", "--packages", "packaging,pluggy", cwd=tmp_path)
+    assert packed.returncode == 0, packed.stderr
+    assert "2 packages" in packed.stdout
+    assert gpu_day("unpack", "day.tar.gz", "there", cwd=tmp_path).stdout.strip() == str(Path("there/project"))
+    checker = tmp_path / "bin" / "compute-sanitizer"
+    checker.parent.mkdir()
+    checker.write_text(SANITIZER)
+    checker.chmod(0o755)
+    there = tmp_path / "there" / "project"
+    ran = gpu_day(
+        "run", "--fake", "--tests", TESTS, "--out", tmp_path / "report.json", cwd=there, tool=there / "tools/gpu_day",
+        PATH=f"{checker.parent}{os.pathsep}{os.environ['PATH']}",
+    )  # fmt: skip
+    report = json.loads((tmp_path / "report.json").read_text())
+    failed = [(step["name"], step.get("printed", step.get("missing"))) for step in report["steps"] if step["status"]]
+    assert (ran.returncode, failed) == (0, []), ran.stdout
+    assert report["fake"] is True
+    assert report["packed"]["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert set(report["packed"]["packages"]) == {"packaging", "pluggy"}
+    steps = {step["name"]: step for step in report["steps"]}
+    assert [device["name"] for device in steps["machine"]["results"]["devices"]] == ["fake GPU 0", "fake GPU 1"]
+    assert steps["suite"]["results"]["passed"] >= 3
+    checked = [step for name, step in steps.items() if name.startswith("sanitizer")]
+    assert len(checked) == 4
+    assert all(step["results"]["passed"] >= 1 and step["results"]["failed"] == {} for step in checked)
+    for name in ("gpu", "tiles_gpu"):
+        assert steps[f"benchmark {name}"]["results"]["rows"]
+    # What ran is what was unpacked.
+    assert str(there) in steps["benchmark gpu"]["command"][1]
+    assert not list((there / "diffkern").rglob("*.pyo"))
+
+
+def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
+    ran = gpu_day("run", "--steps", "machine", "--out", "report.json", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    report = json.loads((tmp_path / "report.json").read_text())
+    (step,) = report["steps"]
+    assert ran.returncode == 1
+    assert "FAILED" in ran.stdout
+    assert step["results"]["devices"] == []
+    assert step["printed"].strip() == step["results"]["driver"]
+    assert gpu_day("run", "--steps", "dance", cwd=tmp_path).returncode == 2
+
+
+def test_steps_that_take_too_long_are_ended(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = tool.steps.Step(
+        "sleep", (sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)"), 0.02, dict
+    )
+    quick = tool.steps.Step("quick", (sys.executable, "-c", "raise SystemExit(3)"), 1, lambda: {"found": 5})
+    absent = tool.steps.Step("absent", ("no-such-program",), 1, dict)
+    monkeypatch.setattr(tool.report, "steps", lambda name, work, wish: [sleep, quick, absent])
+    out = tmp_path / "report.json"
+    assert tool.report.run(ROOT, out, ["any"], tool.steps.Wish(), minutes=1.0) == 1
+    first, second, third = json.loads(out.read_text())["steps"]
+    assert (first["status"], first["printed"].strip()) == ("timeout", "1")
+    assert (second["status"], second["results"]) == (3, {"found": 5})
+    assert third["status"] == "not found"
+    assert tool.report.run(ROOT, out, ["any"], tool.steps.Wish(), minutes=0.0) == 0
+    assert {step["missing"] for step in json.loads(out.read_text())["steps"]} == {"the time was up"}
+
+
+def test_results_of_the_suite(tool: Any, tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text("import pytest\n@pytest.mark.parametrize('x', [1, 2, 3])\ndef test_one(x):\n    assert x < 3\n")
+    (tmp_path / "test_other.py").write_text("import pytest\npytest.skip('no such thing', allow_module_level=True)\n")
+    out = tmp_path / "out.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={out}", tmp_path]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    found = tool.steps._counts(out)
+    assert (found["tests"], found["passed"], found["skipped"]) == (4, 2, {"no such thing": 1})
+    ((name, message),) = found["failed"].items()
+    assert name == "test_some::test_one[3]"
+    assert "assert 3 < 3" in message
+    assert tool.steps._counts(tmp_path / "absent.xml") is None
+
+
+def test_packages_of_another_python_are_refused(tool: Any, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "packed.json").write_text(json.dumps({"python": "3.9"}))
+    with pytest.raises(SystemExit, match=r"packages are for Python 3\.9.*python3\.9"):
+        tool.report.run(tmp_path / "project", tmp_path / "out.json", ["machine"], tool.steps.Wish(), 1.0)
+
+
+def test_all_that_is_needed_comes_along(tool: Any) -> None:
+    pytest.importorskip("cuda.bindings")
+    found = tool.packing.needed(tool.packing.requirements())
+    wanted = (
+        "numpy numba llvmlite numba-cuda cuda-bindings cuda-pathfinder nvidia-nvjitlink nvidia-nvvm pytest hypothesis"
+    )
+    assert set(wanted.split()) <= set(found)
+    assert not {"diffkern", "sphinx", "jax", "torch"} & set(found)
+    with pytest.raises(SystemExit, match="no-such-thing is not installed: install it, or pack with --from pip"):
+        tool.packing.needed(["no-such-thing>=1"])
+
+
+def test_pip_is_asked_for_another_machine(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = []
+
+    def download(command: list[str], check: bool) -> None:
+        commands.append(command)
+        with zipfile.ZipFile(Path(command[command.index("-d") + 1]) / "Some_Thing-1.5-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("some_thing/__init__.py", "")
+
+    monkeypatch.setattr(tool.packing.subprocess, "run", download)
+    monkeypatch.setattr(tool.packing, "_commit", lambda project: "abc")
+    facts = tool.packing.pack(ROOT, tmp_path / "day.tar", "pip", "3.12", "aarch64", wanted=["some-thing>=1"])
+    (command,) = commands
+    assert {"--only-binary=:all:", "--python-version=3.12", "--platform=manylinux_2_28_aarch64", "some-thing>=1"} <= {
+        *command
+    }
+    assert facts == {"python": "3.12", "machine": "aarch64", "packages": {"some-thing": "1.5"}, "commit": "abc"}
+    with tarfile.open(tmp_path / "day.tar") as archive:
+        names = set(archive.getnames())
+    assert {
+        "packed.json",
+        "site/some_thing/__init__.py",
+        "project/diffkern/__init__.py",
+        "project/pyproject.toml",
+    } <= names
+    assert {name.split("/")[1] for name in names if name.count("/")} >= {"tests", "benchmarks", "tools"}
+    assert not any("__pycache__" in name or ".venv" in name for name in names)

@@ -1,0 +1,25 @@
+"""Run a program on the fake driver: ``python on_fake_driver.py PROGRAM.py …``, without libraries that want a GPU."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+PEERS = ("warp", "torch")
+
+
+def main() -> None:
+    """Run what the command line says."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+    from support.fake_driver.driver import fake_cuda
+
+    sys.modules.update(dict.fromkeys(PEERS))  # type: ignore[arg-type]  # cannot be imported
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
+    with fake_cuda(devices=2):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

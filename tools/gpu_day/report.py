@@ -1,0 +1,122 @@
+"""Runs the steps one after the other and writes what came of them.
+
+In: the project, with the packages beside it or in this environment. Out: a JSON file with a record for each step: its
+command, exit status, seconds, results, and the end of what it printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steps import Step, Wish, steps
+
+__all__ = ["FORMAT", "run"]
+
+FORMAT = 1
+"""Of the report."""
+_TAIL = 4000
+
+
+def run(project: Path, out: Path, names: Sequence[str], wish: Wish, minutes: float) -> int:
+    """Run steps and write the report anew after each; return 0 if all that ran did well.
+
+    Parameters
+    ----------
+    project : Path
+        Where the project is; the folder ``site`` beside it has the packages, if it is there.
+    out : Path
+        The report.
+    names : sequence of str
+        Groups of steps.
+    wish : Wish
+        How they are run.
+    minutes : float
+        Steps that have not begun by then are left out.
+
+    Raises
+    ------
+    SystemExit
+        If the packages are for another Python.
+    """
+    packed = project.parent / "packed.json"
+    facts = json.loads(packed.read_text()) if packed.exists() else None
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if facts is not None and facts["python"] != here:
+        sys.exit(
+            f"the packages are for Python {facts['python']}, and this is {here}: run it with python{facts['python']}"
+        )
+    report: dict[str, Any] = {"format": FORMAT, "fake": wish.fake, "started": _now(), "packed": facts, "steps": []}
+    end = time.monotonic() + 60 * minutes
+    with tempfile.TemporaryDirectory(prefix="gpu_day-") as folder:
+        environment = _environment(project, Path(folder), wish.fake)
+        for step in (step for name in names for step in steps(name, Path(folder), wish)):
+            left = (end - time.monotonic()) / 60
+            chosen = step if left > 0 else replace(step, missing="the time was up")
+            report["steps"].append(_record(chosen, project, environment))
+            _write(out, report)
+            print(f"{_outcome(report['steps'][-1]):>8}  {step.name}", flush=True)
+    report["finished"] = _now()
+    _write(out, report)
+    return int(any(record["status"] not in (0, None) for record in report["steps"]))
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _environment(project: Path, folder: Path, fake: bool) -> dict[str, str]:
+    """Return the environment of the steps: the packages that came along first, a cache of their own."""
+    found = dict(os.environ)
+    site = project.parent / "site"
+    known = [str(project), str(project / "tests"), *([str(site)] if site.is_dir() else []), found.get("PYTHONPATH", "")]
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, known))
+    found["DIFFKERN_CACHE_DIR"] = str(folder / "cache")
+    if fake:
+        found["DIFFKERN_FAKE_GPU"] = "1"
+    return found
+
+
+def _record(step: Step, project: Path, environment: dict[str, str]) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": step.name, "command": list(step.command), "status": None}
+    if step.missing:
+        return {**record, "missing": step.missing}
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+b") as printed:
+        try:
+            done = subprocess.run(
+                step.command, cwd=project, env=environment, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed,
+                timeout=60 * step.minutes, check=False,
+            )  # fmt: skip
+            record["status"] = done.returncode
+        except subprocess.TimeoutExpired:
+            record["status"] = "timeout"
+        except FileNotFoundError:
+            record["status"] = "not found"
+        printed.seek(0, os.SEEK_END)
+        printed.seek(max(0, printed.tell() - _TAIL))
+        record["printed"] = printed.read().decode(errors="replace")
+    record["seconds"] = round(time.monotonic() - started, 1)
+    record["results"] = step.read()
+    return record
+
+
+def _outcome(record: dict[str, Any]) -> str:
+    if "missing" in record:
+        return "missing"
+    return {0: "ok", "timeout": "timeout"}.get(record["status"], "FAILED")
+
+
+def _write(out: Path, report: dict[str, Any]) -> None:
+    """Write the report in one move, so that it is whole whenever the machine goes away."""
+    waiting = out.with_name(f".{out.name}.new")
+    waiting.write_text(json.dumps(report, indent=1))
+    os.replace(waiting, out)

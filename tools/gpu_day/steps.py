@@ -1,0 +1,146 @@
+"""The steps of a day on a GPU machine: what is run, and what of its outcome goes into the report.
+
+In: the name of a group, and whether a GPU is there. Out: a list of :class:`Step`, each a command with a limit of time,
+and what reads its results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+__all__ = ["NAMES", "Step", "Wish", "steps"]
+
+NAMES = ("machine", "suite", "sanitizer", "benchmarks")
+"""The groups of steps, in their order."""
+
+_SAMPLES = (
+    ("memcheck", "test_gpu_runtime.py", "not large"),
+    ("racecheck", "test_gpu_blocks.py", ""),
+    ("synccheck", "test_gpu_blocks.py", ""),
+    ("memcheck", "test_gpu_corpus.py", "tiles or memory"),
+)
+"""Tool, tests and choice: a checker makes everything slow, so a sample is enough."""
+_BENCHMARKS = ("gpu", "tiles_gpu")
+_SMALL = {"gpu": ("--only", "launch"), "tiles_gpu": ("--size", "64")}
+"""Of each benchmark what a processor can do in seconds."""
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command and what it leaves.
+
+    Attributes
+    ----------
+    name : str
+        In the report.
+    command : tuple of str
+        What is run, in the project.
+    minutes : float
+        After which it is ended.
+    read : callable
+        Returns what goes into the report besides the exit status.
+    missing : str
+        Why it cannot be run; empty if it can.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    minutes: float
+    read: Callable[[], Any]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be run.
+
+    Attributes
+    ----------
+    fake : bool
+        On the fake driver, instead of a GPU.
+    quick : bool
+        With few repetitions in benchmarks.
+    tests : str
+        Which tests, as pytest's ``-k``; all if empty.
+    """
+
+    fake: bool = False
+    quick: bool = False
+    tests: str = ""
+
+
+def steps(name: str, work: Path, wish: Wish) -> list[Step]:
+    """Return the steps of a group; their results lie in the folder `work`."""
+    python = [sys.executable]
+    if wish.fake and name != "suite":
+        python.append(str(_HERE / "on_fake_driver.py"))
+    if name == "machine":
+        out = work / "machine.json"
+        return [Step("machine", (*python, str(_HERE / "facts.py"), str(out)), 5, lambda: _json(out))]
+    if name == "suite":
+        return [_suite("suite", (), "tests/gpu", wish.tests, work / "suite.xml", 60)]
+    if name == "sanitizer":
+        return [_sanitizer(*sample, wish.tests, work / f"sanitizer{k}.xml") for k, sample in enumerate(_SAMPLES)]
+    return [_benchmark(one, python, wish, work / f"{one}.json") for one in _BENCHMARKS]
+
+
+def _suite(name: str, before: Sequence[str], place: str, choice: str, out: Path, minutes: float) -> Step:
+    pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", f"--junitxml={out}")
+    chosen = ("-k", choice) if choice else ()
+    return Step(name, (*before, *pytest, *chosen, place), minutes, lambda: _counts(out))
+
+
+def _sanitizer(tool: str, file: str, choice: str, tests: str, out: Path) -> Step:
+    place = _checker()
+    before = (place or "compute-sanitizer", "--tool", tool, "--error-exitcode", "86")
+    both = f"({choice}) and ({tests})" if choice and tests else choice or tests
+    made = _suite(f"sanitizer {tool} {Path(file).stem}", before, f"tests/gpu/{file}", both, out, 30)
+    return made if place else replace(made, missing="compute-sanitizer was not found; set CUDA_HOME to a toolkit")
+
+
+def _checker() -> str | None:
+    roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ] + ["/usr/local/cuda"]
+    folders = [os.environ.get("PATH", ""), *(f"{root}/{sub}" for root in roots for sub in ("bin", "compute-sanitizer"))]
+    return shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
+
+
+def _benchmark(name: str, python: Sequence[str], wish: Wish, out: Path) -> Step:
+    more = ("--quick",) if wish.quick or wish.fake else ()
+    if wish.fake:
+        more += _SMALL[name]
+    return Step(
+        f"benchmark {name}", (*python, f"benchmarks/{name}.py", "--json", str(out), *more), 20, lambda: _json(out)
+    )
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _counts(path: Path) -> dict[str, Any] | None:
+    """Return how many tests passed, and which failed and why the others were skipped."""
+    if not path.exists():
+        return None
+    cases = list(ET.parse(path).iter("testcase"))
+    failed, skipped = {}, {}
+    for case in cases:
+        name = f"{case.get('classname', '')}::{case.get('name')}"
+        for outcome in case:
+            if outcome.tag in ("failure", "error"):
+                failed[name] = (outcome.get("message") or "")[:2000]
+            elif outcome.tag == "skipped":
+                reason = outcome.get("message") or ""
+                if reason == "collection skipped":  # a whole file, whose reason stands elsewhere
+                    reason = (outcome.text or reason).rpartition("Skipped: ")[2].strip("'\")")
+                skipped[reason] = skipped.get(reason, 0) + 1
+    passed = len(cases) - len(failed) - sum(skipped.values())
+    return {"tests": len(cases), "passed": passed, "failed": failed, "skipped": skipped}
