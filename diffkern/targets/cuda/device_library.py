@@ -419,8 +419,12 @@ if not SIMULATED:
         """The word in which an element lies, of the type of ``like``."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            pointer = word_around(context, builder, array, place, values, values[2].type)
-            return builder.load_atomic(pointer, "monotonic", like.bitwidth // 8)
+            word = values[2].type
+            pointer = word_around(context, builder, array, place, values, word)
+            # Volatile: a GPU may have an old value at hand, and nothing corrects it where nothing is replaced.
+            text = f"ld.volatile.b{word.width} $0, [$1];"
+            form, result = ir.FunctionType(word, [pointer.type]), "r" if word.width == 32 else "l"
+            return builder.asm(form, text, f"={result},l,~{{memory}}", [pointer], True)
 
         return like(array, place, like), emit
 
