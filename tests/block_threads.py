@@ -99,6 +99,7 @@ class InTurns:
         names.update(np=np, cuda=self.cuda, config=SimpleNamespace(ENABLE_CUDASIM=True))
         for definition in copied("diffkern.targets.cuda.device_library", primitives).definitions:
             exec(definition, names)
+        names.update((f"atomic_{kind}", update) for kind, update in vars(self.cuda.atomic).items())
         exec(compile(text, f"<{fn.name} in turns>", "exec"), names)
         self.kernel: Callable[..., Any] = names[function_name(fn)]
         self.arrays: dict[int, _Watched] = {}

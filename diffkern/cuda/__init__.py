@@ -11,13 +11,16 @@ from typing import Any
 from diffkern.cuda import host
 from diffkern.cuda.host import *  # noqa: F403 - its __all__ is part of this module's
 from diffkern.cuda.jit import CudaKernel, Launcher, jit
-from diffkern.cuda.names import absence
+from diffkern.cuda.names import INSTEAD, absence
 from diffkern.cuda.types import TYPES
 from diffkern.lang.numba_cuda import LANGUAGE
 
 __all__ = [*host.__all__, *LANGUAGE, *TYPES, "CudaKernel", "Launcher", "jit"]  # noqa: PLE0604 - names, all of them
 
 globals().update({**LANGUAGE, **TYPES})
+
+__instead__ = INSTEAD
+"""What to write instead of a name that is not there; kernels say it too."""
 
 
 def __getattr__(name: str) -> Any:

@@ -242,7 +242,7 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceArray | No
     if not isinstance(obj, np.ndarray) and hasattr(obj, "__cuda_array_interface__"):
         return as_cuda_array(obj)
     if isinstance(obj, array):
-        return on_device(obj.to(place()))
+        return as_cuda_array(obj.to(place()))
     made = device_array_like(as_numpy(obj))
     if copy:
         made.copy_to_device(obj, stream)

@@ -22,12 +22,17 @@ DIFFERENT: Final[Mapping[str, str]] = {
     "get_current_device": "is the CPU where there is no GPU, with the compute capability (0, 0)",
     "is_available": "is True: kernels run everywhere; dk.is_cuda_available() asks for a GPU",
     "jit": "checks types at the first launch; the signature of a device function says nothing",
+    "local": "has its arrays in the memory of the block, which they count towards",
     "managed_array": "is page-locked memory; launches on a GPU copy it",
     "mapped": "on a GPU the arrays are copied at the beginning and at the end of the block",
     "mapped_array": "is page-locked memory; launches on a GPU copy it, those on the CPU work in place",
     "per_thread_default_stream": "is the default stream: there is one for all threads",
     "pinned": "does nothing; copies from other memory wait for the device",
     "reduce": "runs as two launches, so that tapes take it; the order of the terms is another",
+    "shfl_down_sync": "takes the mask of all lanes, and the whole block takes part",
+    "shfl_sync": "takes the mask of all lanes, and the whole block takes part",
+    "shfl_up_sync": "takes the mask of all lanes, and the whole block takes part",
+    "shfl_xor_sync": "takes the mask of all lanes, and the whole block takes part",
     "stream": "is the default stream on the CPU: its work is done when a call returns",
 }
 """How a name differs."""

@@ -161,6 +161,9 @@ def for_instance(obj: Any, name: str, attribute: str) -> tuple[str, str]:
 
 def missing_name(owner: str, obj: Any, name: str) -> str:
     """Return what to write for a name that a module does not have."""
+    known: Mapping[str, str] = getattr(obj, "__instead__", {})  # what a module says of names that it does not have
+    if name in known:
+        return known[name]
     if getattr(obj, "__name__", "") == "diffkern":
         return _NAMES.get(name, "the page on the kernel language lists what there is").replace("dk.", f"{owner}.")
     return "check the name, or what the module is"

@@ -19,7 +19,6 @@ import math
 import re
 from collections.abc import Sequence
 
-from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import (
     BFLOAT16,
@@ -221,9 +220,7 @@ class CudaWriter(Writer):
     def stored_dtype(self, t: Array) -> str:
         """The scalar type of an array's elements in memory."""
         s = scalar_of(t)
-        if s in STORAGE_ONLY:
-            raise CompileError(f"a shared array of {s} has no numba-cuda form", loc=self.fn.loc)
-        return self.prim("bool_" if s == BOOL else s.name)
+        return self.prim("bool_" if s == BOOL else "uint16" if s == BFLOAT16 else s.name)
 
     def start_sum(self, op: Op) -> None:
         t = summed_type(op)
@@ -412,15 +409,17 @@ class CudaWriter(Writer):
 
     def atomic(self, op: Op, place: str, value: str) -> str:
         array, kind = Access(op).array, op.attrs.get("kind", "add")
-        if scalar_of(array.type) == BFLOAT16:
-            raise CompileError(f"an atomic on the bfloat16 array {array.name} has no numba-cuda form", loc=op.loc)
-        real = scalar_of(array.type).is_float
-        if kind == "exch" and real:  # numba-cuda exchanges integers alone
-            return f"{self.prim('exchange')}({self.exprs[array].text}, {place}, {value})"
-        if kind == "sub" and real:  # the hardware adds; numba-cuda would compare and swap
+        name, s = self.exprs[array].text, scalar_of(array.type)
+        if s == BFLOAT16:
+            return f"{self.prim(f'atomic_{kind}_bfloat16')}({name}, {place}, {value})"
+        if s.bits < 32 or (s.is_float and kind in ("min", "max")):
+            return f"{self.prim(f'atomic_{kind}')}({name}, {place}, {value})"
+        if kind == "exch" and s.is_float:  # numba-cuda exchanges integers alone
+            return f"{self.prim('exchange')}({name}, {place}, {value})"
+        if kind == "sub" and s.is_float:  # the hardware adds; numba-cuda would compare and swap
             kind, value = "add", f"-{value}" if _ATOM.fullmatch(value) else f"-({value})"
-        name = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
-        return f"cuda.atomic.{name}({self.exprs[array].text}, {place}, {value})"
+        method = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
+        return f"cuda.atomic.{method}({name}, {place}, {value})"
 
     def op(self, op: Op, region: Region, position: int) -> None:
         match op.name:

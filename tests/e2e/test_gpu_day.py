@@ -106,6 +106,21 @@ def test_steps_that_take_too_long_are_ended(tool: Any, tmp_path: Path, monkeypat
     assert {step["missing"] for step in json.loads(out.read_text())["steps"]} == {"the time was up"}
 
 
+def test_results_of_the_suite(tool: Any, tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text("import pytest\n@pytest.mark.parametrize('x', [1, 2, 3])\ndef test_one(x):\n    assert x < 3\n")
+    (tmp_path / "test_other.py").write_text("import pytest\npytest.skip('no such thing', allow_module_level=True)\n")
+    out = tmp_path / "out.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={out}", tmp_path]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    found = tool.steps._counts(out)
+    assert (found["tests"], found["passed"], found["skipped"]) == (4, 2, {"no such thing": 1})
+    ((name, message),) = found["failed"].items()
+    assert name == "test_some::test_one[3]"
+    assert "assert 3 < 3" in message
+    assert tool.steps._counts(tmp_path / "absent.xml") is None
+
+
 def test_packages_of_another_python_are_refused(tool: Any, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "packed.json").write_text(json.dumps({"python": "3.9"}))

@@ -42,13 +42,19 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("changed")
 
 
+@pytest.mark.parametrize("place", ["cpu", "fake GPU"])
 @pytest.mark.parametrize("name", NAMES)
-def test_results_are_those_of_the_simulator(name: str, simulated: Path, programs: Path) -> None:
+def test_results_are_those_of_the_simulator(
+    name: str, place: str, simulated: Path, programs: Path, request: pytest.FixtureRequest
+) -> None:
+    """On the CPU; and with a driver in host memory, on which all copies to the device and back are made."""
     failure = simulated / f"{name}.txt"
     assert not failure.exists(), failure.read_text(encoding="utf-8")
     with np.load(simulated / f"{name}.npz") as file:
         expected = [file[key] for key in file.files]
+    driver = request.getfixturevalue("driver") if place == "fake GPU" else None
     found = results(changed(name, programs))
+    assert driver is None or driver.launches
     assert [(x.shape, x.dtype) for x in found] == [(x.shape, x.dtype) for x in expected]
     for ours, theirs in zip(found, expected, strict=True):
         if theirs.dtype.kind == "f":

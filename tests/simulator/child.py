@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import narrow_atomics
 import numpy as np
 from block_corpus import BLOCKS
 from block_corpus import Case as Blocks
@@ -27,13 +28,14 @@ from thread_tiles import softmax
 
 import diffkern as dk
 from diffkern.compilation import Compilation
+from diffkern.kernel import Kernel
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.options import Variant
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.programs import as_double
+from diffkern.testing.programs import Compiled, as_double
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
-from .selection import BLOCK_GRADIENTS, CORPUS, OF_THREADS
+from .selection import BLOCK_GRADIENTS, CORPUS, OF_THREADS, UPDATES
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
@@ -90,6 +92,19 @@ def check_threads() -> None:
     compare("the softmax of a block", y, expected, 1e-5)
 
 
+def check_updates(element: str) -> None:
+    """Atomic updates of elements of a type, against the CPU."""
+    chosen = next(e for e in narrow_atomics.ELEMENTS if str(e) == element)
+    types = Kernel(narrow_atomics.update).argument_types(*narrow_atomics.types(chosen))
+    found, expected = narrow_atomics.arguments(chosen), narrow_atomics.arguments(chosen)
+    for arguments, engine, target in ((found, Simulated, "sm_90"), (expected, Compiled, "native")):
+        engine(Compilation(narrow_atomics.update, types, Variant(target=target)).fn).run(
+            (len(arguments[0]),), arguments
+        )
+    for name, a, b in zip(narrow_atomics.update.__code__.co_varnames, found, expected, strict=False):
+        compare(f"{name} of {element}", a, b, 1e-6)
+
+
 def check_fuzz(seed: int) -> None:
     """A random kernel whose threads work together, on the CPU and in the simulator."""
     text = kernel_text(seed)
@@ -131,12 +146,14 @@ def check_gradient(name: str) -> None:
 
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *BLOCK_GRADIENTS]:
+    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *UPDATES, *BLOCK_GRADIENTS]:
         try:
             if name == OF_THREADS:
                 check_threads()
             elif name.startswith("fuzz."):
                 check_fuzz(int(name[5:]))
+            elif name.startswith("updates."):
+                check_updates(name[8:])
             elif name.startswith("gradient."):
                 check_gradient(name[9:])
             elif name in BLOCKS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grad.corpus import CASES
+from narrow_atomics import ELEMENTS
 
 TOO_MUCH = {"tiles.large_tiles"}
 """Tiles beyond the shared memory of a block: CUDA refuses them."""
@@ -14,3 +15,6 @@ OF_THREADS = "threads.softmax"
 
 BLOCK_GRADIENTS = ["gradient.one_loss", "gradient.running_products", "gradient.steps_in_shared_memory"]
 """Adjoints of kernels whose threads work together that run there."""
+
+UPDATES = [f"updates.{element}" for element in ELEMENTS]
+"""Atomic updates of elements of these types."""

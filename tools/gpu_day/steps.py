@@ -139,6 +139,8 @@ def _counts(path: Path) -> dict[str, Any] | None:
                 failed[name] = (outcome.get("message") or "")[:2000]
             elif outcome.tag == "skipped":
                 reason = outcome.get("message") or ""
+                if reason == "collection skipped":  # a whole file, whose reason stands elsewhere
+                    reason = (outcome.text or reason).rpartition("Skipped: ")[2].strip("'\")")
                 skipped[reason] = skipped.get(reason, 0) + 1
     passed = len(cases) - len(failed) - sum(skipped.values())
     return {"tests": len(cases), "passed": passed, "failed": failed, "skipped": skipped}

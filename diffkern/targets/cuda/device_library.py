@@ -31,7 +31,7 @@ if not SIMULATED:
 bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
-float32, float64 = np.float32, np.float64
+float16, float32, float64 = np.float16, np.float32, np.float64
 inf, nan = math.inf, math.nan
 abs = builtins.abs  # noqa: A001
 
@@ -358,12 +358,13 @@ next_checkpoint = device(schedule)
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
+updating = threading.Lock()
+
 if SIMULATED:
-    exchanging = threading.Lock()
 
     def exchange(array: Any, place: Any, value: Any) -> Any:
         """Replace an element at once and return what it was; the simulator's threads are threads of Python."""
-        with exchanging:
+        with updating:
             old = array[place]
             array[place] = value
         return old
@@ -382,3 +383,189 @@ else:
         return lambda array, place, value: to_float(cuda.atomic.exch(array.view(word), place, to_bits(value)))
 
     overload(exchange, target="cuda")(lambda array, place, value: exchange_in(array))
+
+
+if not SIMULATED:
+    from llvmlite import ir
+    from numba.cuda import cgutils
+    from numba.cuda.api_util import normalize_indices
+
+    def element(context: Any, builder: Any, array: Any, place: Any, values: Any) -> Any:
+        """A pointer to the bytes of an element."""
+        _, indices = normalize_indices(context, builder, place, values[1], array, array.dtype)
+        made = context.make_array(array)(context, builder, values[0])
+        pointer = cgutils.get_item_pointer(context, builder, array, made, indices, wraparound=True)
+        return builder.bitcast(pointer, ir.IntType(8).as_pointer())
+
+    def word_around(context: Any, builder: Any, array: Any, place: Any, values: Any, word: Any) -> Any:
+        """A pointer to the aligned word in which an element lies. It comes of the array's, which is then written."""
+        pointer = element(context, builder, array, place, values)
+        address = builder.ptrtoint(pointer, ir.IntType(64))
+        before = builder.and_(address, ir.IntType(64)(word.width // 8 - 1))
+        return builder.bitcast(builder.gep(pointer, [builder.neg(before)]), word.as_pointer())
+
+    @intrinsic
+    def bits_before(context: Any, array: Any, place: Any) -> Any:
+        """Where in the aligned word around it an element of 8 or 16 bits begins."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            address = builder.ptrtoint(element(context, builder, array, place, values), ir.IntType(32))
+            return builder.shl(builder.and_(address, ir.IntType(32)(3)), ir.IntType(32)(3))
+
+        return types.uint32(array, place), emit
+
+    @intrinsic
+    def load_word(context: Any, array: Any, place: Any, like: Any) -> Any:
+        """The word in which an element lies, of the type of ``like``."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            word = values[2].type
+            pointer = word_around(context, builder, array, place, values, word)
+            # Volatile: a GPU may have an old value at hand, and nothing corrects it where nothing is replaced.
+            text = f"ld.volatile.b{word.width} $0, [$1];"
+            form, result = ir.FunctionType(word, [pointer.type]), "r" if word.width == 32 else "l"
+            return builder.asm(form, text, f"={result},l,~{{memory}}", [pointer], True)
+
+        return like(array, place, like), emit
+
+    @intrinsic
+    def swap_word(context: Any, array: Any, place: Any, expected: Any, wanted: Any) -> Any:
+        """Replace the word in which an element lies if it is what is expected; return what it was."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            pointer = word_around(context, builder, array, place, values, values[2].type)
+            done = builder.cmpxchg(pointer, values[2], values[3], "monotonic", "monotonic")
+            return builder.extract_value(done, 0)
+
+        return expected(array, place, expected, wanted), emit
+
+    @intrinsic
+    def from_float16(context: Any, bits: Any) -> Any:
+        """The number that bits are."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            half = builder.bitcast(values[0], ir.HalfType())
+            return builder.fpext(half, context.get_value_type(types.float32))
+
+        return types.float32(types.uint16), emit
+
+    @intrinsic
+    def to_float16(context: Any, value: Any) -> Any:
+        """The bits of a float32 rounded to the nearest float16."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            half = builder.fptrunc(values[0], ir.HalfType())
+            return builder.bitcast(half, context.get_value_type(types.uint16))
+
+        return types.uint16(types.float32), emit
+
+    def form_of(array: Any, stored: Any) -> Any:
+        """How an element lies in memory: the type of its bits, and functions from these to the number and back."""
+        t = stored or array.dtype.name
+        if t == "bfloat16":
+            return np.uint16, from_bfloat16, to_bfloat16
+        if t == "float16":
+            return np.uint16, device(lambda b: from_float16(b)), device(lambda x: to_float16(x))  # noqa: PLW0108
+        if t == "float32":
+            to_bits = device(lambda x: np.uint32(libdevice.float_as_int(x)))
+            return np.uint32, device(lambda b: libdevice.int_as_float(np.int32(b))), to_bits
+        if t == "float64":
+            to_bits = device(lambda x: np.uint64(libdevice.double_as_longlong(x)))
+            return np.uint64, device(lambda b: libdevice.longlong_as_double(np.int64(b))), to_bits
+        if t == "bool":
+            return np.uint8, device(lambda b: b != 0), device(lambda x: np.uint8(x))  # noqa: PLW0108
+        number, bits = getattr(np, t), getattr(np, f"uint{array.dtype.bitwidth}")
+        return bits, device(lambda b: number(b)), device(lambda x: bits(x))  # noqa: PLW0108
+
+    def swapping_whole(change: Any, word: Any, number: Any, bits: Any) -> Any:
+        """An update that tries until nobody came between reading and writing."""
+
+        def update(array: Any, place: Any, value: Any) -> Any:
+            seen = load_word(array, place, word(0))
+            while True:
+                old = number(seen)
+                wanted = bits(change(old, value))
+                if wanted == seen:
+                    return old
+                found = swap_word(array, place, seen, wanted)
+                if found == seen:
+                    return old
+                seen = found
+
+        return update
+
+    def swapping_part(change: Any, part: Any, number: Any, bits: Any) -> Any:
+        """The same of 8 or 16 bits: the word around them takes part."""
+        most = np.uint32(np.iinfo(part).max)
+        everything = np.uint32(0xFFFFFFFF)
+
+        def update(array: Any, place: Any, value: Any) -> Any:
+            shift = bits_before(array, place)
+            others = np.uint32(np.uint32(most << shift) ^ everything)
+            seen = load_word(array, place, np.uint32(0))
+            while True:
+                old = number(part(seen >> shift))
+                wanted = np.uint32((seen & others) | (np.uint32(bits(change(old, value))) << shift))
+                if wanted == seen:
+                    return old
+                found = swap_word(array, place, seen, wanted)
+                if found == seen:
+                    return old
+                seen = found
+
+        return update
+
+
+def swapping(change: Any, stored: Any = None) -> Any:
+    """An atomic update of an element that returns what it was.
+
+    numba-cuda has none of 8 and 16 bits, and its extrema of floats drop NaN and may return what was there earlier.
+    """
+    if SIMULATED:
+
+        def simulated(array: Any, place: Any, value: Any) -> Any:
+            with updating:
+                old = array[place]
+                if stored == "bfloat16":
+                    old = from_bfloat16(old)
+                    array[place] = to_bfloat16(change(old, value))
+                else:
+                    old = np.float32(old) if isinstance(old, np.float16) else old
+                    array[place] = change(old, value)
+            return old
+
+        return simulated
+
+    def update(array: Any, place: Any, value: Any) -> Any:
+        raise NotImplementedError
+
+    def chosen(array: Any) -> Any:
+        word, number, bits = form_of(array, stored)
+        make = swapping_whole if np.dtype(word).itemsize >= 4 else swapping_part
+        swapped = device(make(change, word, number, bits))
+        return lambda array, place, value: swapped(array, place, value)  # noqa: PLW0108
+
+    overload(update, target="cuda")(lambda array, place, value: chosen(array))
+    return update
+
+
+plus = device(lambda old, value: old + value)
+minus = device(lambda old, value: old - value)
+latter = device(lambda old, value: value)
+both = device(lambda old, value: old & value)
+either = device(lambda old, value: old | value)
+differing = device(lambda old, value: old ^ value)
+
+atomic_add = swapping(plus)
+atomic_sub = swapping(minus)
+atomic_min = swapping(min)
+atomic_max = swapping(max)
+atomic_exch = swapping(latter)
+atomic_and = swapping(both)
+atomic_or = swapping(either)
+atomic_xor = swapping(differing)
+atomic_add_bfloat16 = swapping(plus, "bfloat16")
+atomic_sub_bfloat16 = swapping(minus, "bfloat16")
+atomic_min_bfloat16 = swapping(min, "bfloat16")
+atomic_max_bfloat16 = swapping(max, "bfloat16")
+atomic_exch_bfloat16 = swapping(latter, "bfloat16")

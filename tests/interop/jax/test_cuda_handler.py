@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 import diffkern as dk
 from diffkern import abi
-from diffkern.build.specialize import Specialization, load
+from diffkern.build.specialize import Specialization, load, load_entry
 from diffkern.interop.jax import cuda, ffi_api, programs
 from diffkern.interop.jax.layout import HANDLER, REGISTRY
 from diffkern.interop.jax.registry import key_words
@@ -384,3 +384,44 @@ def test_what_cannot_be_launched_is_refused_while_tracing(machine, monkeypatch):
     with pytest.raises(dk.LaunchError, match=r"takes 72 registers .* blocks of 1024(?s:.+)launch_bounds=1024"):
         lowered(dk.jax_kernel(dk.kernel(block_dim=1024)(k.wave.func)), *given)
     lowered(dk.jax_kernel(dk.kernel(block_dim=512)(k.wave.func)), *given)
+
+
+@dk.kernel
+def shifted(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[i] + 1.0
+
+
+class Older(FakeDriver):
+    """A driver of CUDA 12, which takes no machine code of CUDA 13."""
+
+    def __init__(self, version, refusal=200):
+        super().__init__()
+        self._version, self._refusal, self.tried = version, refusal, []
+
+    def version(self):
+        return self._version
+
+    def load(self, image, symbol):
+        self.tried.append("cubin" if image[:4] == b"\x7fELF" else "ptx")
+        if self.tried[-1] == "cubin":
+            raise dk.CudaError("cuLibraryLoadData failed", code=self._refusal)
+        return 77
+
+
+@pytest.mark.parametrize(
+    ("driver", "arch", "tried"),
+    [(Older(12090), 90, ["ptx"]), (Older(13000, 209), 90, ["cubin", "ptx"]), (Older(13000), 130, ["ptx"])],
+)
+def test_the_driver_compiles_what_it_cannot_run(driver, arch, tried):
+    entry = load_entry(Specialization(shifted.func, shifted.argument_types()), "sm_90")
+    assert cuda.Gpu(driver, arch).code(entry).kernel == 77
+    assert driver.tried == tried
+
+
+def test_drivers_that_cannot_compile_it_are_named():
+    entry = load_entry(Specialization(shifted.func, shifted.argument_types()), "sm_90")
+    with pytest.raises(dk.CudaError, match=r"supports CUDA 12\.0.*needs CUDA 12\.1"):
+        cuda.Gpu(Older(12000), 90).code(entry)
+    with pytest.raises(dk.CudaError, match="cuLibraryLoadData"):
+        cuda.Gpu(Older(13000, refusal=2), 90).code(entry)

@@ -46,7 +46,7 @@ def test_it_imports_numba_and_numpy_and_the_standard_library() -> None:
                 imported.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 imported.add(str(node.module).partition(".")[0])
-    assert imported <= {"numba", "numpy", *sys.stdlib_module_names}
+    assert imported <= {"llvmlite", "numba", "numpy", *sys.stdlib_module_names}  # llvmlite is a part of numba
 
 
 def test_what_is_not_called_is_not_copied() -> None:

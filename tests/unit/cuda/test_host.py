@@ -52,6 +52,7 @@ def test_an_array_on_the_device_stays_as_it_is(where: str) -> None:
     assert isinstance(same, DeviceArray)
     same[0] = 5.0
     assert ours.list() == [5.0, 1.0, 1.0]
+    assert type(ours) is dk.array
 
 
 def test_to_device_into_an_array(where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 
 import numpy as np
@@ -15,7 +16,8 @@ from diffkern.cuda.types import TYPES
 
 
 def test_every_public_name_of_numba_is_accounted_for() -> None:
-    numba_cuda = require("numba.cuda")
+    require("numba.cuda")
+    numba_cuda = importlib.import_module("numba.cuda")
     public = {
         name
         for name in dir(numba_cuda)
@@ -55,3 +57,14 @@ def test_types_are_those_of_diffkern() -> None:
         if isinstance(t, type(dk.float32)) and t != dk.bfloat16 and name not in ("char", "long_", "byte"):
             numpy = getattr(np, name, None)
             assert numpy is None or not isinstance(numpy, type) or np.dtype(numpy) == t.numpy, name
+
+
+@cuda.jit
+def waits_for_the_grid(x):  # type: ignore[no-untyped-def]
+    cuda.cg.this_grid().sync()
+
+
+def test_kernels_say_what_to_write() -> None:
+    with pytest.raises(dk.KernelError, match="cuda has no attribute 'cg'") as caught:
+        waits_for_the_grid[1, 1](np.zeros(1))
+    assert INSTEAD["cg"] in str(caught.value)

@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import narrow_atomics
 import pytest
 from block_corpus import BLOCKS
 from conftest import require
@@ -118,7 +119,7 @@ def test_numba_cuda_compiles_it(name: str, make: Any) -> None:
     assert len(code) > 1000
 
 
-@pytest.mark.parametrize("name", ["composites.spring_energy", "functions.powers", "loops.while_two_slots"])
+@pytest.mark.parametrize("name", ["composites.spring_energy", "functions.powers", "memory.scatter_max"])
 @pytest.mark.usefixtures("without_driver")
 def test_exported_modules_become_cubins(name: str) -> None:
     from numba import cuda
@@ -248,6 +249,34 @@ def test_what_a_user_assigns_to_an_index_is_another_variable() -> None:
 def test_floats_are_subtracted_by_addition() -> None:
     """numba-cuda would compare and swap."""
     assert "cuda.atomic.sub" not in cuda_source(forward("composites.spring_forces"))
+
+
+@pytest.mark.parametrize("element", narrow_atomics.ELEMENTS, ids=str)
+def test_atomics_that_numba_does_not_have_are_compiled(element: Any) -> None:
+    types = Kernel(narrow_atomics.update).argument_types(*narrow_atomics.types(element))
+    variant = Variant(target="sm_90", compiler="numba", may_alias=False)
+    program = Compilation(narrow_atomics.update, types, variant).build("kernel")
+    ptx = program.files["kernel.ptx"].decode()
+    # Arrays that are updated are not read past the caches of other threads.
+    assert ptx.count("ld.global.nc") == 1
+    assert "atom.global.cas" in ptx
+
+
+def test_arrays_in_shared_memory_may_be_of_bfloat16() -> None:
+    def halves(x: dk.array(dtype=dk.bfloat16), y: dk.array(dtype=dk.float16)):  # type: ignore[valid-type]
+        i, t = dk.tid(), dk.thread_index()
+        s, r = dk.shared_array(64, dk.bfloat16), dk.shared_array(64, dk.float16)
+        s[t] = x[i]
+        r[t] = y[i]
+        dk.syncthreads()
+        x[i] = s[63 - t] + r[t]
+
+    kernel = Kernel(halves)
+    text = kernel.source(target="cuda")
+    assert "cuda.shared.array(64, uint16)" in text
+    assert "cuda.shared.array(64, float16)" in text
+    assert "x[i] = to_bfloat16(from_bfloat16(s[63 - t]) + float32(r[t]))" in text
+    assert dk.compile(kernel, target="sm_90", compiler="numba").ptx
 
 
 def test_the_adjoint_is_printed_with_the_memory_of_a_gpu() -> None:
