@@ -137,8 +137,8 @@ def _call_device(m: Module, steps: Any) -> Any:
     status = c.invoke(steps, plan, 0, watch)
     c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)
+    arguments = c.words(1)
     with c.when(c.compare(">", status, 0)):
-        arguments = c.words(1)
         number = c.invoke("PyLong_FromLong", status)
         c.store(number, arguments)
         answer = c.invoke("PyObject_Vectorcall", c.invoke("PyTuple_GetItem", itself, 3), arguments, 1, 0)
@@ -146,7 +146,8 @@ def _call_device(m: Module, steps: Any) -> Any:
         c.leave(answer)
     names = c.load(plan, _NAMES)
     with c.when(c.all(c.compare("==", status, 0), c.compare("!=", names, 0))):
-        c.invoke("Py_DecRef", c.invoke("PyObject_CallOneArg", c.load(port, _NOTE), names))
+        c.store(names, arguments)
+        c.invoke("Py_DecRef", c.invoke("PyObject_Vectorcall", c.load(port, _NOTE), arguments, 1, 0))
     _leave(c, status)
     return made
 

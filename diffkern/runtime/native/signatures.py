@@ -26,7 +26,7 @@ SIGNATURES: Final[dict[str, str]] = {
     "PyErr_GetRaisedException": "p", "PyErr_SetRaisedException": "vp", "Py_IsInitialized": "i",
     "PyGILState_Ensure": "i", "PyGILState_Release": "vi",
     "PyObject_GetAttr": "ppp", "PyObject_SetAttr": "ippp", "PyObject_Call": "pppp",
-    "PyObject_CallNoArgs": "pp", "PyObject_CallOneArg": "ppp", "PyBytes_Size": "wp",
+    "PyObject_CallNoArgs": "pp", "PyBytes_Size": "wp",
     "PyObject_Vectorcall": "pppwp", "Py_IncRef": "vp", "Py_DecRef": "vp",
     "malloc": "ww", "calloc": "www", "free": "vw", "memcmp": "ippw",
     "llvm.memcpy.p0.p0.i64": "vppwb", "llvm.memmove.p0.p0.i64": "vppwb", "llvm.memset.p0.i64": "vpcwb",

@@ -15,6 +15,7 @@ from diffkern.build.export import export
 from diffkern.cli import command as cli
 from diffkern.errors import CompileError
 from diffkern.kernel import Kernel
+from diffkern.ops.table import all_ops
 from diffkern.printing.standalone import copied
 
 LIBRARY = "diffkern.targets.cuda.device_library"
@@ -46,7 +47,7 @@ def test_it_imports_numba_and_numpy_and_the_standard_library() -> None:
                 imported.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 imported.add(str(node.module).partition(".")[0])
-    assert imported <= {"numba", "numpy", *sys.stdlib_module_names}
+    assert imported <= {"llvmlite", "numba", "numpy", *sys.stdlib_module_names}  # llvmlite is a part of numba
 
 
 def test_what_is_not_called_is_not_copied() -> None:
@@ -66,6 +67,13 @@ def test_definitions_come_in_an_order_in_which_they_run() -> None:
     assert "import operator" in found.imports
     with pytest.raises(LookupError, match="defines no 'nothing'"):
         copied(LIBRARY, ["nothing"])
+
+
+def test_every_function_of_a_row_can_be_exported() -> None:
+    names = [name for name, row in all_ops().items() if row.library is not None and row.library.libdevice]
+    text = "\n".join(copied(LIBRARY, names).definitions)
+    assert all(f"\n{name} = elementary" in text for name in names)
+    assert 'asin = elementary("asin", np.arcsin)' in text
 
 
 def test_arguments_have_names_that_the_module_does_not_need() -> None:
