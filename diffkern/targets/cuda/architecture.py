@@ -105,10 +105,11 @@ def taken(
 ) -> GpuResources:
     """Return what a kernel takes of a GPU, of its cubin and the PTX that this was made of."""
     found = resources(cubin)[symbol]
+    declared = -(-declared_local_bytes(ptx) // 8) * 8  # a frame is made of so many bytes
     return GpuResources(
         registers=found.registers,
         stack_bytes=found.stack_bytes,
-        spill_bytes=max(0, found.stack_bytes - declared_local_bytes(ptx)),
+        spill_bytes=max(0, found.stack_bytes - declared),
         shared_bytes=found.shared_bytes + dynamic_shared_bytes,
         dynamic_shared_bytes=dynamic_shared_bytes,
         products=tuple(product.symbol for product in products),

@@ -231,7 +231,7 @@ def _word(b: Builder, index: Any) -> Any:
         table.linkage = "internal"
         table.global_constant = True
         table.initializer = ir.Constant(kind, list(_BITS))
-    return b.load(b.gep(table, [i32(0), index], inbounds=True, source_etype=table.value_type), typ=I32)
+    return b.load(b.gep(table, [i32(0), index], inbounds=True))
 
 
 def _polynomial(b: Builder, z: Any, coefficients: tuple[float, ...]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,12 +24,15 @@ from diffkern.forks import free_in_child
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Type, Vec, scalar_of
 from diffkern.targets.cuda.libdevice import INSTALL
 from diffkern.targets.numba_cuda.entry import KERNEL, Entry
+from diffkern.targets.numba_cuda.finish import finish
+from diffkern.targets.numba_cuda.forms import forms
 
-__all__ = ["Modules", "compiling_for", "numba", "to_llvm"]
+__all__ = ["Modules", "Numba", "compiling_for", "numba", "to_llvm"]
 
 _lock = free_in_child(threading.Lock())
 _asked = threading.local()
 _I64 = ir.IntType(64)
+_NEGATION = re.compile(r"= fneg ((?:\w+ )*(?:float|double)) ")
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,21 @@ class Modules:
     kernel: str
 
 
+@dataclass(frozen=True, eq=False)
+class Numba:
+    """What is used of numba-cuda: its modules, by the last part of their names."""
+
+    cuda: Any
+    compiler: Any
+    dispatcher: Any
+    extending: Any
+    nvvm: Any
+    types: Any
+    typing: Any
+
+
 @functools.cache
-def numba() -> SimpleNamespace:
+def numba() -> Numba:
     """Return what is used of numba-cuda.
 
     Raises
@@ -56,7 +73,7 @@ def numba() -> SimpleNamespace:
     CompileError
         If it is not installed, or numba's simulator stands in its place.
     """
-    names = ("compiler", "cgutils", "codegen", "cudadrv.nvvm", "dispatcher", "extending", "typing", "types")
+    names = ("compiler", "cudadrv.nvvm", "dispatcher", "extending", "typing", "types")
     try:
         cuda = importlib.import_module("numba.cuda")
         if importlib.import_module("numba").config.ENABLE_CUDASIM:
@@ -68,7 +85,7 @@ def numba() -> SimpleNamespace:
     except ImportError as error:
         raise CompileError(f"numba-cuda is not installed: {error}", remedy=INSTALL) from error
     _give_architecture(found["dispatcher"])
-    return SimpleNamespace(cuda=cuda, **found)
+    return Numba(cuda=cuda, **found)
 
 
 def _give_architecture(dispatcher: Any) -> None:
@@ -99,7 +116,7 @@ def to_llvm(
     entry: Entry,
     *,
     architecture: tuple[int, int],
-    fast_math: bool = False,
+    flags: tuple[str, ...] = (),
     launch_bounds: tuple[int, int] | None = None,
     no_alias: bool = False,
     alignments: Mapping[int, int] | None = None,
@@ -117,8 +134,8 @@ def to_llvm(
         What a launch calls.
     architecture : (int, int)
         The least that the code is for.
-    fast_math : bool, optional
-        Whether arithmetic may be reassociated and elementary functions be less exact.
+    flags : tuple of str, optional
+        LLVM's flags for floating point.
     launch_bounds : (int, int), optional
         The most threads of a block, and the fewest blocks of a multiprocessor.
     no_alias : bool, optional
@@ -132,10 +149,15 @@ def to_llvm(
     with _lock, compiling_for(architecture):
         namespace: dict[str, Any] = dict(more or {})
         exec(compile(source, f"<diffkern {name}>", "exec"), namespace)
-        jit = functools.partial(found.cuda.jit, device=True, forceinline=True, fastmath=fast_math)
-        for key, value in namespace.items():
-            if isinstance(value, found.dispatcher.CUDADispatcher):
-                namespace[key] = jit(value.py_func)
+        fast = "fast" in flags
+        # Device functions of its own, so that what is done to their modules is done to no others.
+        own = {
+            key: found.cuda.jit(device=True, forceinline=True, fastmath=fast)(value.py_func)
+            for key, value in namespace.items()
+            if isinstance(value, found.dispatcher.CUDADispatcher)
+        }
+        namespace.update(own)
+        namespace.update(forms(found, flags, namespace))
         outer: dict[str, Any] = {KERNEL: namespace[name]}
         outer.update((made.name, _maker(found, made.type, made.slots)) for made in entry.made)
         exec(compile(entry.source, f"<diffkern entry of {name}>", "exec"), outer)
@@ -145,13 +167,21 @@ def to_llvm(
             device=False,
             abi="numba",
             cc=architecture,
-            fastmath=fast_math,
+            fastmath=fast,
             launch_bounds=tuple(n for n in launch_bounds if n) if launch_bounds else None,
         )
         kernel = library.get_function(library._entry_name)
         _describe(kernel, entry, no_alias, alignments or {})
-        texts = tuple(found.nvvm.llvm_replace(str(module)) for module in _modules(library))
+        for function in own.values():
+            for compiled in function.overloads.values():
+                finish(compiled.library._module)
+        texts = tuple(_old(found.nvvm.llvm_replace(str(module))) for module in _modules(library))
     return Modules(texts, library._entry_name)
+
+
+def _old(text: str) -> str:
+    """The text of a module in the language of LLVM 7, which negates by subtraction."""
+    return _NEGATION.sub(r"= fsub \1 0x8000000000000000, ", text)
 
 
 def _modules(library: Any) -> list[Any]:

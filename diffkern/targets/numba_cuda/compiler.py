@@ -7,12 +7,13 @@ products of a library into that. The cubin is assembled from the PTX that is kep
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, walk
-from diffkern.ir.types import Array
+from diffkern.ir.types import Array, Type
 from diffkern.lower.cuda_plan import cuda_plan
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.python import function_name
@@ -20,9 +21,10 @@ from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, taken
 from diffkern.targets.cuda.kernel import alignment
 from diffkern.targets.emit.checks import Checking
-from diffkern.targets.emit.kernel import KernelModule
+from diffkern.targets.emit.kernel import KernelModule, float_flags
 from diffkern.targets.numba_cuda.bindings import to_llvm
 from diffkern.targets.numba_cuda.entry import entry_of
+from diffkern.targets.numba_cuda.ptx import without_old_values
 from diffkern.targets.numba_cuda.symbols import canonical
 from diffkern.targets.target import USUAL, Compiled, Settings
 
@@ -47,13 +49,18 @@ class NumbaCudaTarget(CudaArchitecture):
 
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         printed = self.emit(fn, symbol, settings)
+        low, bounds = printed.fn, settings.launch_bounds
+        if printed.block_dim:
+            bounds = (printed.block_dim, bounds[1] if bounds else 0)
+        types, flags = tuple(p.type for p in low.params), float_flags(low, fast_math=settings.fast_math)
+        fuse = not low.unfused
 
         def machine_code() -> tuple[str, str, bytes]:
-            modules = self.modules(printed, settings)
-            text = "\n".join(modules)
-            code = toolchain.lto_code(modules, symbol, COMPILED_FOR, fuse=not printed.fn.unfused)
-            ptx = toolchain.link([code], self.name, symbol, fuse=not printed.fn.unfused)
-            return text, ptx, toolchain.assemble(ptx, self.name, symbol, lineinfo=settings.lineinfo)
+            made = _lto_code(
+                printed.text, function_name(low), types, symbol, flags, bounds, not settings.may_alias, fuse
+            )
+            ptx = without_old_values(toolchain.link([made.code], self.name, symbol, fuse=fuse))
+            return made.text, ptx, toolchain.assemble(ptx, self.name, symbol)
 
         text, ptx, cubin = interruptible(machine_code)
         return Compiled(
@@ -64,28 +71,45 @@ class NumbaCudaTarget(CudaArchitecture):
             printed.sites,
             (),
             (),
-            alignments=tuple(alignment(p.type) if isinstance(p.type, Array) else None for p in fn.params),
+            alignments=tuple(alignment(t) if isinstance(t, Array) else None for t in types),
             block_dim=printed.block_dim,
             gpu=taken(cubin, ptx, symbol),
             files={"kernel.ptx": ptx.encode()},
         )
 
-    def modules(self, printed: Printed, settings: Settings) -> list[str]:
-        """Return the LLVM modules that numba-cuda makes of a program."""
-        fn, bounds = printed.fn, settings.launch_bounds
-        if printed.block_dim:
-            bounds = (printed.block_dim, bounds[1] if bounds else 0)
-        made = to_llvm(
-            printed.text,
-            function_name(fn),
-            entry_of([p.type for p in fn.params]),
-            architecture=(int(COMPILED_FOR[3:-1]), int(COMPILED_FOR[-1])),
-            fast_math=settings.fast_math,
-            launch_bounds=bounds,
-            no_alias=not settings.may_alias,
-            alignments={k: alignment(p.type) for k, p in enumerate(fn.params) if isinstance(p.type, Array)},
-        )
-        return canonical(made.texts, made.kernel, printed.symbols[0])
+
+@dataclass(frozen=True)
+class _Lto:
+    """LTO code and the LLVM modules it was made of."""
+
+    code: bytes
+    text: str
+
+
+@functools.lru_cache(maxsize=16)
+def _lto_code(
+    text: str,
+    name: str,
+    types: tuple[Type, ...],
+    symbol: str,
+    flags: tuple[str, ...],
+    bounds: tuple[int, int] | None,
+    no_alias: bool,
+    fuse: bool,
+) -> _Lto:
+    """Compile a printed program as far as all architectures have in common, once for those that are asked for."""
+    made = to_llvm(
+        text,
+        name,
+        entry_of(types),
+        architecture=(int(COMPILED_FOR[3:-1]), int(COMPILED_FOR[-1])),
+        flags=flags,
+        launch_bounds=bounds,
+        no_alias=no_alias,
+        alignments={k: alignment(t) for k, t in enumerate(types) if isinstance(t, Array)},
+    )
+    modules = canonical(made.texts, made.kernel, symbol)
+    return _Lto(toolchain.lto_code(modules, symbol, COMPILED_FOR, fuse=fuse), "\n".join(modules))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,180 @@
+"""What printed source calls, in the forms that the hardware has: numba's intrinsics and device functions.
+
+In: numba-cuda, and the licence for floating point. Out: for names of primitives, which the source imports or defines,
+what is compiled in their place. They mean the same. Functions of numbers are emitted by the code that emits them for
+LLVM, so that both compilers give the same results; what a warp or a block does together goes by shuffles, which numba's
+simulator does not have and source that is to run in it cannot say.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from diffkern.ir.nodes import Op, Value
+from diffkern.ir.types import FLOAT32, FLOAT64
+from diffkern.ops.table import all_ops, lookup
+from diffkern.targets.cuda.math import CudaScalars
+from diffkern.targets.cuda.registers import WARP
+from diffkern.targets.emit.checkpoint import next_function
+
+__all__ = ["forms"]
+
+_COMPOSED = frozenset({"floordiv", "mod", "min", "max", "sign", "hypot"})
+"""Functions of numbers that are none of a library."""
+
+
+@functools.lru_cache(maxsize=8)
+def _functions() -> tuple[str, ...]:
+    """The operations that are functions of one or two numbers of a kind and give one of that kind."""
+    rows = all_ops().items()
+    return tuple(name for name, row in rows if name in _COMPOSED or (row.library is not None and row.arity in (1, 2)))
+
+
+def forms(found: Any, flags: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is compiled in place of names.
+
+    Parameters
+    ----------
+    found : Numba
+        Numba-cuda, as :func:`diffkern.targets.numba_cuda.bindings.numba` returns it.
+    flags : tuple of str
+        LLVM's flags for floating point.
+    given : mapping
+        What the names are in the source's module.
+    """
+    made = {name: _number(found, name, flags, given[name]) for name in _functions() if name in given}
+    if "next_checkpoint" in given:
+        made["next_checkpoint"] = _next_checkpoint(found)
+    return made | {name: stub for name, stub in _of_warps(found).items() if name in given}
+
+
+_numbers: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+
+def _number(found: Any, name: str, flags: tuple[str, ...], usual: Any) -> Any:
+    """A function of floating-point numbers; of integers it is the usual one."""
+    if (name, flags) in _numbers:
+        return _numbers[name, flags]
+    types, known = found.types, {found.types.float32: FLOAT32, found.types.float64: FLOAT64}
+
+    def typed(*operands: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
+            t = known[operands[0]]
+            op = Op(name, tuple(Value(t) for _ in args), (Value(t),), {}, (), None)
+            return CudaScalars(builder, builder.module, flags).emit(op, list(args))
+
+        return found.typing.signature(operands[0], *operands), generate
+
+    # Numba compares the names of parameters, and takes no variable number of them.
+    if lookup(name).arity == 2:
+        own2 = found.extending.intrinsic(lambda context, x, y: typed(x, y))
+
+        def stub2(x: Any, y: Any) -> Any:
+            raise NotImplementedError(name)
+
+        def chosen2(x, y):  # type: ignore[no-untyped-def]
+            return (lambda x, y: own2(x, y)) if isinstance(x, types.Float) else (lambda x, y: usual(x, y))  # noqa: PLW0108
+
+        return _numbers.setdefault((name, flags), _overloaded(found, stub2, chosen2))
+    own = found.extending.intrinsic(lambda context, x: typed(x))
+
+    def stub(x: Any) -> Any:
+        raise NotImplementedError(name)
+
+    def chosen(x):  # type: ignore[no-untyped-def]
+        return (lambda x: own(x)) if isinstance(x, types.Float) else (lambda x: usual(x))  # noqa: PLW0108
+
+    return _numbers.setdefault((name, flags), _overloaded(found, stub, chosen))
+
+
+@functools.lru_cache(maxsize=1)
+def _next_checkpoint(found: Any) -> Any:
+    """The schedule of snapshots, which stays out of line."""
+    types = found.types
+
+    def generate(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
+        wide = [context.cast(builder, a, t, types.int64) for a, t in zip(args, signature.args, strict=True)]
+        return builder.call(next_function(builder.module), wide)
+
+    def typed(context: Any, cur: Any, it: Any, free: Any) -> Any:
+        return found.typing.signature(types.int64, cur, it, free), generate
+
+    return found.extending.intrinsic(typed)
+
+
+def _overloaded(found: Any, stub: Any, chosen: Any) -> Any:
+    found.extending.overload(stub, target="cuda")(chosen)
+    return stub
+
+
+_EVERYONE = 0xFFFFFFFF
+
+
+@functools.lru_cache(maxsize=1)
+def _of_warps(found: Any) -> dict[str, Any]:
+    """What the threads of a block do together."""
+
+    def block_sum(partials: Any, value: Any) -> Any:
+        raise NotImplementedError("block_sum")
+
+    def lane_left(partials: Any, value: Any, distance: Any) -> Any:
+        raise NotImplementedError("lane_left")
+
+    def summing(partials, value):  # type: ignore[no-untyped-def]
+        return _block_sum(found, value)
+
+    def exchanging(partials, value, distance):  # type: ignore[no-untyped-def]
+        return _lane_left(found, value)
+
+    return {
+        "block_sum": _overloaded(found, block_sum, summing),
+        "lane_left": _overloaded(found, lane_left, exchanging),
+    }
+
+
+def _word(found: Any, t: Any) -> Any:
+    """The type as which a number goes to another lane."""
+    if isinstance(t, found.types.Float):
+        return t
+    return found.types.int64 if t.bitwidth == 64 else found.types.int32
+
+
+def _block_sum(found: Any, t: Any) -> Any:
+    """The sum of a value over the threads of a block, in its first thread."""
+    cuda, int32, word = found.cuda, found.types.int32, _word(found, t)
+    inlined = cuda.jit(device=True, forceinline=True)
+
+    def joined(value: Any, distance: Any, lane: Any, lanes: Any) -> Any:
+        other = t(cuda.shfl_down_sync(_EVERYONE, word(value), distance))
+        return t(value + other) if lane + distance < lanes else value
+
+    join = inlined(joined)
+
+    def warp_sum(value: Any, lane: Any, lanes: Any) -> Any:
+        value = join(join(value, 16, lane, lanes), 8, lane, lanes)
+        value = join(join(value, 4, lane, lanes), 2, lane, lanes)
+        return join(value, 1, lane, lanes)
+
+    of_warp = inlined(warp_sum)
+
+    def block_sum(partials, value):  # type: ignore[no-untyped-def]
+        sums = cuda.shared.array(WARP, t)
+        me, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+        lane = me & (WARP - 1)
+        value = of_warp(value, lane, threads - (me & -WARP))
+        if lane == 0:
+            sums[me >> 5] = value
+        cuda.syncthreads()
+        value = of_warp(sums[lane], lane, (threads + WARP - 1) >> 5)
+        cuda.syncthreads()
+        return value
+
+    return block_sum
+
+
+def _lane_left(found: Any, t: Any) -> Any:
+    """The value of the thread that is so far before it in its warp; its own if there is none."""
+    cuda, word = found.cuda, _word(found, t)
+    return lambda partials, value, distance: t(cuda.shfl_up_sync(_EVERYONE, word(value), distance))
