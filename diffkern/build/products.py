@@ -59,13 +59,10 @@ class Products:
         LTO code by product.
     made
         The products that were made for this, the others being known.
-    cpu_seconds
-        Processor time that making them took, all processes together.
     """
 
     code: dict[Product, bytes]
     made: tuple[Product, ...] = ()
-    cpu_seconds: float = 0.0
     symbols: tuple[str, ...] = field(default=())
 
 
@@ -138,13 +135,10 @@ def obtain(
             if entry is not None and _CODE in entry.more:  # made by another process while this one waited
                 code[product] = entry.more[_CODE]
         missing = [product for product in missing if product not in code]
-        before = os.times()
         errors = _Makers(missing, code, kept, processes or _processes(), shown, command or _command).run()
-        after = os.times()
     _count(len(missing) - len(errors))
     raise_all(errors)
-    spent = after.children_user - before.children_user + after.children_system - before.children_system
-    return Products(code, tuple(missing), spent, symbols)
+    return Products(code, tuple(missing), symbols)
 
 
 def _processes() -> int:

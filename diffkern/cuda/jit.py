@@ -215,6 +215,8 @@ class CudaKernel(Kernel):
         """Return the kernel for launches of a layout, and the dimensions of this one."""
         from diffkern.frontend.canonical import built_ins
 
+        if self._meaning is None:
+            self._notice_changes()
         used = built_ins(self.func)
         layout, dims = lay_out(
             blocks, threads, not TOGETHER.isdisjoint(used), shared if "cuda.shared.array" in used else 0
@@ -255,13 +257,18 @@ class Launcher:
     def __init__(self, kernel: CudaKernel, blocks: _Triple, threads: _Triple, stream: Any, shared: int) -> None:
         self._kernel, self._stream, self._shared = kernel, stream, shared
         self.blocks, self.threads = blocks, threads
+        self._found: tuple[Generation, Configuration] | None = None  # for what the kernel meant at that time
 
     def __repr__(self) -> str:
         return f"<{self._kernel.name}[{self.blocks}, {self.threads}]>"
 
     def configuration(self) -> Configuration:
         """Return kernel and dimensions by which ``dk.launch``, records, JAX and PyTorch make the same launch."""
-        return Configuration(*self._kernel.laid_out(self.blocks, self.threads, self._shared))
+        meant = self._kernel.current()
+        if self._found is None or self._found[0] is not meant:
+            made = Configuration(*self._kernel.laid_out(self.blocks, self.threads, self._shared))
+            self._found = meant, made
+        return self._found[1]
 
     @property
     def kernel(self) -> CudaKernel:

@@ -60,7 +60,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     if cx.stands and (known := numba_grid.combined(cx, op, a, b)) is not None:
         return known
     if not (op in ("and", "or", "xor") and _are_bools(a, b)):
-        a, b = coerce.widened(cx, a), coerce.widened(cx, b)
+        a, b = coerce.widened(cx, a, b)
     if op == "pow":
         return power(cx, a, b, node)
     if op == "div":
@@ -255,8 +255,10 @@ def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
         return Const(-a.value)
     if not isinstance(a, Val):
         cx.type_error(node, f"- of {describe(a)}", _operand_hint(a, a))
-    if cx.layout is not None:
-        a = coerce.widened(cx, a)
+    if cx.layout is not None and isinstance(a.type, T.Scalar):
+        if a.type.kind is T.Kind.UINT:
+            return Val(cx.b.sub(cx.b.const(0, a.type), a.value))
+        a, _ = coerce.widened(cx, a, Const(0))
         assert isinstance(a, Val)
     t = T.scalar_of(a.type)
     if t == T.BOOL:

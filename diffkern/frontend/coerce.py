@@ -216,16 +216,25 @@ def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str)
     return to_scalar(cx, a, t, node), to_scalar(cx, b, t, node)
 
 
-def widened(cx: Context, term: Const | Val) -> Const | Val:
-    """An operand of arithmetic: in numba's spelling bools and narrow integers have 64 bits there."""
-    if cx.layout is None or isinstance(term, Const) or not isinstance(term.type, T.Scalar):
+def widened(cx: Context, *terms: Const | Val) -> tuple[Const | Val, ...]:
+    """The operands of an operator: in numba's spelling bools and narrow integers have 64 bits there.
+
+    Unsigned they stay among themselves; a literal is signed.
+    """
+    if cx.layout is None:
+        return terms
+    unsigned = all(isinstance(t, Val) and T.scalar_of(t.type).kind is T.Kind.UINT for t in terms)
+    return tuple(_widened(cx, t, T.UINT64 if unsigned else T.INT64) for t in terms)
+
+
+def _widened(cx: Context, term: Const | Val, wide: T.Scalar) -> Const | Val:
+    if isinstance(term, Const) or not isinstance(term.type, T.Scalar):
         return term
     t = term.type
-    if t in WEAK or t.is_float or (t.is_integer and t.bits == 64):
+    if t in WEAK or t.is_float or t.bits == 64:
         return term
-    wide = T.UINT64 if t.kind is T.Kind.UINT else T.INT64
     out = cx.b.cast(term.value, wide)
-    if term.value in cx.nonneg or t == T.BOOL:
+    if term.value in cx.nonneg or t == T.BOOL or t.kind is T.Kind.UINT:
         cx.nonneg.add(out)
     return Val(out)
 

@@ -224,6 +224,8 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
         return tiles.read(cx, owner.value, tiles.cut(cx, owner.value, views.index_terms(cx, node.slice), node))
     if isinstance(owner, Val) and not isinstance(owner.type, T.Scalar):
         return components.subscript(cx, owner, node)
+    if isinstance(owner, Tup) and isinstance(node.slice, ast.Slice):
+        return Tup(owner.items[_tuple_slice(cx, node.slice)])
     if isinstance(owner, Tup):
         return owner.items[_tuple_index(cx, owner, node)]
     if isinstance(owner, Static) and isinstance(owner.obj, DType):
@@ -233,9 +235,19 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     cx.type_error(node, f"{describe(owner)} cannot be indexed", "only arrays, vectors, matrices and tuples can")
 
 
+def _tuple_slice(cx: Context, node: ast.Slice) -> slice:
+    bounds: list[int | None] = []
+    for part in (node.lower, node.upper, node.step):
+        term = None if part is None else cx.expr(part)
+        if term is not None and not (isinstance(term, Const) and isinstance(term.value, int)):
+            cx.type_error(node, "a tuple is sliced by constants")
+        bounds.append(term.value if isinstance(term, Const) and isinstance(term.value, int) else None)
+    if bounds[2] == 0:
+        cx.type_error(node, "the step of a slice is 0")
+    return slice(*bounds)
+
+
 def _tuple_index(cx: Context, owner: Tup, node: ast.Subscript) -> int:
-    if isinstance(node.slice, ast.Slice):
-        cx.syntax_error(node.slice, "slices of tuples are not supported", "index single items")
     index = cx.expr(node.slice)
     if not isinstance(index, Const) or not isinstance(index.value, int):
         cx.type_error(

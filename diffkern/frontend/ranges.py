@@ -43,7 +43,7 @@ def trips_of(cx: Context, stmt: ast.For) -> Trips:
         )
     if call.keywords or not 1 <= len(call.args) <= 3:
         cx.type_error(call, "range takes 1 to 3 integers")
-    terms = [_bound_term(cx, arg) for arg in call.args]
+    terms = list(coerce.widened(cx, *(_bound_term(cx, arg) for arg in call.args), Const(0)))[:-1]
     lo, hi = (Const(0), terms[0]) if len(terms) == 1 else (terms[0], terms[1])
     step: Const | Val = terms[2] if len(terms) == 3 else Const(1)
     scalar = _common_type(cx, (lo, hi, step), call)
@@ -69,6 +69,11 @@ def _common_type(cx: Context, terms: Sequence[Const | Val], node: ast.AST) -> T.
         if promoted is None:
             cx.type_error(node, f"no integer type holds both {found} and {t}", "convert one of them, as in dk.int64(x)")
         found = promoted
+    if found.kind is T.Kind.UINT and any(isinstance(t, Const) and t.value < 0 for t in terms):
+        signed = coerce.promote(found, T.INT8)
+        if signed is None:
+            cx.type_error(node, f"range with {found} and a negative number", "convert it, as in dk.int64(x)")
+        return signed
     return found
 
 

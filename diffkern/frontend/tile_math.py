@@ -35,7 +35,6 @@ from diffkern.lang.intrinsics import lowering_key
 __all__ = ["CALLS", "Call", "apply", "binary", "compare", "map_terms", "negate", "storage_dtype"]
 
 Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
-Apply: TypeAlias = "Callable[[Context, Term, Sequence[Term], ast.Call], Term]"
 
 
 # -- element by element ------------------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ ACCUMULATES = frozenset({"accumulate", "tile_accumulate"})
 WRITES = STORES | ATOMICS | ACCUMULATES
 
 ATOMIC_KINDS = ("add", "sub", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
-INTEGER_KINDS = ("and", "or", "xor", "inc", "dec", "cas")
+_BIT_KINDS = ("and", "or", "xor")
+INTEGER_KINDS = (*_BIT_KINDS, "inc", "dec", "cas")
 ACCUMULATE_MODES = ("plain", "atomic", "reduce")
 
 
@@ -92,7 +93,9 @@ def _atomic(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     _indices(array, types[1:-1])
     if attrs["kind"] not in ATOMIC_KINDS:
         raise TypeRuleError(f"atomic {attrs['kind']!r}")
-    if attrs["kind"] in INTEGER_KINDS and not (isinstance(array.dtype, Scalar) and array.dtype.is_integer):
+    is_bit = array.dtype == BOOL and attrs["kind"] in _BIT_KINDS
+    is_integer = isinstance(array.dtype, Scalar) and array.dtype.is_integer
+    if attrs["kind"] in INTEGER_KINDS and not (is_integer or is_bit):
         raise TypeRuleError(f"atomic {attrs['kind']} of {array}")
     if attrs["kind"] == "cas":
         if not isinstance(types[-1], Vec) or types[-1].length != 2:

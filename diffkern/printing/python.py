@@ -33,9 +33,13 @@ MAX_FOLDED = 72
 _PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_")) | tiles.PRIMITIVES
 
 
+_TAKEN = frozenset({"block_sum", "cuda", "lane_left", "np", "range", "tid"})
+"""What the module of a kernel has beside primitives."""
+
+
 def function_name(fn: Function) -> str:
-    """What the Python spelling is called: as the user called it, unless a primitive has that name."""
-    return f"{fn.name}_kernel" if fn.name in _PRIMITIVES or fn.name == "tid" else fn.name
+    """What the Python spelling is called: as the user called it, unless something else has that name."""
+    return f"{fn.name}_kernel" if fn.name in _PRIMITIVES | _TAKEN else fn.name
 
 
 def to_python(fn: Function, *, header: Sequence[str] = ()) -> str:

@@ -10,14 +10,17 @@ before it is given away. What is done with contents is a method: of the host's m
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from diffkern.ir.types import BFLOAT16, scalar_of
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.convert import bfloat16_bits, bfloat16_values
+from diffkern.runtime.native.replay import Step, function_address
 
 if TYPE_CHECKING:
     from diffkern.runtime.array import array
@@ -25,11 +28,13 @@ if TYPE_CHECKING:
     from diffkern.runtime.native.replay import Steps
 
 __all__ = [
-    "HostMemory", "Memory", "Watcher", "allocate", "byte_range", "expose", "foreign_memory", "lend", "memory_of",
-    "overlaps", "overwrite", "watch",
+    "HostMemory", "Memory", "Watcher", "allocate", "byte_range", "bytewise", "expose", "foreign_memory", "lend",
+    "memory_of", "overlaps", "overwrite", "watch",
 ]  # fmt: skip
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
+_BYTES_PER_CHUNK = 1 << 18
+_SUMS = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}
 
 
 class Memory(ABC):
@@ -135,6 +140,10 @@ class Memory(ABC):
         """Return elements of it in host memory: in place, or in a copy."""
 
     @abstractmethod
+    def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+
+    @abstractmethod
     def copy(self, goal: array, source: array) -> None:
         """Copy the elements of one array to another, of which one is here; of a host and a GPU, the GPU is asked."""
 
@@ -146,17 +155,17 @@ class Memory(ABC):
     def add(self, goal: array, source: array) -> None:
         """Add the elements of one array to those of one here, of the same shape and type, which is no struct."""
 
+    @abstractmethod
     def copy_steps(self, goal: array, source: array) -> Steps | None:
         """Return what :meth:`copy` does, in native code of the memory's device; None if that has no such form."""
-        return None
 
     def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
         """Return what :meth:`assign` does, in the same way."""
         return None
 
+    @abstractmethod
     def add_steps(self, goal: array, source: array) -> Steps | None:
         """Return the sum of two arrays, of structs as well, in the same way."""
-        return None
 
 
 class HostMemory(Memory):
@@ -172,6 +181,11 @@ class HostMemory(Memory):
     def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return elements, in place."""
         return data
+
+    def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+        made: np.ndarray[Any, Any] = np.ndarray(like.shape, like.dtype, data, start, like.strides)
+        return made
 
     def copy(self, goal: array, source: array) -> None:
         """Copy the elements of one array of the host to another."""
@@ -192,6 +206,32 @@ class HostMemory(Memory):
             goal._data[...] = bfloat16_bits(total)
         else:
             np.add(goal._data, source._data, out=goal._data)
+
+    def copy_steps(self, goal: array, source: array) -> Steps | None:
+        """Return a copy of contiguous elements in native code."""
+        to, data = goal._data, source._data
+        # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
+        if not (to.flags.c_contiguous and data.flags.c_contiguous) or np.may_share_memory(to, data):
+            return None
+        return bytewise("dk_copy_bytes", to.nbytes, to.ctypes.data, data.ctypes.data)
+
+    def add_steps(self, goal: array, source: array) -> Steps | None:
+        """Return a sum of contiguous elements in native code; of structs there is none."""
+        to, data, element = goal._data, source._data, goal._element
+        name = None if isinstance(element, Struct) else _SUMS.get(scalar_of(element))
+        if name is None or not (to.flags.c_contiguous and data.flags.c_contiguous):
+            return None
+        return bytewise(name, to.size, to.ctypes.data, data.ctypes.data)
+
+
+def bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
+    """Return one native function over so many bytes or elements of the host; None where there is no native code."""
+    function = function_address(name)
+    if not function:
+        return None
+    if not count:
+        return []
+    return [Step(function, bytearray(struct.pack("2q", goal, source)), count, min(count, _BYTES_PER_CHUNK))]
 
 
 class Watcher(Protocol):

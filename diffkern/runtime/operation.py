@@ -6,7 +6,6 @@ recorded has taken it. Operations know which memory they read and write, and the
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,9 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import FLOAT32, FLOAT64, scalar_of
 from diffkern.runtime.device import CPU, Device
-from diffkern.runtime.memory import Memory
-from diffkern.runtime.native.replay import Step, Steps, function_address
+from diffkern.runtime.memory import Memory, bytewise
+from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, settle
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from diffkern.runtime.array import array
 
 __all__ = ["Add", "Assign", "Copy", "Operation", "accumulate", "memories", "perform"]
-
-_BYTES_PER_CHUNK = 1 << 18
 
 
 class Operation(ABC):
@@ -154,7 +150,7 @@ class Assign(_Change):
         if not data.flags.c_contiguous:
             return None
         if not np.frombuffer(self.values.tobytes(), np.uint8).any():
-            return _bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
+            return bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
     def as_copy(self) -> Steps | None:
@@ -163,7 +159,7 @@ class Assign(_Change):
         if not self.goal._memory.is_host or not data.flags.c_contiguous:
             return None
         self.values = np.array(np.broadcast_to(self.values, data.shape), order="C")
-        return _bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
+        return bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
 
 
 class Copy(_Change):
@@ -191,13 +187,7 @@ class Copy(_Change):
         return (self.source,)
 
     def steps(self) -> Steps | None:
-        goal, source = self.goal._data, self.source._data
-        if not self._memory.is_host:
-            return self._memory.copy_steps(self.goal, self.source)
-        # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
-        if not (goal.flags.c_contiguous and source.flags.c_contiguous) or np.may_share_memory(goal, source):
-            return None
-        return _bytewise("dk_copy_bytes", goal.nbytes, goal.ctypes.data, source.ctypes.data)
+        return self._memory.copy_steps(self.goal, self.source)
 
 
 def accumulate(goal: array, values: array) -> None:
@@ -230,25 +220,7 @@ class Add(_Change):
         return (self.goal, self.source)
 
     def steps(self) -> Steps | None:
-        if not self.goal._memory.is_host:
-            return self.goal._memory.add_steps(self.goal, self.source)
-        goal, source = self.goal._data, self.source._data
-        element = self.goal._element
-        if isinstance(element, Struct):
-            return None
-        name = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}.get(scalar_of(element))
-        if name is None or not (goal.flags.c_contiguous and source.flags.c_contiguous):
-            return None
-        return _bytewise(name, goal.size, goal.ctypes.data, source.ctypes.data)
-
-
-def _bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
-    function = function_address(name)
-    if not function:
-        return None
-    if not count:
-        return []
-    return [Step(function, bytearray(struct.pack("2q", goal, source)), count, min(count, _BYTES_PER_CHUNK))]
+        return self.goal._memory.add_steps(self.goal, self.source)
 
 
 def memories(arrays: Iterable[array]) -> list[Memory]:

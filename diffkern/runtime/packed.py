@@ -7,6 +7,7 @@ launch is written for little overhead; a launch that a tape keeps is a :class:`P
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from diffkern.errors import KernelRuntimeError, LaunchError, Loc, MisuseError
@@ -39,6 +40,9 @@ __all__ = [
 ]
 
 Accumulate = Literal["plain", "atomic"]
+_SAME = object()
+Leaves = tuple[str, Sequence[bytes], Sequence["array | None"]]
+"""An argument: the key of its type, and of each leaf its bytes in the block and the array it is."""
 
 
 class Launchable(Protocol):
@@ -126,10 +130,7 @@ class PackedLaunch(Operation):
         if place is not None or (current.device is not None and self.executable.device is CPU):
             self._move_to(place or get_device(), place is not None)
         self.dim = several(dim)
-        self.grid = _grid(kernel, self.executable, self.dim, blocks)
-        check_shapes(kernel, self.executable, self.grid, self.parts)
-        check_writable(kernel, self.executable, self.arrays)
-        self.executable.check(lambda: self.arguments)
+        self._check()
 
     def _move_to(self, place: Device, named: bool) -> None:
         """Run on a device, which arrays have to be on if it was named; a launch without arrays has no place else."""
@@ -173,40 +174,37 @@ class PackedLaunch(Operation):
         places = [k for k, leaf in enumerate(self.leaves) if leaf.argument == index]
         return slice(places[0], places[-1] + 1)
 
-    def replace(self, index: int, key: str, packed: Sequence[bytes], held: Sequence[array | None]) -> None:
-        """Take another argument, given by its leaves; `check_shapes` then looks at all of them together.
+    def changed(self, arguments: Mapping[int, Leaves] = MappingProxyType({}), dim: Any = _SAME) -> PackedLaunch:
+        """Return the launch with some other arguments, or other dimensions, which are checked all together.
 
         Raises
         ------
         LaunchError, KernelError
-            If the kernel cannot run on it. Nothing has changed then.
+            If the kernel cannot run on them.
         """
-        span = self.span(index)
-        if len(packed) != span.stop - span.start:
-            raise self.kernel.parameters[index].error("another struct cannot take the place of this one")
-        alias = self.keys[index].partition("@")[2]
-        if alias and not any(a is not None for a in held):
-            key = key_on(key, alias)  # a launch without arrays stays where it is
-        keys = (*self.keys[:index], key, *self.keys[index + 1 :])
-        arrays = [*self.arrays[: span.start], *held, *self.arrays[span.stop :]]
-        executable = self.executable if keys == self.keys else self._program(keys)
-        grid = _grid(self.kernel, executable, self.dim, self.blocks)
-        check_writable(self.kernel, executable, arrays)
-        executable.check(lambda: b"".join([*self.parts[: span.start], *packed, *self.parts[span.stop :]]))
-        self.keys, self.arrays, self.executable, self.grid = keys, arrays, executable, grid
-        self._leaves = ()
-        self.parts[span] = packed
+        made = self.copy()
+        for index, (key, packed, held) in arguments.items():
+            span, alias = made.span(index), made.keys[index].partition("@")[2]
+            if len(packed) != span.stop - span.start:
+                raise self.kernel.parameters[index].error("another struct cannot take the place of this one")
+            if alias and not any(a is not None for a in held):
+                key = key_on(key, alias)  # a launch without arrays stays where it is
+            made.keys = (*made.keys[:index], key, *made.keys[index + 1 :])
+            made.arrays[span], made.parts[span] = held, packed
+            made._leaves = ()
+        if made.keys != self.keys:
+            made.executable = made._program(made.keys)
+        if dim is not _SAME:
+            made.dim = several(dim)
+        made._check()
+        return made
 
-    def check_shapes(self) -> None:
-        """Raise if threads would leave an array where no condition guards the access."""
+    def _check(self) -> None:
+        """Choose the grid, and raise unless the program takes it with these arguments."""
+        self.grid = _grid(self.kernel, self.executable, self.dim, self.blocks)
         check_shapes(self.kernel, self.executable, self.grid, self.parts)
-
-    def resize(self, dim: Any) -> None:
-        """Take other dimensions."""
-        dim = several(dim)
-        grid = _grid(self.kernel, self.executable, dim, self.blocks)
-        check_shapes(self.kernel, self.executable, grid, self.parts)
-        self.grid, self.dim = grid, dim
+        check_writable(self.kernel, self.executable, self.arrays)
+        self.executable.check(lambda: self.arguments)
 
     @property
     def label(self) -> str:

@@ -13,7 +13,7 @@ import operator
 import struct
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -33,7 +33,7 @@ from diffkern.runtime.form import Form
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import perform
-from diffkern.runtime.packed import PackedLaunch, check_shapes, dispatch
+from diffkern.runtime.packed import Leaves, PackedLaunch, check_shapes, dispatch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
@@ -391,9 +391,7 @@ class Prepared:
         key, packed, held = self.launch.kernel.parameters[index].convert_leaves(value)
         if self.fixed and not self._same_arrays(index, held):
             raise _fixed()
-        launch = self.launch.copy()
-        launch.replace(index, key, packed, held)
-        launch.check_shapes()
+        self.launch.changed({index: (key, packed, held)})
 
     def _same_arrays(self, index: int, held: Sequence[array | None]) -> bool:
         """Whether the arrays of an argument are those of the present one, so that at most its values differ."""
@@ -448,16 +446,11 @@ class Prepared:
         if type(value) is not float and type(value) is not int:
             self.kept[index] = copy.copy(value)
 
-    def change(
-        self, forward: dict[int, tuple[str, list[bytes], list[array | None]]], given: dict[int, array | None]
-    ) -> None:
+    def change(self, forward: Mapping[int, Leaves], given: dict[int, array | None]) -> None:
         """Change any parameters, and gradients by leaf, at once; if they do not fit together, nothing changes."""
         if self.fixed:
             raise _fixed()
-        launch = self.launch.copy()
-        for index, (key, packed, held) in forward.items():
-            launch.replace(index, key, packed, held)
-        launch.check_shapes()
+        launch = self.launch.changed(forward)
         merged = [given.get(i, old) for i, old in enumerate(self._form.given)]
         adjoint = None
         if self.adjoint is not None:
@@ -480,8 +473,7 @@ class Prepared:
         self.check_alive()
         if self.fixed:
             raise _fixed()
-        launch = self.launch.copy()
-        launch.resize(dim)
+        launch = self.launch.changed(dim=dim)
         adjoint = None if self.adjoint is None else self._adjoint_of(launch, self.adjoint.cotangents)
         self._take(launch, adjoint, self._form.given)
 

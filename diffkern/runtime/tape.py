@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from diffkern.callers import brief
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
@@ -22,9 +20,8 @@ from diffkern.runtime.array import _make, _on_host, array, new
 from diffkern.runtime.convert import as_numpy
 from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
-from diffkern.runtime.gpu import gpu
 from diffkern.runtime.history import ChangeStep, CopyStep, LaunchStep, OverwriteStep, Step
-from diffkern.runtime.memory import HostMemory, Memory, watch
+from diffkern.runtime.memory import Memory, watch
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
@@ -35,9 +32,11 @@ from diffkern.runtime.stream import settle
 from diffkern.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from diffkern.runtime.device import Device
+    pass
 
 __all__ = ["Tape"]
+
+_ALIGNMENT = 256  # of what devices allocate, and more than a cache line of the host
 
 
 class Tape(Scope, Uncopied):
@@ -493,14 +492,12 @@ class _Sweep:
     def __init__(self, owners: Mapping[Memory, array]) -> None:
         self.live: set[Memory] = set()
         self._owners = owners
-        self._temporary: dict[Memory, np.ndarray[Any, Any]] = {}
-        self._on_devices: dict[Memory, array] = {}
-        self._wholes: list[array] = []
+        self._temporary: dict[Memory, array] = {}
 
     def clear(self) -> None:
         """Let a sequence that is being recorded begin its replays with temporary cotangents of zero."""
         if current.recorder is not None:
-            for whole in self._wholes:
+            for whole in self._temporary.values():
                 perform(Assign(whole, 0))
 
     def of(self, a: array) -> array:
@@ -508,36 +505,12 @@ class _Sweep:
         if a._memory in self._owners and (grad := a.grad) is not None:
             return grad
         memory = a._memory
-        if not memory.is_host:
-            return self._on_device(memory.device, a)
         whole = self._temporary.get(memory)
         if whole is None:
-            # The same offset within a cache line as the array, so that elements are aligned alike.
-            whole = np.zeros(memory.nbytes + 128, dtype=np.uint8)
-            shift = (memory.address - whole.ctypes.data) % 64
-            whole = whole[shift : shift + memory.nbytes]
-            self._temporary[memory] = whole
-            # A view as a whole, for a sequence that has to clear it at each replay.
-            self._wholes.append(_make(whole, UINT8, HostMemory(whole.ctypes.data, whole.nbytes), True))
-        data = a._data
-        start = data.ctypes.data - memory.address
-        view: np.ndarray[Any, Any] = np.ndarray(data.shape, data.dtype, whole, start, data.strides)
-        return _make(view, a._element, HostMemory(memory.address, memory.nbytes), True)
-
-    def _on_device(self, device: Device, a: array) -> array:
-        """Return the temporary cotangent of an array on a GPU."""
-        memory = a._memory
-        whole = self._on_devices.get(memory)
-        if whole is None:
-            # As on the CPU: elements are aligned like those of the array.
-            whole = new((memory.nbytes + 256,), UINT8, True, device)
-            self._on_devices[memory] = whole
-            self._wholes.append(whole)
-        data = a._data
-        shift = (memory.address - whole._range[0]) % 256
-        address = whole._range[0] + shift + int(data.ctypes.data) - memory.address
-        view = gpu().View.over(address, data.shape, data.dtype, data.strides)
-        return _make(view, a._element, whole._memory, True)  # type: ignore[arg-type]  # stands for NumPy's
+            whole = self._temporary[memory] = new((memory.nbytes + _ALIGNMENT,), UINT8, True, memory.device)
+        # Its elements are aligned like those of the array.
+        start = (memory.address - whole._range[0]) % _ALIGNMENT + int(a._data.ctypes.data) - memory.address
+        return _make(memory.view(whole._data, start, a._data), a._element, whole._memory, True)
 
 
 def _run(work: Sequence[list[Operation]]) -> None:

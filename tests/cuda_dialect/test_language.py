@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import subprocess
 import sys
 
@@ -171,14 +173,28 @@ def of_narrow_integers(a, b, out):
         total *= 7
     out[i, 4] = total
     out[i, 5] = a[i] << 8
+    out[i, 6] = a[i] - 200
+    out[i, 7] = (a[i] & b[i]) - (b[i] | 5)
+    count = 0
+    for _ in range(b[i], -3, -2):
+        count += 1
+    out[i, 8] = count
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int32, np.uint32])
-def test_integers_are_computed_with_64_bits(dtype):
-    a, b = np.arange(100, 108).astype(dtype), np.arange(8).astype(dtype) * 15
-    out = np.zeros((8, 6), np.int64)
+@pytest.mark.parametrize("first", [np.uint8, np.int8, np.uint32])
+@pytest.mark.parametrize("second", [np.uint8, np.int32])
+def test_integers_are_computed_with_64_bits(first, second):
+    a, b = np.arange(100, 108).astype(first), np.arange(8).astype(second) * 15
+    out = np.zeros((8, 9), np.int64)
     of_narrow_integers[1, 8](a, b, out)
-    compiled = numba.njit(lambda a, b: (a * b + a, a - b, a // 3 - b % 7, (a > 10) + (b > 10), 7**20, a << 8))
+
+    @numba.njit
+    def compiled(a, b):
+        return (
+            a * b + a, a - b, a // 3 - b % 7, (a > 10) + (b > 10), 7**20, a << 8, a - 200, (a & b) - (b | 5),
+            len(range(b, -3, -2)),
+        )  # fmt: skip
+
     expected = np.array([[int(n) for n in compiled(x, y)] for x, y in zip(a, b, strict=True)], dtype=object)
     np.testing.assert_array_equal(out, expected.astype(np.int64))
 
@@ -273,6 +289,35 @@ def test_a_kernel_of_numba_is_a_kernel():
         kernel[2, 16](given, result)
     tape.backward(grads={result: dk.ones(32, dtype=dk.float64)})
     np.testing.assert_allclose(given.grad.numpy(), 2 * x + 3 * x**2)
+
+
+def test_a_kernel_of_numbas_simulator_is_a_kernel(tmp_path):
+    code = """
+import numpy as np
+from numba import cuda, float64
+import diffkern as dk
+
+@cuda.jit(device=True)
+def square(x):
+    return x * x
+
+@cuda.jit
+def kernel(x, out):
+    held = cuda.shared.array(8, float64)
+    held[cuda.threadIdx.x] = square(x[cuda.grid(1)])
+    cuda.syncthreads()
+    out[cuda.grid(1)] = held[7 - cuda.threadIdx.x]
+
+x, here, there = np.arange(16.0), np.zeros(16), np.zeros(16)
+kernel[2, 8](x, there)
+dk.kernel(kernel)[2, 8](x, here)
+print((here == there).all())
+"""
+    file = tmp_path / "simulated.py"
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    file.write_text(code)
+    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stderr
 
 
 def test_functions_of_numba_are_functions():
@@ -419,6 +464,52 @@ def test_calls_that_are_refused(body, message, tmp_path):
     error = refused(namespace["kernel"], np.zeros(32), 20)
     assert message in str(error)
     assert error.loc.line >= 5
+
+
+def test_a_barrier_that_no_launch_could_be_laid_out_for():
+    @cuda.jit
+    def kernel(x):
+        module = cuda
+        module.syncthreads()
+        x[0] = 1.0
+
+    kernel[1, 32](np.zeros(32))
+    assert "is reached by way of a variable" in str(refused(kernel, np.zeros(32), launch=(1, (8, 4))))
+
+
+def test_a_function_that_begins_to_work_together_lays_launches_out_anew():
+    namespace = {"cuda": cuda, "np": np}
+
+    def define(text):
+        exec_in_file(text, namespace)
+
+    define("@cuda.jit(device=True)\ndef value(x, i, j):\n    return x[j, i]\n")
+    define(
+        "@cuda.jit\ndef kernel(x, out):\n    i, j = cuda.grid(2)\n"
+        "    out[j, i] = value(x, i, j) + 100 * cuda.blockIdx.y + cuda.threadIdx.y\n"
+    )
+    kernel = namespace["kernel"]
+    x = np.arange(32.0).reshape(4, 8)
+    y = np.arange(4)[:, None]
+    for scale in (1.0, 2.0):
+        out = np.zeros((4, 8))
+        kernel[(2, 2), (4, 2)](x, out)
+        np.testing.assert_array_equal(out, scale * x + 100 * (y // 2) + y % 2)
+        define(
+            "@cuda.jit(device=True)\ndef value(x, i, j):\n    held = cuda.shared.array((2, 4), np.float64)\n"
+            "    held[1 - cuda.threadIdx.y, cuda.threadIdx.x] = 2 * x[j, i]\n    cuda.syncthreads()\n"
+            "    return held[1 - cuda.threadIdx.y, cuda.threadIdx.x]\n"
+        )
+
+
+_files = iter(range(1000))
+
+
+def exec_in_file(text, namespace):
+    """Run a text of which kernels find their source."""
+    name = f"<cuda dialect {next(_files)}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    exec(compile(text, name, "exec"), namespace)
 
 
 def test_dynamic_memory_has_one_type():

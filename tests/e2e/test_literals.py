@@ -293,3 +293,28 @@ def test_derivative_of_copysign() -> None:
     assert y.numpy().tolist() == [math.copysign(p, q) for p, q in points]
     assert a.grad.numpy().tolist() == [1.0, -1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 0.0]
     assert not b.grad.numpy().any()
+
+
+@dk.kernel
+def counted_down(start: dk.array(dtype=dk.uint32), counts: dk.array(dtype=int)):
+    i = dk.tid()
+    for _ in range(start[i], 0, -2):
+        counts[i] += 1
+
+
+def test_a_range_of_unsigned_numbers_may_go_down():
+    counts = np.zeros(6, np.int32)
+    counted_down[6](np.arange(6, dtype=np.uint32), counts)
+    assert counts.tolist() == [0, 1, 1, 2, 2, 3]
+
+
+@dk.kernel
+def counted_down_from_far(start: dk.array(dtype=dk.uint64), counts: dk.array(dtype=int)):
+    i = dk.tid()
+    for _ in range(start[i], 0, -2):
+        counts[i] += 1
+
+
+def test_a_range_of_uint64_does_not_go_down():
+    with pytest.raises(dk.KernelTypeError, match="range with uint64 and a negative number"):
+        counted_down_from_far[6](np.arange(6, dtype=np.uint64), np.zeros(6, np.int32))

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Final
 
-WORD: Final = 8
-
 # -- what a handler's module exports: itself, the registry's address, that of the driver's functions -------------------
 HANDLER, REGISTRY, DRIVER = "dk_xla_handler", "dk_xla_registry", "dk_xla_driver"
 
@@ -47,7 +45,6 @@ BUFFER_BYTES: Final = 24
 # A step.
 STEP_KIND: Final = 0
 STEP_BYTES: Final = 8  # to the next step
-STEP_HEAD: Final = 16
 COPY, CLEAR, LAUNCH = 0, 1, 2
 COPY_FROM: Final = 16
 COPY_TO: Final = 24
@@ -81,7 +78,6 @@ PROGRAM_FUNCTION: Final = 0
 PROGRAM_FINISH: Final = 8
 PROGRAM_SUMS: Final = 16
 PROGRAM_CHUNK: Final = 24  # threads that are worth a chunk
-PROGRAM_UNUSED: Final = 32
 # A program on a GPU has other facts in the same places.
 DEVICE_KERNEL: Final = 0  # a CUkernel, which is good for every device
 DEVICE_BLOCKS: Final = 8  # most blocks of a grid

@@ -152,6 +152,10 @@ class DeviceMemory(Memory):
         """Return a copy of elements in host memory, after all work of the device on any stream."""
         return gpu().download(self.gpu, data)
 
+    def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> Any:
+        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+        return View.over(int(data.ctypes.data) + start, like.shape, like.dtype, like.strides)
+
     def copy(self, goal: array, source: array) -> None:
         """Copy the elements of one array to another."""
         gpu().copy(goal, source)

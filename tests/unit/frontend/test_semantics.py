@@ -77,6 +77,15 @@ def tuples_and_swaps(x, y, g, n):
 
 
 @kernel
+def slices_of_tuples(x, y, g, n):
+    i = dk.tid()
+    rows, columns = g.shape[:2]
+    numbers = (1.0, 2.0, 3.0, 4.0)
+    a, b = numbers[-1:0:-2]
+    y[i] = rows * 100 + columns * 10 + a - b * numbers[2:][0] + len(numbers[::3])
+
+
+@kernel
 def flags(x, y, g, n):
     i = dk.tid()
     found = False

@@ -13,6 +13,8 @@ from conftest import require
 import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.options import Variant
+from diffkern.targets import target_named
+from diffkern.targets.cuda import toolchain
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -153,6 +155,16 @@ def test_components_of_one_sum_are_added_up_over_the_block() -> None:
     ptx = ptx_of(one_sum)
     assert ptx.count("shfl.sync") >= 3 * 5
     assert ptx.rindex("bar.sync") < ptx.index("red.relaxed")
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
+def test_libnvvm_takes_the_first_read(arch: str) -> None:
+    """It says ``volatile`` where its language is the older one."""
+    fn = Compilation(extrema.func, extrema.argument_types(), Variant(target=arch)).forward
+    code = toolchain.ltoir(target_named(arch).emit(fn, "k").module, "k", arch)
+    text = toolchain.link([code], arch, "k")
+    assert len(re.findall(r"ld\.(?:volatile|relaxed\.gpu)\.global", text)) == 2
+    assert text.count(".cas.") == 2
 
 
 def test_an_extremum_that_changes_nothing_is_not_written() -> None:
