@@ -10,13 +10,14 @@ import sys
 import numba
 import numpy as np
 import pytest
-from numba import cuda as numba_cuda
+from conftest import require
 
 import diffkern as dk
 from diffkern import cuda
 from diffkern.build.specialize import Specialization
 from diffkern.launch_layout import Layout, lay_out
 
+numba_cuda = pytest.importorskip("numba.cuda")
 TABLE = np.array([1.0, 2.0, 3.0])
 
 
@@ -522,3 +523,16 @@ def test_dynamic_memory_has_one_type():
     assert "is an array of float64 elsewhere, and of int32 here" in str(
         refused(kernel, np.zeros(32), launch=(1, 32, 0, 256))
     )
+
+
+def test_the_most_registers_of_a_thread():
+    require("nvidia.cu13")
+
+    @cuda.jit(max_registers=40)
+    def kernel(x):
+        x[cuda.grid(1)] = 1.0
+
+    made = dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90")
+    assert ".maxnreg 40" in made.ptx
+    with pytest.raises(dk.CompileError, match="does not take max_registers"):
+        dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90", compiler="numba")
