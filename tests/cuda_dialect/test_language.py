@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import pickle
 import subprocess
 import sys
 
@@ -536,3 +537,11 @@ def test_the_most_registers_of_a_thread():
     assert ".maxnreg 40" in made.ptx
     with pytest.raises(dk.CompileError, match="does not take max_registers"):
         dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90", compiler="numba")
+
+
+def test_names_say_what_they_are():
+    assert repr(cuda.atomic.add) == "<cuda.atomic.add(array, index, value)>"
+    assert cuda.grid.__doc__.startswith("cuda.grid(ndim)")
+    assert pickle.loads(pickle.dumps(cuda.atomic.add)) is cuda.atomic.add
+    with pytest.raises(dk.KernelError, match="cuda.grid can only be called inside a kernel"):
+        cuda.grid(1)
