@@ -15,9 +15,10 @@ from typing import TypeAlias
 from diffkern.ad.reverse import reverse_func
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import use_atomics
-from diffkern.errors import AutodiffError, KernelTypeError, Loc, compiling
+from diffkern.errors import AutodiffError, KernelError, KernelTypeError, Loc, compiling
 from diffkern.frontend.lowering import lower_func
 from diffkern.frontend.signature import signature
+from diffkern.frontend.source import get_source
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, clone_function
 from diffkern.ir.nodes import Function, walk
@@ -112,7 +113,12 @@ def device_function(
     """
     code = pyfunc.__code__
     with compiling(pyfunc.__name__, Loc(code.co_filename, code.co_firstlineno, 0)):
-        return _MAKERS[form](pyfunc, given, target)
+        try:
+            return _MAKERS[form](pyfunc, given, target)
+        except KernelError as error:
+            if error.loc is None and error.errors == (error,):
+                error.loc = _loc(pyfunc)
+            raise
 
 
 def _device(fn: Function, returns: Structure, given: Sequence[Argument | None]) -> DeviceFunction:
@@ -125,7 +131,8 @@ def _name(pyfunc: Callable[..., object]) -> str:
 
 
 def _loc(pyfunc: Callable[..., object]) -> Loc:
-    return Loc(pyfunc.__code__.co_filename, pyfunc.__code__.co_firstlineno, 0)
+    source = get_source(pyfunc)
+    return source.loc(source.node)
 
 
 # -- funcs -------------------------------------------------------------------------------------------------------------

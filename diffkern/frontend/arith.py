@@ -258,7 +258,7 @@ def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
     if cx.layout is not None and isinstance(a.type, T.Scalar):
         if a.type.kind is T.Kind.UINT:
             return Val(cx.b.sub(cx.b.const(0, a.type), a.value))
-        (a,) = coerce.widened(cx, a, Const(0))
+        a, _ = coerce.widened(cx, a, Const(0))
         assert isinstance(a, Val)
     t = T.scalar_of(a.type)
     if t == T.BOOL:

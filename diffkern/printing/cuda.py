@@ -372,7 +372,9 @@ class CudaWriter(Writer):
         assert isinstance(v.type, Scalar)
         if v in self.unsigned or v.type.kind is Kind.UINT:
             return True
-        return self.exprs[v].bare is not None and all(map(self.is_unsigned, self.producers[v].operands))
+        if self.exprs[v].bare is None or not lookup(self.producers[v].name).modular:
+            return False
+        return all(map(self.is_unsigned, self.producers[v].operands))
 
     def typed(self, v: Value) -> Expr:
         e = super().typed(v)

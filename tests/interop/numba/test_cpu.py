@@ -263,7 +263,11 @@ SINGLE = np.zeros(3, np.float32)
         (lambda x: funcs.product(x, x + 1j), (1.0,), "is complex128 in numba"),
         (lambda x: funcs.distance(x, x), ((1.0, 2),), "2 to 4 numbers of one type"),
         (lambda x: funcs.branches.grad(x, x), (1,), "no floating-point argument"),
-        (lambda x: funcs.annotated(1.0, x), (2.5,), "the parameter n of annotated takes int32, not float64"),
+        (
+            lambda x: funcs.annotated(1.0, x),
+            (2.5,),
+            r"numba_funcs.py:\d+: .* n of annotated takes int32, not float64",
+        ),
         (lambda x: funcs.product.slope(2.0 * x), (1.0,), "Unknown attribute 'slope'"),
         (lambda y: funcs.diffuse(y, y), (SINGLE,), "diffuse is a kernel.*\nhelp: write diffuse.thread"),
         (lambda y: in_place.thread_adjoint(0, y, y), (SINGLE,), "needs what y held before the launch"),
