@@ -23,33 +23,38 @@ def recipe(start: str) -> str:
     return textwrap.dedent(found[0])
 
 
-PLACES = (
-    ("ops/composite.py", "\nROWS: Final = (\n", "    {0}", "_built_in("),
-    ("ad/rules/composite.py", "\nCOMPOSITE_RULES: dict[str, Rule] = {\n", '    "flip": _flip,\n', "def _flip"),
-    ("lower/composites.py", "\n_RULES: Mapping[str, Rule] = {\n", '    "flip": _expand_flip,\n', "def _expand_flip"),
-    (
-        "frontend/library_vector.py",
-        "\nTABLE: Final[Mapping[str, tuple[int | None, Handler]]] = {\n",
-        "    {0}",
-        '"flip": (1',
-    ),
-    ("lang/reference.py", '        "transpose": Entry(', "{0}", '"flip": Entry('),
-)
-"""Of each place the file, the table there, the line in it, and how the recipe begins in the documentation."""
+def insert(path: Path, behind: str, text: str) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert source.count(behind) == 1
+    path.write_text(source.replace(behind, behind + text), encoding="utf-8")
 
 
 def test_five_places_are_enough(tmp_path: Path) -> None:
     require("cuda.pathfinder")
     package = tmp_path / "diffkern"
     shutil.copytree(ROOT / "diffkern", package)
-    for name, table, line, start in PLACES:
-        path, code = package / name, recipe(start)
-        source = path.read_text(encoding="utf-8")
-        assert source.count(table) == 1
-        function = f"\n{code}\n" if start.startswith("def") else ""
-        entry = line.replace("{0}", code)
-        made = entry + table if table.startswith(" ") else function + table + entry
-        path.write_text(source.replace(table, made), encoding="utf-8")
+    insert(package / "ops/composite.py", "\nROWS: Final = (\n", f"    {recipe('_built_in(')}")
+    rules = package / "ad/rules/composite.py"
+    insert(rules, "Cotangents = Sequence[Value | None]\n", f"\n\n{recipe('def _flip')}")
+    insert(rules, "COMPOSITE_RULES: dict[str, Rule] = {\n", '    "flip": _flip,\n')
+    lowering = package / "lower/composites.py"
+    lowering.write_text(
+        lowering.read_text(encoding="utf-8").replace(
+            "_RULES: Mapping[str, Rule] = {\n",
+            f'{recipe("def _expand_flip")}\n\n_RULES: Mapping[str, Rule] = {{\n    "flip": _expand_flip,\n',
+        ),
+        encoding="utf-8",
+    )
+    insert(
+        package / "frontend/library_vector.py",
+        "TABLE: Final[Mapping[str, tuple[int | None, Handler]]] = {\n",
+        "    " + recipe('"flip":'),
+    )
+    insert(
+        package / "lang/reference.py",
+        '    pair, square = "a, b : vector or matrix of floats", "m : square matrix of floats"\n    return {\n',
+        "        " + recipe('"flip": Entry('),
+    )
     where = os.pathsep.join(map(str, (tmp_path, ROOT / "tests", ROOT / "tools")))
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "new_operation.py")],
