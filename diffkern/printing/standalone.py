@@ -1,7 +1,8 @@
 """Generated source that needs nothing of diffkern: the definitions that it would import, copied.
 
 In: modules of Python source, whose text is read and which are not imported, and names of theirs. Out: the statements at
-their top level that define the names, and all that these use, in an order in which they run.
+their top level that define the names, and all that these use, in an order in which they run; for functions of libdevice
+that are defined by their rows in the operation table alone, lines that say the same.
 
 What is copied must say what it uses in the plain way: names of the same module, imports of other modules, and
 ``from diffkern.… import name`` without another name.
@@ -17,6 +18,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+
+from diffkern.errors import CompileError
+from diffkern.ops.table import all_ops
 
 __all__ = ["Copied", "copied"]
 
@@ -65,10 +71,22 @@ def copied(module: str, names: Iterable[str]) -> Copied:
         Its full name.
     names : iterable of str
         What is needed of it.
+
+    Raises
+    ------
+    LookupError
+        If it does not define one.
+    CompileError
+        If one is a function that only diffkern has.
     """
+    names = frozenset(names)
     found: dict[_Statement, None] = {}
+    more: list[str] = []
     for name in sorted(names):
-        _collect(module, name, found)
+        line, uses = (None, (name,)) if name in _statements(module) else _of_row(module, name)
+        more += [] if line is None else [line]
+        for used in uses:
+            _collect(module, used, found)
     imports = sorted(s.text for s in found if s.is_import)
     # What is copied of another module comes before what needs it.
     rest = sorted((s for s in found if not s.is_import), key=lambda s: (s.module == module, s.module, s.line))
@@ -76,7 +94,22 @@ def copied(module: str, names: Iterable[str]) -> Copied:
     for before, s in zip([None, *rest], rest, strict=False):
         joined = before is not None and "\n" not in s.text and "\n" not in before.text
         definitions[-1:] = [f"{definitions[-1]}\n{s.text}"] if joined else [*definitions[-1:], s.text]
-    return Copied(tuple(imports), tuple(definitions), frozenset(name for s in found for name in s.defines))
+    definitions += ["\n".join(more)] if more else []
+    return Copied(tuple(imports), tuple(definitions), frozenset(name for s in found for name in s.defines) | {*names})
+
+
+def _of_row(module: str, name: str) -> tuple[str, tuple[str, ...]]:
+    """The line that defines a function of libdevice, and what it uses of the module."""
+    row = all_ops().get(name)
+    if row is None or row.library is None or not row.library.libdevice:
+        raise LookupError(f"{module} defines no {name!r}")
+    if not isinstance(row.twin, np.ufunc):
+        raise CompileError(
+            f"{name} has no form outside of diffkern: NumPy does not have it",
+            remedy=f"define it in {module}, or do without it in what is exported",
+        )
+    factory = "elementary_of_two" if row.arity == 2 else "elementary"
+    return f'{name} = {factory}("{row.library.libdevice}", np.{row.twin.__name__})', (factory, "np")
 
 
 def _collect(module: str, name: str, found: dict[_Statement, None]) -> None:

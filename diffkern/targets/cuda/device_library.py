@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numba import config, cuda
 
+from diffkern.ops.table import all_ops
 from diffkern.printing.prims import schedule
 
 SIMULATED = bool(config.ENABLE_CUDASIM)
@@ -229,38 +230,15 @@ def half_away(x: Any) -> Any:
     return whole if np.abs(x - whole) < 0.5 else whole + np.copysign(type(x)(1), x)
 
 
-pow = elementary_of_two("pow", np.power)  # noqa: A001
-atan2 = elementary_of_two("atan2", np.arctan2)
-copysign = elementary_of_two("copysign", np.copysign)
-sqrt = elementary("sqrt", np.sqrt)
 rsqrt = elementary("rsqrt", lambda x: type(x)(1) / np.sqrt(x))
-cbrt = elementary("cbrt", np.cbrt)
-exp = elementary("exp", np.exp)
-exp2 = elementary("exp2", np.exp2)
-expm1 = elementary("expm1", np.expm1)
-log = elementary("log", np.log)
-log2 = elementary("log2", np.log2)
-log10 = elementary("log10", np.log10)
-log1p = elementary("log1p", np.log1p)
-sin = elementary("sin", np.sin)
-cos = elementary("cos", np.cos)
-tan = elementary("tan", np.tan)
-asin = elementary("asin", np.arcsin)
-acos = elementary("acos", np.arccos)
-atan = elementary("atan", np.arctan)
-sinh = elementary("sinh", np.sinh)
-cosh = elementary("cosh", np.cosh)
-tanh = elementary("tanh", np.tanh)
-asinh = elementary("asinh", np.arcsinh)
-acosh = elementary("acosh", np.arccosh)
-atanh = elementary("atanh", np.arctanh)
 erf = elementary("erf", in_double(math.erf))
 erfc = elementary("erfc", in_double(math.erfc))
-floor = elementary("floor", np.floor)
-ceil = elementary("ceil", np.ceil)
-trunc = elementary("trunc", np.trunc)
 round = elementary("round", half_away)  # noqa: A001
-rint = elementary("rint", np.rint)
+
+# All others are as their rows say. What is copied of them has lines like those above, with NumPy's function.
+for _name, _row in all_ops().items():
+    if _row.library is not None and _row.library.libdevice and _name not in globals():
+        globals()[_name] = (elementary_of_two if _row.arity == 2 else elementary)(_row.library.libdevice, _row.twin)
 
 # -- indices and loops -------------------------------------------------------------------------------------------------
 

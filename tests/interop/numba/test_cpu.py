@@ -247,6 +247,12 @@ def together(y: dk.array(dtype=float)):
     y[i] = shared[0]
 
 
+@dk.kernel(enable_backward=False)
+def forward_only(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[i]
+
+
 SINGLE = np.zeros(3, np.float32)
 
 
@@ -263,13 +269,18 @@ SINGLE = np.zeros(3, np.float32)
         (lambda x: funcs.product(x, x + 1j), (1.0,), "is complex128 in numba"),
         (lambda x: funcs.distance(x, x), ((1.0, 2),), "2 to 4 numbers of one type"),
         (lambda x: funcs.branches.grad(x, x), (1,), "no floating-point argument"),
-        (lambda x: funcs.annotated(1.0, x), (2.5,), "the parameter n of annotated takes int32, not float64"),
+        (
+            lambda x: funcs.annotated(1.0, x),
+            (2.5,),
+            r"numba_funcs.py:\d+: .* n of annotated takes int32, not float64",
+        ),
         (lambda x: funcs.product.slope(2.0 * x), (1.0,), "Unknown attribute 'slope'"),
         (lambda y: funcs.diffuse(y, y), (SINGLE,), "diffuse is a kernel.*\nhelp: write diffuse.thread"),
         (lambda y: in_place.thread_adjoint(0, y, y), (SINGLE,), "needs what y held before the launch"),
         (lambda y: together.thread(0, y), (SINGLE,), "the threads of a block of together work together"),
         (lambda y: in_place.thread(0, y), (np.zeros(3),), "takes array.*not an array of float64"),
         (lambda y: in_place.thread(0.5, y), (SINGLE,), "the first argument of in_place.thread is float64"),
+        (lambda y: forward_only.thread_adjoint(0, y, y, y, y), (SINGLE,), "enable_backward is off"),
         (lambda y: in_place.thread_adjoint(0, y), (SINGLE,), r"in_place.thread_adjoint\(i, y, ct_y\)"),
         (
             lambda y: funcs.diffuse.thread_adjoint(0, y, y, np.float32(1), y, y, np.float32(1)),

@@ -15,6 +15,7 @@ from diffkern.build.export import export
 from diffkern.cli import command as cli
 from diffkern.errors import CompileError
 from diffkern.kernel import Kernel
+from diffkern.ops.table import all_ops
 from diffkern.printing.standalone import copied
 
 LIBRARY = "diffkern.targets.cuda.device_library"
@@ -66,6 +67,13 @@ def test_definitions_come_in_an_order_in_which_they_run() -> None:
     assert "import operator" in found.imports
     with pytest.raises(LookupError, match="defines no 'nothing'"):
         copied(LIBRARY, ["nothing"])
+
+
+def test_every_function_of_a_row_can_be_exported() -> None:
+    names = [name for name, row in all_ops().items() if row.library is not None and row.library.libdevice]
+    text = "\n".join(copied(LIBRARY, names).definitions)
+    assert all(f"\n{name} = elementary" in text for name in names)
+    assert 'asin = elementary("asin", np.arcsin)' in text
 
 
 def test_arguments_have_names_that_the_module_does_not_need() -> None:
