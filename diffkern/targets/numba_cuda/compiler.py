@@ -154,6 +154,8 @@ def _check(fn: Function, settings: Settings) -> None:
         )
     if settings.lineinfo:
         raise CompileError(f"numba-cuda does not know the source lines of {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
+    if settings.max_registers is not None:
+        raise CompileError(f"numba-cuda does not take max_registers for {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
 
 
 def target(name: str) -> NumbaCudaTarget:
