@@ -37,8 +37,8 @@ def on_device(args: Sequence[Any], stream: Any) -> Iterator[Sequence[Any]]:
     moved = list(args)
     for k in hosts:
         moved[k] = to_device(args[k], stream or 0)
-    before = {k: moved[k]._memory.version for k in hosts}
+    before = {k: moved[k]._memory.now for k in hosts}
     yield moved
     for k in hosts:
-        if moved[k]._memory.version != before[k]:
+        if moved[k]._memory.now != before[k]:
             moved[k].copy_to_host(args[k], stream or 0)

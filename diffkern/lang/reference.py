@@ -306,8 +306,7 @@ def _example(text: str) -> Iterator[str]:
 
 
 def _of_row(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
-    assert row is not None
-    assert host is not None
+    assert row is not None and host is not None, f"{name} has no entry in diffkern/lang/reference.py"  # noqa: PT018
     kinds = _accepted(row)
     return Entry(
         f"{signature} : {_KINDS[frozenset(kinds)]}",

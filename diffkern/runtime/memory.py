@@ -92,9 +92,7 @@ class Memory(ABC):
         if self._counter is None:
             return self.version
         now = self.version + self._counter.value
-        for shared in self._shared:
-            now += shared.value
-        return now
+        return now + sum([shared.value for shared in self._shared]) if self._shared else now
 
     @property
     def counter(self) -> ctypes.c_int64:

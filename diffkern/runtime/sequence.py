@@ -187,12 +187,12 @@ class _Program:
             device = item.operation.device
             if device is not CPU:
                 item.operation.hold(stream if stream is not None and stream.device is device else device.stream)
+        # Changes of parameters wait until this has come to its end, on a stream as well.
+        work = _Replay(self, timed)
         if stream is None or stream.is_default:
             settle()
-            self._execute(timed)
+            work.at_once()
             return
-        # Changes of parameters wait until the stream has come to the end of this.
-        work = _Replay(self, timed)
         self.plan.expect(lambda: not work.done and stream.holds(work))
         stream.enqueue(work)
 
@@ -226,12 +226,20 @@ class _Program:
 
 
 class _Replay:
-    """A replay on a stream."""
+    """A replay by way of Python."""
 
     def __init__(self, program: _Program, timed: bool) -> None:
         self.program = program
         self.timed = timed
         self.done = False
+
+    def at_once(self) -> None:
+        """Run now."""
+        try:
+            self.program.plan.expect(lambda: not self.done)
+            self.program._execute(self.timed)
+        finally:
+            self.done = True
 
     def __call__(self) -> None:
         try:

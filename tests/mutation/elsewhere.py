@@ -16,7 +16,7 @@ from diffkern.analysis import affine
 from diffkern.cache import environment, key, manifest, place
 from diffkern.frontend import library
 from diffkern.opt import cse, promote, ranges
-from diffkern.runtime import copies, operation, schedule, tape
+from diffkern.runtime import captured, copies, form, operation, prepared, schedule, tape
 from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain
 from diffkern.targets.emit import facts, memory, scalars
@@ -29,6 +29,7 @@ _ROWS = f"{_INDICES}::test_rows_columns_and_vectors"
 _MEET = f"{_INDICES}::test_threads_meet_only_where_it_is_announced"
 _TWO_NAMES = f"{_INDICES}::test_two_names_of_one_element"
 
+_NATIVE = "tests/unit/runtime/cuda/test_cuda_native.py"
 _PTX = "tests/unit/targets/cuda/test_ptx_invariants.py"
 _KEY = "tests/unit/cache/test_key.py"
 _CPU, _CUDA = platforms.FAMILIES
@@ -118,6 +119,16 @@ TARGETED = [
     Fault("a tape does not keep what is overwritten",
           edit(tape, "Tape._before_overwrite", "need.step.contents[need.index] = self._snapshot(needed)", "pass"),
           ("tests/e2e/test_tape_programs.py",)),
+    # launches in native code
+    Fault("a graph does not hear of other numbers",
+          edit(prepared, "Prepared._renew", "self._stamp.renew()", "pass"),
+          (f"{_NATIVE}::test_graphs_follow_every_change_of_their_parameters",)),
+    Fault("launches of a graph are no changes",
+          edit(captured, "Captured._count_for", "memory.count_with(self._launches)", "pass"),
+          (f"{_NATIVE}::test_versions_count_every_launch", f"{_NATIVE}::test_a_tape_notices_a_graph")),
+    Fault("libraries that count changes are not told of a record's",
+          edit(form, "Form.__init__", "any(memory.is_counted for memory in written)", "False"),
+          (f"{_NATIVE}::test_libraries_that_count_changes_are_told",)),
     # cache
     Fault("a key does not separate its fields",
           edit(key, "key", 'state.update(len(value).to_bytes(8, "little"))', "pass"),

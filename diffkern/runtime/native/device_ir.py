@@ -16,8 +16,8 @@ from diffkern.runtime.native.pool_ir import Looks
 
 __all__ = ["PLAN_PORT", "add_device"]
 
-# What a plan says of steps on a device: how many there are, where they stand, the port.
-_PLAN_COUNT, _PLAN_STEPS, PLAN_PORT = 40, 48, 64
+# What a plan says of steps on a device: calls in progress, how many steps there are, where they stand, the port.
+_PLAN_RUNNING, _PLAN_COUNT, _PLAN_STEPS, PLAN_PORT = 8, 40, 48, 64
 # A port: the context; whether it stays the current one where none was; the driver's functions.
 _CONTEXT, _STAYS, _CURRENT, _SET, _LAUNCH, _FILL8, _FILL16, _FILL32, _COPY, _GRAPH = range(0, 80, 8)
 # A step: what it is, and up to five words.
@@ -163,9 +163,11 @@ def _run(m: Module, steps: Any) -> None:
     """A built-in function of the addresses of a plan and a stream (METH_FASTCALL); its result is a status."""
     made, c = m.routine("dk_device_run", 3, is_exported=True)
     plan, stream = _numbers(c, made.args[1], 2)
-    watch = c.words(2)
+    running, watch = c.add(plan, _PLAN_RUNNING), c.words(2)
+    c.atomic("add", running, 1, "acquire")
     c.invoke("dk_let_python_run", watch)
     status = c.invoke(steps, plan, stream, watch)
+    c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)
     _answer(c, status)
 

@@ -55,7 +55,8 @@ def main() -> None:
     agree(vjp, Simulated)
     for adjoint in (False, True):
         assert ".entry" in dk.compile(single, target="sm_90", adjoint=adjoint).ptx
-    assert "``flip(v)``" in docs_output.builtins()
+    assert "A cotangent is reversed." in dk.flip.__doc__
+    assert ".. py:function:: diffkern.flip(v)" in docs_output.builtins()
     assert "def flip(" in typing_stub.stub()
 
 

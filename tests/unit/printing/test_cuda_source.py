@@ -216,11 +216,13 @@ def test_subscripts_say_whether_they_may_count_from_the_end() -> None:
             m = m - j
             y[m] += x[k]
         q[i] = i
+        x[x.shape[0] - i] = x[x.shape[0] - 1]
 
     text = Kernel(indices).source(target="cuda")
     # numba takes the difference of two unsigned integers for one that is not negative.
     assert "y[int64(i - j)] = x[int64(-i)] + x[i - 2] + x[i * j]" in text
     assert "cuda.atomic.add(y, m, x[at(k)])" in text
+    assert "x[x.shape[0] - i] = x[x.shape[0] - 1]" in text
     # In one variable with signed integers of 32 bits an unsigned one would make it 64 bits wide.
     assert "m = int32(i)" in text
     assert "m = int32(m - j)" in text

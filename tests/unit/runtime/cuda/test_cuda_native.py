@@ -248,6 +248,23 @@ def test_arrays_live_as_long_as_the_record(driver: FakeDriver) -> None:
     assert driver.live_bytes == 0
 
 
+def test_a_replay_on_a_stream_comes_behind_its_arrays_and_they_outlive_it(driver: FakeDriver) -> None:
+    device: Any = dk.get_device(G)
+    stream = device.new_stream()
+    x, y = dk.full(4, 3.0, device=G), dk.zeros(4, device=G)
+    with dk.record(run=False) as sequence:
+        dk.launch(square, 4, inputs=[x, y, 1.0])
+    sequence.replay(stream)
+    other = dk.full(4, 2.0, device=G)
+    sequence[0].set_param_by_name("x", other)
+    with dk.ScopedStream(stream, sync_enter=False):
+        sequence.replay()
+    del sequence, x, other
+    gc.collect()
+    stream.synchronize()
+    assert y.list() == [4.0] * 4
+
+
 def test_versions_count_every_launch(driver: FakeDriver) -> None:
     for name in ("record", "sequence", "graph"):
         x, y = dk.ones(4, device=G), dk.zeros(4, device=G)
