@@ -100,7 +100,9 @@ def test_products_are_those_that_are_wanted(
     assert set(made) == set(wanted)
     assert set(program.manifest.resources.products) == {p.symbol for p in wanted}
     assert (program.manifest.block_dim, program.manifest.block_dim_fixed) == (32, True)
-    assert "CALL" not in program.sass
+    calls = [line for line in program.sass.splitlines() if "CALL" in line]
+    # Numba divides integers of 64 bits, for which the assembler has a function.
+    assert all(compiler == "numba" and "__cuda_sm20_div_s64" in line for line in calls)
     assert toolchain.assemble(program.ptx, "sm_90", program.symbol) == program.cubin
 
 
