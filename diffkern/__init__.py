@@ -100,13 +100,15 @@ _PLACES: Final = {
     for name, _, public in (entry.partition("=") for entry in names.split())
 }
 
+_PACKAGES: Final = {"cuda": "diffkern.cuda", "jax": "diffkern.interop.jax", "testing": "diffkern.testing"}
+
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
         module, inside = _PLACES[name]
         value = getattr(importlib.import_module(module), inside)
-    elif name == "jax":
-        value = importlib.import_module("diffkern.interop.jax")
+    elif name in _PACKAGES:
+        value = importlib.import_module(_PACKAGES[name])
     else:
         known = importlib.import_module("diffkern.lang.intrinsics").INTRINSICS
         if name == "__all__":  # not `compile` and `bool`: `import *` keeps Python's
@@ -120,4 +122,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES, "jax", *__getattr__("__all__")})
+    return sorted({*globals(), *_PLACES, *_PACKAGES, *__getattr__("__all__")})

@@ -102,7 +102,9 @@ from diffkern.runtime.stream import wait_event as wait_event
 from diffkern.runtime.stream import wait_stream as wait_stream
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
+from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
+from diffkern import testing as testing
 
 _T = TypeVar("_T")
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
+from diffkern.ad.reverse import reverse_func
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import use_atomics
 from diffkern.errors import AutodiffError, KernelError, KernelTypeError, Loc, compiling
+from diffkern.frontend.lowering import lower_func
 from diffkern.frontend.signature import signature
 from diffkern.frontend.source import get_source
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.passes import PLAIN, run
+from diffkern.ir.stages import ADJOINT, WRITTEN
 from diffkern.ir.structs import Argument, Struct, StructArray
 from diffkern.ir.types import Array, Scalar, Stack, is_differentiable, value_type
 from diffkern.lang.called import Form
@@ -27,12 +31,13 @@ from diffkern.ops.table import lookup
 from diffkern.options import Variant
 from diffkern.pipeline import (
     CLEAN,
+    NORMALISE_MAP,
+    ONE_CALL,
     differentiate,
-    differentiate_function,
-    lower_function,
     lower_kernel,
     optimise,
     prepare,
+    tidy,
 )
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
 from diffkern.targets import target_named
@@ -142,7 +147,8 @@ def _lowered(pyfunc: Callable[..., object], given: Sequence[Argument | None]) ->
         takes = f"{needed}" if needed == len(whole.params) else f"{needed} to {len(whole.params)}"
         raise KernelTypeError(f"{_name(pyfunc)} takes {takes} arguments ({names}), not {len(given)}", loc=_loc(pyfunc))
     types = replace(whole, params=whole.params[: len(given)]).match([t for t in given if t is not None])
-    return lower_function(pyfunc, types)
+    fn, together = lower_func(pyfunc, types)
+    return run(ONE_CALL, PLAIN.done("lower", WRITTEN, fn)), together
 
 
 def _whole(count: int, together: bool, start: int = 0) -> Structure:
@@ -173,7 +179,9 @@ def _differentiated(fn: Function, target: str) -> tuple[Function, int]:
         )
     if not any(is_differentiable(y.type) for y in fn.body.yields):
         raise AutodiffError(f"{fn.name} returns no floating-point value to differentiate", loc=fn.loc)
-    return differentiate_function(prepare(fn), active, target), len(active)
+    budget = target_named(target).stack_budget(None, None)
+    swept = tidy(reverse_func(prepare(fn), active, budget, partial(run, NORMALISE_MAP)))
+    return run(CLEAN, PLAIN.done("reverse", ADJOINT, swept.function())), len(active)
 
 
 def _vjp(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:

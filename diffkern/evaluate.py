@@ -136,6 +136,7 @@ def _thread(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
             f"{called.name} is one thread of a kernel, which a Numba program calls: Python launches the whole kernel",
             remedy="call it in a function decorated with numba.njit or numba.cuda.jit",
         )
+    called.check()
     if kwargs or not args:
         raise KernelTypeError(f"{called.name} takes the thread's index and the arguments in order")
     tid, *given = args

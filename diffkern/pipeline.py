@@ -8,12 +8,8 @@
     differentiate  normalised IR + active parameters -> adjoint IR           (ad)
     settle         adjoint IR -> adjoint IR with the ways it accumulates     (targets)
 
-A func by itself, as programs call it that are no kernels, goes ``lower_function`` and ``optimise``, or ``prepare`` and
-``differentiate_function`` (:mod:`diffkern.device_functions`).
-
 The passes of each step stand in a list; from here to the form that is emitted, a target gives the list (``lowering``).
-:class:`~diffkern.compilation.Compilation` goes these ways for one kernel, and on to object code, source and manifest: a
-:class:`~diffkern.program.Program`, which is all that the run time ever sees of it.
+:class:`~diffkern.compilation.Compilation` goes these ways for a kernel, on to a :class:`~diffkern.program.Program`.
 """
 
 from __future__ import annotations
@@ -24,11 +20,11 @@ from functools import partial
 
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.derivative import Derivative
-from diffkern.ad.reverse import reverse, reverse_func
+from diffkern.ad.reverse import reverse
 from diffkern.analysis.blocks import check_adjoint, check_blocks
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.thread_free import check_thread_free
-from diffkern.frontend.lowering import lower, lower_func
+from diffkern.frontend.lowering import lower
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.passes import PLAIN, Context, Pass, run
@@ -71,7 +67,7 @@ ONE_CALL = (
     Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
     Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
 )
-"""For a func that no kernel calls."""
+"""For a func that no kernel calls (:mod:`diffkern.device_functions`)."""
 
 FOLD = Pass("fold", PRIMAL, PRIMAL, fold)
 UNROLL = Pass("unroll", PRIMAL, PRIMAL, unroll)
@@ -82,19 +78,20 @@ HOIST = Pass("hoist", PRIMAL, PRIMAL, hoist_integers)
 PROMOTE = Pass("promote", PRIMAL, PRIMAL, promote)
 DCE = Pass("dce", PRIMAL, PRIMAL, eliminate)
 SINK = Pass("sink", PRIMAL, NORMAL, sink_singular)  # last: sharing would undo it
-GUARD = Pass("guard", NORMAL, NORMAL, guard_singular)
 DCE_NORMAL = Pass("dce", NORMAL, NORMAL, eliminate)
 
 OPTIMISE = (FOLD, CSE, RANGES, DCE)
 NORMALISE = (FOLD, UNROLL, CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
-NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, GUARD, DCE_NORMAL)
+NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, Pass("guard", NORMAL, NORMAL, guard_singular), DCE_NORMAL)
 """For the function of a map of tiles."""
 
 
-def behind(swept: Swept) -> tuple[Callable[[Function], Function], ...]:
-    """What tidies up behind a sweep, in place; until then the function is of no stage."""
+def tidy(swept: Swept) -> Swept:
+    """Clean up behind a sweep, in place; until then the function is of no stage."""
     shared = (swept.remove_dead_replays, eliminate, swept.merge_barriers, swept.allocate)
-    return (*(shared if swept.memory is not None else ()), eliminate)
+    for step in (*(shared if swept.memory is not None else ()), eliminate):
+        step(swept.fn)
+    return swept
 
 
 CLEAN = (
@@ -112,15 +109,6 @@ def lower_kernel(
     block_dim = (variant.block_dim if simt else None) or 1
     fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=block_dim, layout=variant.layout))
     return run(WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD, fn, context)
-
-
-def lower_function(
-    pyfunc: Callable[..., object], types: Sequence[Argument], context: Context = PLAIN
-) -> tuple[Function, bool]:
-    """Typed IR of a func that no kernel calls: it yields its results; and whether these are a tuple."""
-    lowered, together = lower_func(pyfunc, types)
-    fn = run(ONE_CALL, context.done("lower", WRITTEN, lowered), context)
-    return fn, together
 
 
 def optimise(fn: Function, context: Context = PLAIN) -> Function:
@@ -147,29 +135,12 @@ def differentiate(
     target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    swept = reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))
-    for step in behind(swept):
-        step(swept.fn)
-    adjoint = swept.adjoint()
+    adjoint = tidy(reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))).adjoint()
     run(CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     check_adjoint(adjoint.fn, target.shared_bytes)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     return Derivative(adjoint, tuple(conflicts))
-
-
-def differentiate_function(
-    fn: Function, active: Iterable[int], target: str = "native", context: Context = PLAIN
-) -> Function:
-    """The adjoint of a prepared function that yields its results, with respect to its by-value parameters ``active``.
-
-    It goes from parameters and cotangents of results to results and cotangents of parameters.
-    """
-    budget = target_named(target).stack_budget(None, None)
-    swept = reverse_func(fn, sorted(active), budget, partial(run, NORMALISE_MAP))
-    for step in behind(swept):
-        step(swept.fn)
-    return run(CLEAN, context.done("reverse", ADJOINT, swept.function()), context)
 
 
 def settle(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:

@@ -98,7 +98,9 @@ def _imports() -> Iterator[str]:
     for name, (module, inside) in sorted((eager | diffkern._PLACES).items(), key=lambda item: (item[1], item[0])):
         if name != "struct":
             yield f"from {module} import {inside} as {name}"
-    yield "from diffkern.interop import jax as jax"
+    for name, module in diffkern._PACKAGES.items():
+        parent, _, last = module.rpartition(".")
+        yield f"from {parent} import {last} as {name}"
 
 
 def _declaration(name: str, value: object) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What reverse mode makes of a kernel.
 
-In: a function as the sweep has left it. Out: the :class:`Adjoint`, after the passes that ``pipeline.behind`` lists.
+In: a function as the sweep has left it. Out: the :class:`Adjoint`, after the passes that ``pipeline.tidy`` lists.
 """
 
 from __future__ import annotations

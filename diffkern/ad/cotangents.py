@@ -11,7 +11,7 @@ from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
-from diffkern.ir.types import Mat, Vec
+from diffkern.ir.types import Array, Mat, Vec, value_type
 
 
 class Cotangents:
@@ -63,3 +63,16 @@ class Cotangents:
 def ct_name(v: Value) -> str:
     """Return the name of a value's cotangent."""
     return f"ct_{v.name}" if v.name else ""
+
+
+def name_after(ct: Value, v: Value) -> None:
+    """Name a cotangent after its value, unless it has a name."""
+    if not ct.name and v.name:
+        ct.name = ct_name(v)
+
+
+def cotangent_type(p: Value) -> Array:
+    """Cotangents of arrays have the array's type; those of by-value parameters are arrays of one element."""
+    if isinstance(p.type, Array):
+        return p.type
+    return Array(value_type(p.type), 1, "C")  # type: ignore[arg-type]

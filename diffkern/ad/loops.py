@@ -30,6 +30,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
+from diffkern.ir.views import is_loop
 from diffkern.opt.dce import eliminate_region
 from diffkern.opt.replays import find_needs, remove_dead_replays
 
@@ -271,3 +272,11 @@ def _unsigned_trips(b: Builder, t: Scalar, lo: Value, hi: Value, step: Value) ->
     runs = b.one("and", b.one("lt", lo, hi), b.one("gt", step, zero))
     assert runs.type == BOOL
     return b.select(runs, trips, zero)
+
+
+def loop_depth(region: Region) -> int:
+    """Deepest nesting of loops in a region."""
+    return max(
+        (max(map(loop_depth, op.regions)) + is_loop(op) for op in region.ops if op.regions),
+        default=0,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from diffkern.ad.activity import Activity, HiddenPaths
+from diffkern.ad.blocks import BlockMemory
 from diffkern.ad.cotangents import ct_name
 from diffkern.ad.replay import plain_form, reading
 from diffkern.analysis.dependence import LoadFact, Source
@@ -107,6 +108,23 @@ def check_extremum(op: Op) -> None:
             f"atomic_{op.attrs['kind']} of {t} has no derivative", loc=op.loc,
             remedy="use one array of scalars per component",
         )  # fmt: skip
+
+
+def check_one_writer(store: Op, memory: BlockMemory | None) -> None:
+    """Refuse a store of all threads of a block to one element: each would take the cotangent."""
+    if memory is not None and memory.plan.by_all_threads(store):
+        raise AutodiffError(
+            f"all threads of a block store to the same element of {Access(store).array.name}",
+            loc=store.loc,
+            remedy="let one thread store it: if dk.thread_index() == 0",
+        )
+
+
+def stores_to(op: Op, arrays: Collection[Value]) -> bool:
+    """Whether a control-flow op stores to one of some arrays."""
+    return any(
+        inner.name in STORES | ATOMICS and Access(inner).array in arrays for sub in op.regions for inner in walk(sub)
+    )
 
 
 def reverse_extremum(

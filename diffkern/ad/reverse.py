@@ -18,10 +18,10 @@ from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.block_replay import BlockReplay, LiveReplay
 from diffkern.ad.blocks import BlockMemory, BlockPlan
-from diffkern.ad.cotangents import Cotangents, ct_name
+from diffkern.ad.cotangents import Cotangents, cotangent_type, ct_name, name_after
 from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
-from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop
-from diffkern.ad.memory import check_extremum, check_memory, reverse_extremum
+from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, loop_depth
+from diffkern.ad.memory import check_extremum, check_memory, check_one_writer, reverse_extremum, stores_to
 from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
@@ -40,8 +40,8 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Array, Tile, is_differentiable, is_shared, value_type
-from diffkern.ir.views import Access, If, is_loop, loop
+from diffkern.ir.types import Array, Tile, is_differentiable, is_shared
+from diffkern.ir.views import Access, If, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -111,14 +111,14 @@ class _Reverse:
         self.normalise_map = normalise_map
         self.active_params = [fn.params[k] for k in active]
         self.cotangents = tuple(active)
-        self.budget = budget.per_level(max(1, _loop_depth(fn.body)))
+        self.budget = budget.per_level(max(1, loop_depth(fn.body)))
         self.level = level
         self.b = Builder()
         self.memory = BlockMemory(self.b, BlockPlan(fn)) if is_simt(fn) else None
         self.b.threads = threads_of(fn)
         self.guards = Guards(fn)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
-        self.ct_params: Env = {p: Value(_cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
+        self.ct_params: Env = {p: Value(cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
         self.roots = [*self.active_params, *self.active_shared()]
         self.activity = Activity(fn, self.roots)
         arrays = [p for p in fn.params if isinstance(p.type, Array)]
@@ -267,7 +267,7 @@ class _Reverse:
             if w and contribution is not None:
                 if guarded:
                     contribution = kept_zero(self.b, op, ct, contribution)
-                _name(contribution, v)
+                name_after(contribution, v)
                 cts.add(v, contribution)
 
     # -- memory ------------------------------------------------------------------------------------------------------
@@ -293,20 +293,11 @@ class _Reverse:
         value = Access(op).value
         index = [env[v] for v in Access(op).index]
         if self.activity.active(value):
-            self.check_one_writer(op)
+            check_one_writer(op, self.memory)
             ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=ct_name(value))
             cts.add(value, ct)
         zero = self.b.zero(value.type)
         self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
-
-    def check_one_writer(self, store: Op) -> None:
-        """Refuse a store of all threads of a block to one element: each would take the cotangent."""
-        if self.memory is not None and self.memory.plan.by_all_threads(store):
-            raise AutodiffError(
-                f"all threads of a block store to the same element of {Access(store).array.name}",
-                loc=store.loc,
-                remedy="let one thread store it: if dk.thread_index() == 0",
-            )
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
         buffer = self.ct_params.get(Access(op).array)
@@ -353,7 +344,7 @@ class _Reverse:
 
     def branch(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
         seeds = [cts.take(r) for r in op.results]
-        if all(s is None for s in seeds) and not self.touches_cotangents(op):
+        if all(s is None for s in seeds) and not stores_to(op, self.ct_params):
             if has_barrier(op):
                 self.barrier()  # what stands before it and after it stays ordered
             return
@@ -389,18 +380,10 @@ class _Reverse:
                 out[v] = ct
         return out
 
-    def touches_cotangents(self, op: Op) -> bool:
-        """Whether a control-flow op stores to an array that has a cotangent."""
-        return any(
-            inner.name in STORES | ATOMICS and Access(inner).array in self.ct_params
-            for sub in op.regions
-            for inner in walk(sub)
-        )
-
     def loop(self, op: Op, env: Env, cts: Cotangents, level: int, shape: LoopShape) -> None:
         b, body = self.b, loop(op).body
         seeds = [cts.take(r) for r in op.results]
-        if all(s is None for s in seeds) and not self.touches_cotangents(op):
+        if all(s is None for s in seeds) and not stores_to(op, self.ct_params):
             if has_barrier(op):
                 self.barrier()
             return
@@ -461,23 +444,3 @@ class _Reverse:
             ct = inner.take(v)
             out.append(so_far if ct is None else ct if isinstance(v.type, Tile) else self.b.add(so_far, ct))
         return tuple(out)
-
-
-def _cotangent_type(p: Value) -> Array:
-    """Cotangents of arrays have the array's type; those of by-value parameters are arrays of one element."""
-    if isinstance(p.type, Array):
-        return p.type
-    return Array(value_type(p.type), 1, "C")  # type: ignore[arg-type]
-
-
-def _name(ct: Value, v: Value) -> None:
-    if not ct.name and v.name:
-        ct.name = ct_name(v)
-
-
-def _loop_depth(region: Region) -> int:
-    """Deepest nesting of loops in a region."""
-    return max(
-        (max(map(_loop_depth, op.regions)) + is_loop(op) for op in region.ops if op.regions),
-        default=0,
-    )

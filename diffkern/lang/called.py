@@ -11,6 +11,8 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.errors import KernelTypeError
+
 __all__ = ["Called", "Form", "KnownToNumba", "set_evaluator", "set_numba_type"]
 
 
@@ -63,6 +65,14 @@ class Called(KnownToNumba):
         """How it is written: ``f``, ``f.grad``."""
         own = self.pyfunc.__name__
         return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
+
+    def check(self) -> None:
+        """Refuse the adjoint of a kernel that is not to be differentiated."""
+        if self.form is Form.THREAD_ADJOINT and not self.owner.enable_backward:
+            raise KernelTypeError(
+                f"{self.name}: {self.pyfunc.__name__} is not differentiated, as enable_backward is off",
+                remedy="turn it on for the kernel, its module or dk.config",
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate on the host."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
+from diffkern.errors import KernelError
 from diffkern.lang.func import Func, function_of_dispatcher
 from diffkern.lang.intrinsics import Intrinsic
 
@@ -32,6 +33,34 @@ class Special:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+class CudaIntrinsic(Intrinsic):
+    """A built-in function of numba's spelling; its name begins with ``cuda.``."""
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return f"{self.name}({self.signature})\n\n{self.summary}"
+
+    def __call__(self, *args: Any) -> Any:
+        """Raise: it exists in kernels alone."""
+        raise KernelError(
+            f"{self.name} can only be called inside a kernel", remedy="call it from a function decorated with @cuda.jit"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.name}({self.signature})>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, (self.name,)
+
+
+def _named(name: str) -> CudaIntrinsic:
+    found: Any = LANGUAGE
+    for part in name.split(".")[1:]:
+        found = found[part] if isinstance(found, Mapping) else getattr(found, part)
+    assert isinstance(found, CudaIntrinsic)
+    return found
 
 
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
@@ -84,7 +113,7 @@ def _language() -> dict[str, Any]:
     made: dict[str, Any] = {}
     inside: dict[str, dict[str, Any]] = {}
     for name, (signature, doc) in _CALLS.items():
-        intrinsic = Intrinsic(f"cuda.{name}", signature, doc)
+        intrinsic = CudaIntrinsic(f"cuda.{name}", signature, doc)
         space, _, last = name.rpartition(".")
         (inside.setdefault(space, {}) if space else made)[last] = intrinsic
     made.update({name: Special(f"cuda.{name}") for name in ("laneid", "warpsize")})

@@ -47,7 +47,7 @@ from diffkern.printing.expression import ATOM, Expr, literal
 from diffkern.printing.names import Names
 from diffkern.printing.python import Writer, contents_of, function_name, import_lines
 
-__all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "as_tuple", "to_cuda_python"]
+__all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "as_tuple", "library_products", "to_cuda_python"]
 
 LIBRARY = "diffkern.targets.cuda.device_library"
 MAX_THREADS = 1024
@@ -433,6 +433,10 @@ class CudaWriter(Writer):
                 pass  # the loop's
             case "barrier":
                 self.emit("cuda.syncthreads()", op)
+            case "buffer_product":
+                name = next(name for name, first in library_products(self.fn).items() if _same_product(first, op))
+                arrays = ", ".join(self.exprs[v].text for v in op.operands)
+                self.emit(f"{name}({arrays}, {op.attrs['add']})", op)
             case "atomic" if self.plan_of_updates.updates[op] is not Update.ATOMIC:
                 self.update(op, "-" if op.attrs["kind"] == "sub" else "+")
             case "stack_new":
@@ -511,6 +515,19 @@ class CudaWriter(Writer):
             return [lo.text, hi.text, step.text]
         # A step of 0 makes no trip.
         return [lo.text, f"{hi.text} if {step.text} != 0 else {lo.text}", f"{step.text} if {step.text} != 0 else 1"]
+
+
+def library_products(fn: Function) -> dict[str, Op]:
+    """Return the names of matrix products that are a library's, each with the first op that calls it."""
+    found: list[Op] = []
+    for op in walk(fn.body):
+        if op.name == "buffer_product" and not any(_same_product(first, op) for first in found):
+            found.append(op)
+    return {f"product_{k}": op for k, op in enumerate(found)}
+
+
+def _same_product(one: Op, other: Op) -> bool:
+    return {**one.attrs, "add": None} == {**other.attrs, "add": None}
 
 
 def as_tuple(parts: Sequence[str]) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import linecache
 import os
+import pickle
 import subprocess
 import sys
 
 import numba
 import numpy as np
 import pytest
-from numba import cuda as numba_cuda
+from conftest import require
 
 import diffkern as dk
 from diffkern import cuda
 from diffkern.build.specialize import Specialization
 from diffkern.launch_layout import Layout, lay_out
 
+numba_cuda = pytest.importorskip("numba.cuda")
 TABLE = np.array([1.0, 2.0, 3.0])
 
 
@@ -522,3 +524,24 @@ def test_dynamic_memory_has_one_type():
     assert "is an array of float64 elsewhere, and of int32 here" in str(
         refused(kernel, np.zeros(32), launch=(1, 32, 0, 256))
     )
+
+
+def test_the_most_registers_of_a_thread():
+    require("nvidia.cu13")
+
+    @cuda.jit(max_registers=40)
+    def kernel(x):
+        x[cuda.grid(1)] = 1.0
+
+    made = dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90")
+    assert ".maxnreg 40" in made.ptx
+    with pytest.raises(dk.CompileError, match="does not take max_registers"):
+        dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90", compiler="numba")
+
+
+def test_names_say_what_they_are():
+    assert repr(cuda.atomic.add) == "<cuda.atomic.add(array, index, value)>"
+    assert cuda.grid.__doc__.startswith("cuda.grid(ndim)")
+    assert pickle.loads(pickle.dumps(cuda.atomic.add)) is cuda.atomic.add
+    with pytest.raises(dk.KernelError, match="can only be called inside a kernel"):
+        cuda.grid(1)

@@ -106,7 +106,8 @@ def test_names_on_the_pages_exist():
         )
     }
     assert len(named) > 200
-    assert not [(page, name) for page, name in sorted(named) if not has_name(name)]
+    made_by_recipes = {("internals.rst", "flip")}
+    assert not [(page, name) for page, name in sorted(named - made_by_recipes) if not has_name(name)]
 
 
 def programs_of(page: Path) -> str:

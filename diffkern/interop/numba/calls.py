@@ -205,6 +205,7 @@ def _in_order(called: Called, args: Sequence[Any], kws: Mapping[str, Any]) -> tu
 
 def _typed(library: Library, called: Called, given: Sequence[Any]) -> Call:
     """Compile a call to IR and give it a signature."""
+    called.check()
     types, form = library.types, called.form
     index, rest = _index(library, called, given)
     parameters = signature(called.pyfunc).params

@@ -352,22 +352,6 @@ class CudaDevice(Device):
             home.synchronize()
         return address, home
 
-    def new(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
-    ) -> tuple[np.ndarray[Any, Any], Memory]:
-        """Return new contiguous elements here, zero or not initialized, and their memory."""
-        if pinned:
-            raise ValueError(f"pinned memory is the host's; an array on {self} cannot lie there")
-        return allocate(self, shape, dtype, zero)
-
-    def keyed(self, key: str) -> str:
-        """Return the key under which a type of arguments has its programs here."""
-        return key_on(key, self.alias)
-
-    def let_wait(self, stream: Any) -> None:
-        """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
-        gpu().let_wait(self, stream)
-
     def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
         """Allocate where there was no memory, after what can be freed was."""
         text, remedy = f"; {nbytes} bytes were asked for on {self.alias}", error.remedy
@@ -387,6 +371,22 @@ class CudaDevice(Device):
                     raise
                 error = again
         raise CudaError(error.message + text, remedy=remedy, call=error.call, code=error.code) from None
+
+    def new(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
+    ) -> tuple[np.ndarray[Any, Any], Memory]:
+        """Return new contiguous elements here, zero or not initialized, and their memory."""
+        if pinned:
+            raise ValueError(f"pinned memory is the host's; an array on {self} cannot lie there")
+        return allocate(self, shape, dtype, zero)
+
+    def keyed(self, key: str) -> str:
+        """Return the key under which a type of arguments has its programs here."""
+        return key_on(key, self.alias)
+
+    def let_wait(self, stream: Any) -> None:
+        """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
+        gpu().let_wait(self, stream)
 
     @property
     def memory_stream(self) -> CudaStream:

@@ -25,7 +25,7 @@ from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Type, Vec, sca
 from diffkern.targets.cuda.libdevice import INSTALL
 from diffkern.targets.numba_cuda.entry import KERNEL, Entry
 from diffkern.targets.numba_cuda.finish import finish
-from diffkern.targets.numba_cuda.forms import forms
+from diffkern.targets.numba_cuda.forms import forms, product
 
 __all__ = ["Modules", "Numba", "compiling_for", "numba", "to_llvm"]
 
@@ -56,6 +56,7 @@ class Numba:
     """What is used of numba-cuda: its modules, by the last part of their names."""
 
     cuda: Any
+    cgutils: Any
     compiler: Any
     dispatcher: Any
     extending: Any
@@ -73,7 +74,7 @@ def numba() -> Numba:
     CompileError
         If it is not installed, or numba's simulator stands in its place.
     """
-    names = ("compiler", "cudadrv.nvvm", "dispatcher", "extending", "typing", "types")
+    names = ("cgutils", "compiler", "cudadrv.nvvm", "dispatcher", "extending", "typing", "types")
     try:
         cuda = importlib.import_module("numba.cuda")
         if importlib.import_module("numba").config.ENABLE_CUDASIM:
@@ -120,7 +121,7 @@ def to_llvm(
     launch_bounds: tuple[int, int] | None = None,
     no_alias: bool = False,
     alignments: Mapping[int, int] | None = None,
-    more: Mapping[str, Any] | None = None,
+    products: Mapping[str, tuple[str, bool]] | None = None,
 ) -> Modules:
     """Compile the source of a kernel as far as LLVM's language.
 
@@ -142,12 +143,12 @@ def to_llvm(
         Whether no two arrays overlap.
     alignments : mapping, optional
         For the number of a parameter the bytes to which the array's first element is aligned.
-    more : mapping, optional
-        Names that the source takes as given.
+    products : mapping, optional
+        For names that the source takes as given the library's function that multiplies tiles, and whether in float64.
     """
     found = numba()
     with _lock, compiling_for(architecture):
-        namespace: dict[str, Any] = dict(more or {})
+        namespace: dict[str, Any] = {key: product(found, *one) for key, one in (products or {}).items()}
         exec(compile(source, f"<diffkern {name}>", "exec"), namespace)
         fast = "fast" in flags
         # Device functions of its own, so that what is done to their modules is done to no others.

@@ -10,15 +10,17 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from diffkern.analysis.blocks import SHARED_BYTES, shared_bytes
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, Type
 from diffkern.lower.cuda_plan import cuda_plan
-from diffkern.printing.cuda import to_cuda_python
+from diffkern.printing.cuda import library_products, to_cuda_python
 from diffkern.printing.python import function_name
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, taken
+from diffkern.targets.cuda.body import called
 from diffkern.targets.cuda.kernel import alignment
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule, float_flags
@@ -54,12 +56,18 @@ class NumbaCudaTarget(CudaArchitecture):
             bounds = (printed.block_dim, bounds[1] if bounds else 0)
         types, flags = tuple(p.type for p in low.params), float_flags(low, fast_math=settings.fast_math)
         fuse = not low.unfused
+        multiplied = {
+            name: called(op, settings.block_dim or 0, self.name) for name, op in library_products(low).items()
+        }
+        products = tuple(multiplied.values())
+        linked = settings.products.obtain(products) if settings.products and products else ()
+        named = tuple((name, (one.symbol, one.c == "float64")) for name, one in multiplied.items())
 
         def machine_code() -> tuple[str, str, bytes]:
             made = _lto_code(
-                printed.text, function_name(low), types, symbol, flags, bounds, not settings.may_alias, fuse
+                printed.text, function_name(low), types, symbol, flags, bounds, not settings.may_alias, fuse, named
             )
-            ptx = without_old_values(toolchain.link([made.code], self.name, symbol, fuse=fuse))
+            ptx = without_old_values(toolchain.link([made.code, *linked], self.name, symbol, fuse=fuse))
             return made.text, ptx, toolchain.assemble(ptx, self.name, symbol)
 
         text, ptx, cubin = interruptible(machine_code)
@@ -73,7 +81,7 @@ class NumbaCudaTarget(CudaArchitecture):
             (),
             alignments=tuple(alignment(t) if isinstance(t, Array) else None for t in types),
             block_dim=printed.block_dim,
-            gpu=taken(cubin, ptx, symbol),
+            gpu=taken(cubin, ptx, symbol, 0, products),
             files={"kernel.ptx": ptx.encode()},
         )
 
@@ -96,6 +104,7 @@ def _lto_code(
     bounds: tuple[int, int] | None,
     no_alias: bool,
     fuse: bool,
+    products: tuple[tuple[str, tuple[str, bool]], ...],
 ) -> _Lto:
     """Compile a printed program as far as all architectures have in common, once for those that are asked for."""
     made = to_llvm(
@@ -107,6 +116,7 @@ def _lto_code(
         launch_bounds=bounds,
         no_alias=no_alias,
         alignments={k: alignment(t) for k, t in enumerate(types) if isinstance(t, Array)},
+        products=dict(products),
     )
     modules = canonical(made.texts, made.kernel, symbol)
     return _Lto(toolchain.lto_code(modules, symbol, COMPILED_FOR, fuse=fuse), "\n".join(modules))
@@ -130,12 +140,22 @@ class Printed(KernelModule):
 
 def _check(fn: Function, settings: Settings) -> None:
     """Refuse what has no form here."""
+    size = shared_bytes(fn)
+    if size > SHARED_BYTES:
+        raise CompileError(
+            f"the tiles or arrays of kernel {fn.name} take {size} bytes of shared memory; with numba-cuda a block has "
+            f"{SHARED_BYTES}",
+            loc=fn.loc,
+            remedy=f"{TAKE_LLVM}, or use smaller tiles",
+        )
     if settings.checking is not Checking.NONE:
         raise CompileError(
             f"numba-cuda has no form for the checks of debug mode in {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM
         )
     if settings.lineinfo:
         raise CompileError(f"numba-cuda does not know the source lines of {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
+    if settings.max_registers is not None:
+        raise CompileError(f"numba-cuda does not take max_registers for {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
 
 
 def target(name: str) -> NumbaCudaTarget:

@@ -12,6 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.targets.cuda import elementary
+from diffkern.targets.cuda.body import SHARED_MEMORY
 from diffkern.targets.cuda.registers import approximate
 from diffkern.targets.emit.function import not_unrolled
 from diffkern.targets.emit.types import F32
@@ -21,6 +22,9 @@ __all__ = ["finish"]
 
 def finish(module: Any) -> None:
     """Change a module, once."""
+    for variable in module.global_values:
+        if isinstance(variable, ir.GlobalVariable) and variable.addrspace == SHARED_MEMORY:
+            variable.align = 16  # a library's products ask for it
     for function in tuple(module.functions):
         place = {block: k for k, block in enumerate(function.blocks)}
         for k, block in enumerate(function.blocks):

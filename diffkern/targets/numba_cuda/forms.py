@@ -12,6 +12,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from llvmlite import ir
+
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import FLOAT32, FLOAT64
 from diffkern.ops.table import all_ops, lookup
@@ -19,7 +21,7 @@ from diffkern.targets.cuda.math import CudaScalars
 from diffkern.targets.cuda.registers import WARP
 from diffkern.targets.emit.checkpoint import next_function
 
-__all__ = ["forms"]
+__all__ = ["forms", "product"]
 
 _COMPOSED = frozenset({"floordiv", "mod", "min", "max", "sign", "hypot"})
 """Functions of numbers that are none of a library."""
@@ -48,6 +50,47 @@ def forms(found: Any, flags: tuple[str, ...], given: Mapping[str, Any]) -> dict[
     if "next_checkpoint" in given:
         made["next_checkpoint"] = _next_checkpoint(found)
     return made | {name: stub for name, stub in _of_warps(found).items() if name in given}
+
+
+def product(found: Any, symbol: str, wide: bool) -> Any:
+    """A matrix product of tiles by a library: ``product(c, a, b, add)``, called by all threads of a block.
+
+    Parameters
+    ----------
+    found : Numba
+        As :func:`forms`.
+    symbol : str
+        The library's function.
+    wide : bool
+        Whether the result has float64.
+    """
+    number = ir.DoubleType() if wide else ir.FloatType()
+    anything = ir.IntType(8).as_pointer()
+
+    def memory(builder: Any, value: Any) -> Any:
+        with builder.goto_entry_block():
+            place = builder.alloca(number)
+        builder.store(value, place)
+        return builder.bitcast(place, anything)
+
+    def generate(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
+        *arrays, add = args
+        c, a, b = (
+            builder.bitcast(context.make_array(t)(context, builder, value).data, anything)
+            for t, value in zip(signature.args, arrays, strict=False)
+        )
+        one, zero = ir.Constant(number, 1.0), ir.Constant(number, 0.0)
+        kind = ir.FunctionType(ir.VoidType(), [anything] * 5)
+        call = found.cgutils.get_or_insert_function(builder.module, kind, symbol)
+        call.attributes.add("convergent")  # no compiler may move the call to where some threads are not
+        places = [memory(builder, one), a, b, memory(builder, builder.select(add, one, zero)), c]
+        builder.call(call, places, attrs=("convergent",))
+        return context.get_dummy_value()
+
+    def typed(context: Any, c: Any, a: Any, b: Any, add: Any) -> Any:
+        return found.typing.signature(found.types.none, c, a, b, found.types.boolean), generate
+
+    return found.extending.intrinsic(typed)
 
 
 _numbers: dict[tuple[str, tuple[str, ...]], Any] = {}

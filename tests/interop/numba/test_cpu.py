@@ -247,6 +247,12 @@ def together(y: dk.array(dtype=float)):
     y[i] = shared[0]
 
 
+@dk.kernel(enable_backward=False)
+def forward_only(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[i]
+
+
 SINGLE = np.zeros(3, np.float32)
 
 
@@ -274,6 +280,7 @@ SINGLE = np.zeros(3, np.float32)
         (lambda y: together.thread(0, y), (SINGLE,), "the threads of a block of together work together"),
         (lambda y: in_place.thread(0, y), (np.zeros(3),), "takes array.*not an array of float64"),
         (lambda y: in_place.thread(0.5, y), (SINGLE,), "the first argument of in_place.thread is float64"),
+        (lambda y: forward_only.thread_adjoint(0, y, y, y, y), (SINGLE,), "enable_backward is off"),
         (lambda y: in_place.thread_adjoint(0, y), (SINGLE,), r"in_place.thread_adjoint\(i, y, ct_y\)"),
         (
             lambda y: funcs.diffuse.thread_adjoint(0, y, y, np.float32(1), y, y, np.float32(1)),

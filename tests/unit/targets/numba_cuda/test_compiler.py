@@ -160,3 +160,15 @@ def test_a_launch_sees_no_difference() -> None:
 def test_debug_programs_are_refused_with_a_line() -> None:
     with pytest.raises(CompileError, match=r'(?s)test_compiler\.py:.*debug.*take compiler="llvm"'):
         dk.compile(by_numba, target="sm_90", mode="debug")
+
+
+@dk.kernel(compiler="numba")
+def large(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2)):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=(128, 128), offset=(i * 128, 0))
+    dk.tile_store(y, dk.tile_transpose(t), offset=(i * 128, 0))
+
+
+def test_more_shared_memory_than_a_block_has_is_refused_with_a_line() -> None:
+    with pytest.raises(CompileError, match=r"(?s)test_compiler\.py:.*65536 bytes of shared memory.*compiler=\"llvm\""):
+        dk.compile(large, target="sm_90")
