@@ -7,13 +7,34 @@ the streams allow, and always the same. Another rank gives another order, for in
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import gc
 import heapq
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from diffkern.runtime.cuda.driver import LEGACY_STREAM
 
 __all__ = ["Graph", "Node", "Rank", "Timeline", "Work", "youngest_first"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _without_collection(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Put the garbage collector off: a finalizer would free memory in the middle of it, as no driver's call can."""
+
+    @functools.wraps(function)
+    def whole(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with contextlib.ExitStack() as stack:
+            if gc.isenabled():
+                gc.disable()
+                stack.callback(gc.enable)
+            return function(*args, **kwargs)
+
+    return whole
+
 
 Rank = Callable[[Any], float]
 """Of what may run next, the piece with the lowest rank does."""
@@ -112,6 +133,7 @@ class Timeline:
 
     # -- work --------------------------------------------------------------------------------------------------------
 
+    @_without_collection
     def enqueue(
         self, handle: int, context: int, kind: str, run: Callable[[], None], shape: Any, needs: Work | None
     ) -> Work | Node:
@@ -139,6 +161,7 @@ class Timeline:
         self.pending.add(work)
         return work
 
+    @_without_collection
     def complete(self, goals: Iterable[Work]) -> None:
         """Run some work, and what it needs."""
         wanted: set[Work] = set()
