@@ -449,7 +449,7 @@ def max(*a: Any) -> Any:
     --------
     .. code-block:: python
 
-        y[i] = dk.max(x[i], 0.0)
+        y[i] = dk.max(x[i], 1.0)
     """
 
 def pow(x: Any, y: Any) -> float:

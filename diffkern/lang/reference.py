@@ -1,8 +1,8 @@
 """Reference entries of built-in functions: what each takes, gives and has for a derivative, with an example.
 
 In: a built-in's name, its signature and, where it is one operation, the row of the table. Out: its docstring, made when
-it is first asked for. What follows from the row (types, derivative, a value) is taken from there; the rest stands in
-:data:`ENTRIES`.
+it is first asked for. What the row says, or what follows from it (types, derivative, a value), is taken from there;
+entries of the others stand in :data:`ENTRIES`.
 """
 
 from __future__ import annotations
@@ -10,35 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
-from diffkern.ops.row import Diff, OpDef, TypeRuleError
+from diffkern.ops.row import TIE, Diff, Entry, OpDef, TypeRuleError
 
-__all__ = ["ENTRIES", "Entry", "docstring"]
-
-
-class Entry(NamedTuple):
-    """What is said of a built-in beyond its signature and a sentence.
-
-    Attributes
-    ----------
-    takes
-        Parameters by name with their types, ``"x, y : float"``, separated by semicolons.
-    returns
-        What comes back; empty for nothing.
-    derivative
-        The partial derivatives, or why there are none.
-    example
-        Lines of a kernel. In them ``i`` is the thread's index; x, y are arrays of floats and p, q of ints; u and v are
-        vectors of three floats, w an array of them, m and k matrices of three rows, e an array of them; a, b, c are
-        arrays of floats with two axes.
-    """
-
-    takes: str
-    returns: str
-    derivative: str
-    example: str
+__all__ = ["ENTRIES", "docstring"]
 
 
 _STEP = "0 everywhere."
@@ -49,45 +26,7 @@ _ATOMIC_INT = "array : array; i, ... : int; value : float or int"
 _TILE = "A tile."
 _PASSED = "Cotangents go where the elements came from."
 _IN_PLACE = "As that of the function that makes a new tile."
-_TIE = "1 for the element that was taken, the first of equal ones; 0 for the others."
 _LOAD = "dk.tile_load(a, shape=(4, 4))"
-
-
-def _rows() -> dict[str, Entry]:
-    """Operations whose partial derivatives are no formulas of numbers."""
-    pair, square = "a, b : vector or matrix of floats", "m : square matrix of floats"
-    return {
-        "add": Entry("a, b : number, vector or matrix", "Of their type.", "1 with respect to each.",
-            "y[i] = dk.add(x[i], 1.0)"),
-        "sub": Entry("a, b : number, vector or matrix", "Of their type.", "1 and -1.", "y[i] = dk.sub(x[i], 1.0)"),
-        "neg": Entry("x : number, vector or matrix", "Of its type.", "-1.", "y[i] = dk.neg(x[i])"),
-        "min": Entry("a, b, ... : number or vector", "Of their type; of one vector a number.", _TIE,
-            "y[i] = dk.min(x[i], 1.0)"),
-        "max": Entry("a, b, ... : number or vector", "Of their type; of one vector a number.", _TIE,
-            "y[i] = dk.max(x[i], 0.0)"),
-        "abs": Entry("x : number or vector", "Of its type.", "The sign of x, and 0 at 0.", "y[i] = dk.abs(x[i])"),
-        "copysign": Entry("x, y : float", "float",
-            "sign(x) times the sign of y with respect to x, so 0 at x = 0; 0 with respect to y.",
-            "y[i] = dk.copysign(x[i], -1.0)"),
-        "cw_mul": Entry(pair, "Of their type.", "b and a, by component.", "w[i] = dk.cw_mul(u, v)"),
-        "cw_div": Entry(pair, "Of their type.", "1 / b and -a / b**2, by component.", "w[i] = dk.cw_div(u, v)"),
-        "dot": Entry("a, b : vector of floats, of one length", "float", "b and a.", "y[i] = dk.dot(u, v)"),
-        "cross": Entry("a, b : vector of three floats", "A vector of three floats.",
-            "A cotangent c goes on as cross(b, c) and cross(c, a).", "w[i] = dk.cross(u, v)"),
-        "length": Entry("a : vector of floats", "float", "a / length(a), and 0 for the zero vector.",
-            "y[i] = dk.length(u)"),
-        "length_sq": Entry("a : vector of floats", "float", "2 * a.", "y[i] = dk.length_sq(u)"),
-        "normalize": Entry("a : vector of floats", "Of its type.",
-            "(I - n n^T) / length(a) for the result n; 0 for the zero vector.", "w[i] = dk.normalize(u)"),
-        "outer": Entry("a, b : vector of floats", "A matrix with a row for each component of a.",
-            "A cotangent C goes on as C b and C^T a.", "e[i] = dk.outer(u, v)"),
-        "transpose": Entry("m : matrix of floats", "A matrix.", "A cotangent is transposed.", "e[i] = dk.transpose(m)"),
-        "trace": Entry(square, "float", "The identity matrix.", "y[i] = dk.trace(m)"),
-        "determinant": Entry(square, "float", "The matrix of cofactors.", "y[i] = dk.determinant(m)"),
-        "inverse": Entry(square, "A matrix.",
-            "A cotangent C goes on as -R^T C R^T for the result R; not finite for a singular matrix.",
-            "e[i] = dk.inverse(m)"),
-    }  # fmt: skip
 
 
 def _others() -> dict[str, Entry]:
@@ -211,9 +150,9 @@ def _tiles() -> dict[str, Entry]:
             f"{load}; t = dk.tile_ones(shape=(4, 4), dtype=float); dk.tile_sub_inplace(t, s); {store.format('t')}"),
         "tile_sum": Entry(f"{tile}; axis : int, optional", _TILE, "1 for each element.",
             f"{load}; y[i] = dk.tile_extract(dk.tile_sum(s), 0)"),
-        "tile_min": Entry(f"{tile}; axis : int, optional", _TILE, _TIE,
+        "tile_min": Entry(f"{tile}; axis : int, optional", _TILE, TIE,
             f"{load}; y[i] = dk.tile_extract(dk.tile_min(s), 0)"),
-        "tile_max": Entry(f"{tile}; axis : int, optional", _TILE, _TIE,
+        "tile_max": Entry(f"{tile}; axis : int, optional", _TILE, TIE,
             f"{load}; y[i] = dk.tile_extract(dk.tile_max(s), 0)"),
         "tile_reduce": Entry(f"op : function of two numbers; {tile}; axis : int, optional", _TILE,
             "That of the function, along the chain of its calls.",
@@ -257,7 +196,7 @@ def _tiles() -> dict[str, Entry]:
     }  # fmt: skip
 
 
-ENTRIES: Final[Mapping[str, Entry]] = _rows() | _others() | _tiles()
+ENTRIES: Final[Mapping[str, Entry]] = _others() | _tiles()
 
 _KINDS: Final[Mapping[frozenset[Scalar], str]] = {
     frozenset({FLOAT64}): "float",
@@ -281,7 +220,8 @@ def docstring(name: str, signature: str, doc: str, row: OpDef | None, host: Call
     host : callable or None
         The function of Python's numbers.
     """
-    entry = ENTRIES.get(name) or _of_row(name, signature, row, host)
+    known = row.built_in.entry if row is not None and row.built_in is not None else ENTRIES[name]
+    entry = known or _of_row(name, signature, row, host)
     parts = [f"{name}({signature})", doc]
     if entry.takes:
         parts.append(_section("Parameters", *entry.takes.split("; ")))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.ir.types import Composite, Mat, Scalar, Type, Vec
-from diffkern.ops.row import BuiltIn, Infer, OpDef, Singular, TypeRuleError, call
+from diffkern.ops.row import BuiltIn, Entry, Infer, OpDef, Singular, TypeRuleError, call
 from diffkern.ops.scalar import DIVISOR
 
 Attrs = Mapping[str, Any]
@@ -142,9 +142,11 @@ def _of(result: Callable[..., Type]) -> Infer:
     return lambda types, attrs: (result(*types),)
 
 
-def _built_in(name: str, infer: Infer, doc: str, signature: str, *, returns: str = "Any", **facts: Any) -> OpDef:
+def _built_in(name: str, infer: Infer, doc: str, entry: Entry, *, returns: str = "Any", **facts: Any) -> OpDef:
+    """The row of a built-in function, whose parameters are those of its entry."""
+    signature = ", ".join(takes.partition(" : ")[0] for takes in entry.takes.split("; "))
     arity = len(signature.split(", "))
-    built_in = BuiltIn(doc, signature, returns=returns)
+    built_in = BuiltIn(doc, signature, returns=returns, entry=entry)
     return OpDef(name, "composite", arity, infer, py=call(name, arity), built_in=built_in, **facts)
 
 
@@ -153,6 +155,11 @@ _dot: Final = _of(lambda a, b: _same(a, b).dtype)
 _transpose: Final = _of(lambda m: Mat(_mat(m).dtype, m.cols, m.rows))
 _norm: Final = _of(lambda v: _composite(v).dtype)
 _of_square: Final = _of(lambda m: _square(m).dtype)
+
+
+_PAIR = "a, b : vector or matrix of floats"
+_VECTOR = "a : vector of floats"
+_SQUARE = "m : square matrix of floats"
 
 ROWS: Final = (
     OpDef("construct", "composite", None, _construct, attrs={"type": Composite}, cost=0.0, linear=True),
@@ -163,24 +170,75 @@ ROWS: Final = (
     OpDef("scale", "composite", 2, _scale, py="{0} * {1}", neutral=1, by_component=True),
     OpDef("unscale", "composite", 2, _scale, py="{0} / {1}", neutral=1, by_component=True, singular=DIVISOR),
     _built_in(
-        "cw_mul", _elementwise, "The product, component by component.", "a, b", twin=operator.mul, by_component=True,
+        "cw_mul", _elementwise, "The product, component by component.",
+        Entry(_PAIR, "Of their type.", "b and a, by component.", "w[i] = dk.cw_mul(u, v)"),
+        twin=operator.mul, by_component=True,
     ),
     _built_in(
-        "cw_div", _elementwise, "The quotient, component by component.", "a, b", twin=operator.truediv,
-        by_component=True, singular=DIVISOR,
+        "cw_div", _elementwise, "The quotient, component by component.",
+        Entry(_PAIR, "Of their type.", "1 / b and -a / b**2, by component.", "w[i] = dk.cw_div(u, v)"),
+        twin=operator.truediv, by_component=True, singular=DIVISOR,
     ),
     # the Frobenius product on matrices
-    _built_in("dot", _dot, "The scalar product of two vectors.", "a, b", returns="float"),
-    _built_in("cross", _cross, "The vector product of two vectors of length 3.", "a, b"),
-    _built_in("length", _norm, "The Euclidean norm of a vector.", "a", returns="float", least=0, singular=Singular()),
-    _built_in("length_sq", _norm, "The square of the Euclidean norm.", "a", returns="float", least=0),
-    _built_in("normalize", _of(_vec), "a / length(a); zero for the zero vector.", "a", singular=Singular()),
+    _built_in(
+        "dot", _dot, "The scalar product of two vectors.",
+        Entry("a, b : vector of floats, of one length", "float", "b and a.", "y[i] = dk.dot(u, v)"), returns="float",
+    ),
+    _built_in(
+        "cross", _cross, "The vector product of two vectors of length 3.",
+        Entry(
+            "a, b : vector of three floats", "A vector of three floats.",
+            "A cotangent c goes on as cross(b, c) and cross(c, a).", "w[i] = dk.cross(u, v)",
+        ),
+    ),
+    _built_in(
+        "length", _norm, "The Euclidean norm of a vector.",
+        Entry(_VECTOR, "float", "a / length(a), and 0 for the zero vector.", "y[i] = dk.length(u)"),
+        returns="float", least=0, singular=Singular(),
+    ),
+    _built_in(
+        "length_sq", _norm, "The square of the Euclidean norm.",
+        Entry(_VECTOR, "float", "2 * a.", "y[i] = dk.length_sq(u)"), returns="float", least=0,
+    ),
+    _built_in(
+        "normalize", _of(_vec), "a / length(a); zero for the zero vector.",
+        Entry(
+            _VECTOR, "Of its type.", "(I - n n^T) / length(a) for the result n; 0 for the zero vector.",
+            "w[i] = dk.normalize(u)",
+        ),
+        singular=Singular(),
+    ),
     OpDef("matmul", "composite", 2, _matmul, py="matmul({0}, {1})"),
     OpDef("matvec", "composite", 2, _matvec, py="matvec({0}, {1})"),
     OpDef("vecmat", "composite", 2, _vecmat, py="vecmat({0}, {1})"),
-    _built_in("outer", _outer, "The matrix with component (i, j) = a[i] * b[j].", "a, b", twin=np.outer),
-    _built_in("transpose", _transpose, "The transposed matrix.", "m", twin=lambda m: m.T.copy(), linear=True),
-    _built_in("trace", _of_square, "The sum of the diagonal.", "m", returns="float", linear=True),
-    _built_in("determinant", _of_square, "The determinant of a square matrix.", "m", returns="float"),
-    _built_in("inverse", _of(_square), "The inverse of a square matrix.", "m", singular=Singular()),
+    _built_in(
+        "outer", _outer, "The matrix with component (i, j) = a[i] * b[j].",
+        Entry(
+            "a, b : vector of floats", "A matrix with a row for each component of a.",
+            "A cotangent C goes on as C b and C^T a.", "e[i] = dk.outer(u, v)",
+        ),
+        twin=np.outer,
+    ),
+    _built_in(
+        "transpose", _transpose, "The transposed matrix.",
+        Entry("m : matrix of floats", "A matrix.", "A cotangent is transposed.", "e[i] = dk.transpose(m)"),
+        twin=lambda m: m.T.copy(), linear=True,
+    ),
+    _built_in(
+        "trace", _of_square, "The sum of the diagonal.",
+        Entry(_SQUARE, "float", "The identity matrix.", "y[i] = dk.trace(m)"), returns="float", linear=True,
+    ),
+    _built_in(
+        "determinant", _of_square, "The determinant of a square matrix.",
+        Entry(_SQUARE, "float", "The matrix of cofactors.", "y[i] = dk.determinant(m)"), returns="float",
+    ),
+    _built_in(
+        "inverse", _of(_square), "The inverse of a square matrix.",
+        Entry(
+            _SQUARE, "A matrix.",
+            "A cotangent C goes on as -R^T C R^T for the result R; not finite for a singular matrix.",
+            "e[i] = dk.inverse(m)",
+        ),
+        singular=Singular(),
+    ),
 )  # fmt: skip

@@ -90,6 +90,32 @@ class Library(NamedTuple):
     fast: str = ""
 
 
+class Entry(NamedTuple):
+    """What is said of a built-in beyond its signature and a sentence.
+
+    Attributes
+    ----------
+    takes
+        Parameters by name with their types, ``"x, y : float"``, separated by semicolons.
+    returns
+        What comes back; empty for nothing.
+    derivative
+        The partial derivatives, or why there are none.
+    example
+        Lines of a kernel. In them ``i`` is the thread's index; x, y are arrays of floats and p, q of ints; u and v are
+        vectors of three floats, w an array of them, m and k matrices of three rows, e an array of them; a, b, c are
+        arrays of floats with two axes.
+    """
+
+    takes: str
+    returns: str
+    derivative: str
+    example: str
+
+
+TIE = "1 for the element that was taken, the first of equal ones; 0 for the others."
+
+
 class BuiltIn(NamedTuple):
     """The built-in function that is the operation.
 
@@ -103,6 +129,8 @@ class BuiltIn(NamedTuple):
         Its public name, where that is not the operation's.
     of_floats
         Whether it takes floats alone: numbers become floats, and a call of literals is a literal.
+    entry
+        Its entry in the reference, where that does not follow from the row: from types, formulas and ``host``.
     """
 
     doc: str
@@ -111,6 +139,7 @@ class BuiltIn(NamedTuple):
     returns: str = "Any"
     name: str = ""
     of_floats: bool = False
+    entry: Entry | None = None
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]

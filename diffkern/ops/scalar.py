@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Element, Kind, Mat, Scalar, Stack, Type, Vec
-from diffkern.ops.row import BuiltIn, Diff, Infer, Library, OpDef, Singular, TypeRuleError, call
+from diffkern.ops.row import TIE, BuiltIn, Diff, Entry, Infer, Library, OpDef, Singular, TypeRuleError, call
 
 
 def _scalar(t: Type) -> Scalar:
@@ -147,11 +147,13 @@ def _of_floats(
     infer: Infer | None = None,
     signature: str = "",
     returns: str = "float",
+    entry: Entry | None = None,
     **facts: Any,
 ) -> OpDef:
     """The row of a built-in function of floats."""
     infer = infer or same("floats" if arity > 1 else "a float", kinds=FLOATS)
-    built_in = BuiltIn(doc, signature or ("x, y" if arity > 1 else "x"), host, returns, of_floats=True)
+    signature = signature or ("x, y" if arity > 1 else "x")
+    built_in = BuiltIn(doc, signature, host, returns, of_floats=True, entry=entry)
     return OpDef(name, "scalar", arity, infer, py=call(name, arity), built_in=built_in, **facts)
 
 
@@ -194,10 +196,21 @@ def _question(name: str, doc: str, host: Callable[..., Any], twin: Callable[...,
 
 def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
     doc = f"The {word}; of vectors, component by component; of one vector, its {word} component."
+    result = "Of their type; of one vector a number."
+    entry = Entry("a, b, ... : number or vector", result, TIE, f"y[i] = dk.{name}(x[i], 1.0)")
     return OpDef(
-        name, "scalar", 2, same("numbers", kinds=NUMERIC), py=call(name, 2), built_in=BuiltIn(doc, "a, b, ...", fold),
+        name, "scalar", 2, same("numbers", kinds=NUMERIC), py=call(name, 2),
+        built_in=BuiltIn(doc, "a, b, ...", fold, entry=entry),
         ways=4.0, fold=fold, chooses=True, linear=True,
     )  # fmt: skip
+
+
+def _of_pair(name: str, derivative: str) -> Entry:
+    return Entry("a, b : number, vector or matrix", "Of their type.", derivative, f"y[i] = dk.{name}(x[i], 1.0)")
+
+
+def _of_one(takes: str, name: str, derivative: str) -> Entry:
+    return Entry(takes, "Of its type.", derivative, f"y[i] = dk.{name}(x[i])")
 
 
 ROWS: Final = (
@@ -206,17 +219,20 @@ ROWS: Final = (
     OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True),
     OpDef(
         "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}", optional={"reassoc": bool},
-        built_in=BuiltIn("a + b.", "a, b", operator.add), commutative=True, neutral=0, fold=operator.add,
+        built_in=BuiltIn("a + b.", "a, b", operator.add, entry=_of_pair("add", "1 with respect to each.")),
+        commutative=True, neutral=0, fold=operator.add,
         modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
         "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}", optional={"reassoc": bool},
-        built_in=BuiltIn("a - b.", "a, b", operator.sub), neutral=0, fold=operator.sub,
+        built_in=BuiltIn("a - b.", "a, b", operator.sub, entry=_of_pair("sub", "1 and -1.")),
+        neutral=0, fold=operator.sub,
         modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
         "neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}",
-        built_in=BuiltIn("-x.", "x", operator.neg), fold=operator.neg,
+        built_in=BuiltIn("-x.", "x", operator.neg, entry=_of_one("x : number, vector or matrix", "neg", "-1.")),
+        fold=operator.neg,
         modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
@@ -242,7 +258,10 @@ ROWS: Final = (
     ),
     OpDef(
         "abs", "scalar", 1, same("a number", kinds=NUMERIC), py="abs({0})", twin=np.abs,
-        built_in=BuiltIn("Absolute value; of a vector, of each component.", "x", builtins.abs),
+        built_in=BuiltIn(
+            "Absolute value; of a vector, of each component.", "x", builtins.abs,
+            entry=_of_one("x : number or vector", "abs", "The sign of x, and 0 at 0."),
+        ),
         ways=3.0, least=0, partials=("sign(x)",),
     ),
     OpDef(
@@ -271,6 +290,11 @@ ROWS: Final = (
     _of_floats(
         "copysign", "x with the sign of y.", math.copysign, arity=2, twin=np.copysign,
         library=Library(llvm="copysign", libdevice="copysign"),
+        entry=Entry(
+            "x, y : float", "float",
+            "sign(x) times the sign of y with respect to x, so 0 at x = 0; 0 with respect to y.",
+            "y[i] = dk.copysign(x[i], -1.0)",
+        ),
     ),
     _of_floats(
         "sqrt", "Square root.", math.sqrt, twin=np.sqrt, library=Library(llvm="sqrt", libdevice="sqrt"),
