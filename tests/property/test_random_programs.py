@@ -19,7 +19,7 @@ from support.seeds import run_seed
 BATCHES = 4
 PROGRAMS = max(1, settings.default.max_examples // 5)
 MAX_REFUSED = 0.6
-"""Of a batch. One program in fifteen is refused or has no gradient; six of ten are, by chance, once in 100,000 times."""
+"""Of a batch. One program in fifteen is refused or has no gradient; six of ten are, by chance, once in 100,000."""
 KINDS = ("float32", "float64", "Body", "mat33", "atomic_", "i, j = dk.tid()", "% -", "dk.int8(", "dk.pow(", "for k")
 
 
