@@ -50,7 +50,8 @@ def kernel(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if func is None:
         return lambda f: kernel(f, **options)
-    if function_of_dispatcher(func) is not None:
+    # One of numba.njit is no kernel of numba's: it is refused like anything that is no Python function.
+    if function_of_dispatcher(func) is not None and ".cuda" in type(func).__module__:
         from diffkern.cuda.jit import CudaKernel
 
         return CudaKernel.of_dispatcher(func, **options)

@@ -144,7 +144,7 @@ def test_threads_that_differ_in_what_they_do_to_tiles_are_refused() -> None:
 
 def test_source_shows_the_threads_of_a_block() -> None:
     source = softmax.source(target="cuda")
-    assert "range(cuda.grid(1), " in source
+    assert "i = index(cuda.grid(1))\n    while i < dim[0]:\n" in source
     assert "cuda.shared.array(256, float32)" in source
     assert "cuda.shared.array(256, float32)" in softmax.adjoint_source(target="cuda")
 
