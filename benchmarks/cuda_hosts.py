@@ -13,7 +13,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import record_kernels
@@ -31,7 +31,7 @@ TARGETS = {
 }
 
 
-def works(dk: Any, count: int) -> dict[str, Callable[[], Any]]:
+def works(dk: Any, count: int) -> dict[str, Callable[[], Any] | Within]:
     """Return what is measured, of a kernel with some arrays and a number."""
     kernel = record_kernels.make(dk)[count]
     ones = np.ones(1, np.float32)
@@ -64,12 +64,12 @@ def works(dk: Any, count: int) -> dict[str, Callable[[], Any]]:
 
     return {
         "plain launch": plain,
-        "plain launch, in a ScopedDevice": within(lambda: dk.ScopedDevice(device), plain),
-        "plain launch, in a ScopedStream": within(lambda: dk.ScopedStream(stream), plain),
+        "plain launch, in a ScopedDevice": Within(lambda: dk.ScopedDevice(device), plain),
+        "plain launch, in a ScopedStream": Within(lambda: dk.ScopedStream(stream), plain),
         "launch on a tape": on_tape,
         "record.launch": record.launch,
-        "record.launch, in a ScopedDevice": within(lambda: dk.ScopedDevice(device), record.launch),
-        "record.launch, in a ScopedStream": within(lambda: dk.ScopedStream(stream), record.launch),
+        "record.launch, in a ScopedDevice": Within(lambda: dk.ScopedDevice(device), record.launch),
+        "record.launch, in a ScopedStream": Within(lambda: dk.ScopedStream(stream), record.launch),
         "record.launch(stream)": lambda: record.launch(stream),
         "adjoint record.launch": reverse.launch,
         "record.launch after set_param": changed,
@@ -82,15 +82,11 @@ def works(dk: Any, count: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def within(scope: Callable[[], Any], run: Callable[[], Any]) -> Callable[[int], None]:
-    """Return what calls something so many times inside a ``with`` block."""
+class Within(NamedTuple):
+    """What is called so many times inside a ``with`` block."""
 
-    def several(calls: int) -> None:
-        with scope():
-            repeat(run, calls)
-
-    several.repeats = True  # type: ignore[attr-defined]
-    return several
+    scope: Callable[[], Any]
+    run: Callable[[], Any]
 
 
 def recorded(dk: Any, run: Callable[[], Any], times: int) -> Any:
@@ -107,18 +103,18 @@ def repeat(run: Callable[[], Any], calls: int) -> None:
         run()
 
 
-def reading(run: Callable[..., Any], calls: int) -> float:
+def reading(run: Callable[[], Any] | Within, calls: int) -> float:
     """Return the processor time of one call."""
-    repeats = getattr(run, "repeats", False)
     start = time.thread_time_ns()
-    if repeats:
-        run(calls)
+    if isinstance(run, Within):
+        with run.scope():
+            repeat(run.run, calls)
     else:
         repeat(run, calls)
     return (time.thread_time_ns() - start) * 1e-9 / calls
 
 
-def measure(run: Callable[..., Any], readings: int) -> float:
+def measure(run: Callable[[], Any] | Within, readings: int) -> float:
     """Return the least processor time of one call."""
     once = reading(run, 3)
     calls = max(3, min(300, int(1e-3 / once)))

@@ -7,7 +7,7 @@ all threads of a block reach) is checked on its IR, in ``diffkern.analysis.block
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from diffkern.frontend.context import Context
@@ -16,7 +16,7 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang import CompositeType, resolve_dtype
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "array_arguments", "literal_shape", "spans"]
 
 Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
 
@@ -39,40 +39,51 @@ def _barrier(cx: Context, name: str, node: ast.Call) -> Term:
     return Static(None, f"{name}()")
 
 
-def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:
+def array_arguments(cx: Context, name: str, node: ast.Call, *ignored: str) -> dict[str, ast.expr]:
+    """The shape and the dtype of a call that makes an array, as far as they are given."""
     given = dict(zip(("shape", "dtype"), node.args, strict=False))
     for keyword in node.keywords:
-        if keyword.arg not in ("shape", "dtype") or keyword.arg in given:
+        if keyword.arg not in ("shape", "dtype", *ignored) or keyword.arg in given:
             cx.type_error(node, f"{name} takes shape and dtype, not {keyword.arg}")
         given[keyword.arg] = keyword.value
-    if "shape" not in given or len(node.args) > 2:
-        cx.type_error(node, f"{name} takes a shape and a dtype", f"write {name}(64, float) or {name}((8, 8), dk.vec3)")
-    shape = _shape(cx, given["shape"])
-    dtype = _dtype(cx, given["dtype"]) if "dtype" in given else T.FLOAT32
-    t = T.Array(dtype, len(shape), T.SHARED)
-    base = cx.b.one("shared_new", type=t, shape=shape, number=cx.new_uid())
-    return View(base, tuple(Span(None, 1, _length(cx, n)) for n in shape))
+    return given
 
 
-def _length(cx: Context, n: int) -> Callable[[], Value]:
-    return lambda: cx.b.i32(n)
-
-
-def _shape(cx: Context, node: ast.expr) -> tuple[int, ...]:
+def literal_shape(cx: Context, node: ast.expr, what: str, *, least: int, axes: int) -> tuple[int, ...]:
+    """A shape of numbers that are known when the kernel is compiled, at least so great, and of at most so many axes."""
     term = cx.expr(node)
-    items = term.items if isinstance(term, Tup) else (term,)
     shape = []
-    for item in items:
-        if not (isinstance(item, Const) and type(item.value) is int and item.value > 0):
+    for item in term.items if isinstance(term, Tup) else (term,):
+        if not (isinstance(item, Const) and type(item.value) is int and item.value >= least):
             cx.type_error(
                 node,
-                f"the shape of a shared array is known when the kernel is compiled, which {describe(item)} is not",
+                f"the shape of {what} is known when the kernel is compiled, which {describe(item)} is not",
                 "write positive numbers, or names of numbers from outside of the kernel",
             )
         shape.append(item.value)
-    if not 1 <= len(shape) <= 4:
-        cx.type_error(node, f"a shared array has 1 to 4 axes, not {len(shape)}")
+    if not 1 <= len(shape) <= axes:
+        cx.type_error(node, f"{what} has 1 to {axes} axes, not {len(shape)}")
     return tuple(shape)
+
+
+def spans(cx: Context, shape: Sequence[int]) -> tuple[Span, ...]:
+    """The axes of an array of a shape."""
+
+    def length(n: int) -> Callable[[], Value]:
+        return lambda: cx.b.i32(n)
+
+    return tuple(Span(None, 1, length(n)) for n in shape)
+
+
+def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:
+    given = array_arguments(cx, name, node)
+    if "shape" not in given or len(node.args) > 2:
+        cx.type_error(node, f"{name} takes a shape and a dtype", f"write {name}(64, float) or {name}((8, 8), dk.vec3)")
+    shape = literal_shape(cx, given["shape"], "a shared array", least=1, axes=4)
+    dtype = _dtype(cx, given["dtype"]) if "dtype" in given else T.FLOAT32
+    t = T.Array(dtype, len(shape), T.SHARED)
+    base = cx.b.one("shared_new", type=t, shape=shape, number=cx.new_uid())
+    return View(base, spans(cx, shape))
 
 
 def _dtype(cx: Context, node: ast.expr) -> T.Element:

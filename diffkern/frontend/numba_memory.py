@@ -13,9 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.frontend import coerce, views
+from diffkern.frontend.blocks import array_arguments, literal_shape, spans
 from diffkern.frontend.context import Context
 from diffkern.frontend.numba_grid import Call, layout_of, nonneg
-from diffkern.frontend.terms import Const, Fixed, Span, Static, Term, Tup, View, describe
+from diffkern.frontend.terms import Const, Fixed, Static, Term, Tup, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Value
 from diffkern.lang import resolve_dtype
@@ -26,30 +27,10 @@ __all__ = ["CALLS", "constant_array", "new"]
 
 def _array_arguments(cx: Context, name: str, node: ast.Call) -> tuple[tuple[int, ...], T.Scalar]:
     """The shape and the dtype of a call that makes an array."""
-    given = dict(zip(("shape", "dtype"), node.args, strict=False))
-    for keyword in node.keywords:
-        if keyword.arg not in ("shape", "dtype", "alignment") or keyword.arg in given:
-            cx.type_error(node, f"{name} takes shape and dtype, not {keyword.arg}")
-        given[keyword.arg] = keyword.value
+    given = array_arguments(cx, name, node, "alignment")
     if len(node.args) > 2 or "shape" not in given or "dtype" not in given:
         cx.type_error(node, f"{name} takes a shape and a dtype", f"write {name}(64, np.float32) or {name}((8, 8), …)")
-    return _shape(cx, given["shape"], name), _dtype(cx, given["dtype"])
-
-
-def _shape(cx: Context, node: ast.expr, name: str) -> tuple[int, ...]:
-    term = cx.expr(node)
-    shape = []
-    for item in term.items if isinstance(term, Tup) else (term,):
-        if not (isinstance(item, Const) and type(item.value) is int and item.value >= 0):
-            cx.type_error(
-                node,
-                f"the shape of {name} is known when the kernel is compiled, which {describe(item)} is not",
-                "write positive numbers, or names of numbers from outside of the kernel",
-            )
-        shape.append(item.value)
-    if not 1 <= len(shape) <= 3:
-        cx.type_error(node, f"{name} makes arrays of 1 to 3 axes, not {len(shape)}")
-    return tuple(shape)
+    return literal_shape(cx, given["shape"], name, least=0, axes=3), _dtype(cx, given["dtype"])
 
 
 def _dtype(cx: Context, node: ast.expr) -> T.Scalar:
@@ -73,16 +54,12 @@ def new(cx: Context, t: T.Scalar, shape: tuple[int, ...], node: ast.AST) -> Valu
     return array
 
 
-def _spans(cx: Context, shape: tuple[int, ...]) -> tuple[Span, ...]:
-    return tuple(Span(None, 1, lambda n=n: cx.b.i32(n)) for n in shape)  # type: ignore[misc]
-
-
 def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:
     layout = layout_of(cx, name, node)
     shape, t = _array_arguments(cx, name, node)
     if 0 in shape:
         return _dynamic(cx, layout, shape, t, node)
-    return View(new(cx, t, shape, node), _spans(cx, shape))
+    return View(new(cx, t, shape, node), spans(cx, shape))
 
 
 def _dynamic(cx: Context, layout: Layout, shape: tuple[int, ...], t: T.Scalar, node: ast.Call) -> Term:
@@ -107,7 +84,7 @@ def _dynamic(cx: Context, layout: Layout, shape: tuple[int, ...], t: T.Scalar, n
     length = layout.shared // t.itemsize
     if known is None:
         known = cx.dynamic = new(cx, t, (length,), node)
-    return View(known, _spans(cx, (length,)))
+    return View(known, spans(cx, (length,)))
 
 
 def _local_array(cx: Context, name: str, node: ast.Call) -> Term:
@@ -118,7 +95,7 @@ def _local_array(cx: Context, name: str, node: ast.Call) -> Term:
         cx.type_error(node, "an array without elements")
     base = new(cx, t, (layout.block_dim, *shape), node)
     thread = nonneg(cx, cx.b.one("block_thread"))
-    return View(base, (Fixed(thread, False), *_spans(cx, shape)))
+    return View(base, (Fixed(thread, False), *spans(cx, shape)))
 
 
 # -- atomics ------------------------------------------------------------------------------------------------------
@@ -196,7 +173,7 @@ def constant_array(cx: Context, array: np.ndarray[Any, Any], name: str, node: as
         made = cx.constants[key] = Value(T.Array(t, array.ndim, "C"), name.rpartition(".")[2])
         attrs = {"type": made.type, "shape": array.shape, "data": key[1]}
         cx.root.ops.insert(0, Op("constant_array", (), (made,), attrs, (), cx.loc(node)))
-    return View(made, _spans(cx, array.shape))
+    return View(made, spans(cx, array.shape))
 
 
 def _array_like(cx: Context, name: str, node: ast.Call) -> Term:

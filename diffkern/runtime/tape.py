@@ -9,7 +9,7 @@ changed unseen: diffkern's own changes are counted, and what others may write to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diffkern.callers import brief
 from diffkern.errors import LaunchError
@@ -30,9 +30,6 @@ from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import settle
 from diffkern.runtime.uncopied import Uncopied
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Tape"]
 

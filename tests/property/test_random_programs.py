@@ -9,24 +9,20 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from hypothesis import settings
 from support.random_programs.campaign import COMPILE_LIMIT, Campaign, _Worker, program_seeds, run_campaign
 from support.random_programs.check import check
 from support.random_programs.program import random_program
 from support.seeds import run_seed
 
-BATCHES = 4
-PROGRAMS = max(1, settings.default.max_examples // 5)
-MAX_REFUSED = 0.6
-"""Of a batch. One program in fifteen is refused or has no gradient; six of ten are, by chance, once in 100,000."""
+PROGRAMS = max(4, 4 * settings.default.max_examples // 5)
+MAX_REFUSED = 0.25
 KINDS = ("float32", "float64", "Body", "mat33", "atomic_", "i, j = dk.tid()", "% -", "dk.int8(", "dk.pow(", "for k")
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
-def test_random_programs(batch: int, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_random_programs(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     campaign = Campaign()
-    for seed in list(program_seeds(run_seed(), BATCHES * PROGRAMS))[batch::BATCHES]:
+    for seed in program_seeds(run_seed(), PROGRAMS):
         program = random_program(seed)
         verdict = campaign.verdicts[seed] = check(program, str(tmp_path))
         assert not verdict.wrong, (
@@ -34,7 +30,7 @@ def test_random_programs(batch: int, tmp_path: Path, record_property: Callable[[
         )
         assert verdict.seconds <= COMPILE_LIMIT, f"{verdict.seconds} s to compile\n{program.text}"
     record_property("fuzz", str(campaign))
-    assert campaign.refused <= max(4, MAX_REFUSED * PROGRAMS), str(campaign)
+    assert campaign.refused <= max(3, MAX_REFUSED * PROGRAMS), str(campaign)
 
 
 def test_the_same_seed_gives_the_same_program() -> None:

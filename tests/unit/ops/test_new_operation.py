@@ -52,7 +52,7 @@ def test_four_places_are_enough(tmp_path: Path) -> None:
     )
     where = os.pathsep.join(map(str, (tmp_path, ROOT / "tests", ROOT / "tools")))
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "new_operation.py")],
+        [sys.executable, str(Path(__file__).parent / "four_places.py")],
         env={**os.environ, "PYTHONPATH": where, "NUMBA_ENABLE_CUDASIM": "1", "DIFFKERN_CACHE_DIR": str(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
